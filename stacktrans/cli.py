@@ -1,0 +1,613 @@
+"""The command line: parses, calls and shows.
+
+Nothing heavy is imported at the top: `--help` must answer at once.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+
+import typer
+
+from stacktrans import __version__
+from stacktrans.errors import StacktransError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+    from rich.console import Console
+
+    from stacktrans.checkpoint import Checkpoint
+    from stacktrans.settings import Settings
+    from stacktrans.tasks.base import Lengths, Task
+    from stacktrans.training import Trainer
+
+app = typer.Typer(
+    name="stacktrans",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+INTERRUPTED = 130
+
+
+def complain(message: str) -> None:
+    """Say on stderr what went wrong."""
+    print(f"stacktrans: {message}", file=sys.stderr)
+
+
+def command(function: Callable[P, R]) -> Callable[P, R]:
+    """Register a command whose failures end in a message and an exit code."""
+
+    @app.command()
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            result = function(*args, **kwargs)
+            sys.stdout.flush()
+            return result
+        except StacktransError as error:
+            complain(str(error))
+            raise typer.Exit(error.exit_code) from None
+        except BrokenPipeError:
+            _silence_stdout()
+            raise typer.Exit(0) from None
+        except OSError as error:
+            _silence_stdout()
+            where = f"{error.filename}: " if error.filename else "standard output: "
+            complain(f"{where}{error.strerror}")
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+
+    return guarded
+
+
+def _silence_stdout() -> None:
+    # Otherwise the interpreter fails again when it flushes what is left at exit.
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class PairFormat(StrEnum):
+    """How pairs are written."""
+
+    tsv = "tsv"
+    jsonl = "jsonl"
+
+
+def _parse_lengths(text: str) -> "Lengths":
+    from stacktrans.tasks.base import Lengths
+
+    match = re.fullmatch(r"(\d+)(?::(\d+))?", text)
+    if match is None:
+        raise UsageError(f"--lengths {text}: expected SHORTEST:LONGEST, such as 65:128")
+    lengths = Lengths(int(match[1]), int(match[2] or match[1]))
+    if not 1 <= lengths.shortest <= lengths.longest:
+        raise UsageError(f"--lengths {text}: expected 1 <= shortest <= longest")
+    return lengths
+
+
+def _parse_seconds(text: str) -> float:
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
+    seconds = (
+        sum(
+            float(part) * unit
+            for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)
+            if part
+        )
+        if match
+        else 0.0
+    )
+    if seconds <= 0:
+        raise UsageError(f"--time-limit {text}: expected a time such as 90s, 5m or 1h30m")
+    return seconds
+
+
+def _device(name: str) -> "torch.device":
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"--device {name}: not available here ({reason})") from error
+    return device
+
+
+def _check_positive(option: str, value: int) -> None:
+    if value < 1:
+        raise UsageError(f"{option} {value}: expected a number of at least 1")
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _print(*renderables: Any) -> None:
+    """Print tables and the like on stdout, whole lines even when it is no terminal."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 200
+    console = Console(width=width, highlight=False, markup=False)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"stacktrans {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def stacktrans(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = False,
+) -> None:
+    """Train, evaluate and look into stack-augmented transducers.
+
+    Recurrent networks that learn to operate a differentiable stack, queue or
+    double-ended queue, and so learn string-to-string algorithms that hold far
+    beyond the lengths they were trained on.
+
+        stacktrans train --task copy --memory queue
+        stacktrans eval checkpoints/copy-queue --lengths 65:128
+        echo hello | stacktrans transduce checkpoints/reverse-stack
+        stacktrans inspect checkpoints/reverse-stack hello
+    """
+
+
+TaskOption = Annotated[
+    str,
+    typer.Option(
+        help="A task: copy, reverse, bigram-flip, svo-sov, gender, or a YAML file of your own."
+    ),
+]
+CheckpointArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT", help="A checkpoint's or a run's directory, or a shipped name."
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, ...")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")]
+
+
+@command
+def generate(
+    task: TaskOption,
+    count: Annotated[int, typer.Option(help="How many pairs.")] = 10,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B", help="Source lengths; the task's training lengths if not given."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which pairs.")] = 1,
+    format: Annotated[PairFormat, typer.Option(help="How to write them.")] = PairFormat.tsv,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file, whole or not at all.")
+    ] = None,
+) -> None:
+    """Write pairs of a task: a source and its exact answer on each line.
+
+    stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
+    stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
+    """
+    from stacktrans.checkpoint import write_atomically
+    from stacktrans.config import load_task
+    from stacktrans.tasks import make_task
+
+    _check_positive("--count", count)
+    config = load_task(task)
+    maker = make_task(config.name, config.generator, config.parameters)
+    bounds = _parse_lengths(lengths) if lengths else config.lengths.train
+    lines = _pair_lines(maker, bounds, config.length_law, count, seed, format.value)
+    if out:
+        write_atomically(out, "".join(f"{line}\n" for line in lines))
+    else:
+        for line in lines:
+            print(line)
+
+
+def _pair_lines(
+    task: "Task", lengths: "Lengths", law: Any, count: int, seed: int, form: Any
+) -> Iterator[str]:
+    from stacktrans.randomness import Purpose, generator
+    from stacktrans.text import format_pair
+
+    # Drawn in blocks, so that a longer list begins with the shorter one.
+    block = 100
+    for start in range(0, count, block):
+        rng = generator(seed, Purpose.GENERATION, start)
+        for pair in task.sample(rng, lengths, block, law)[: count - start]:
+            yield format_pair(task, pair, form)
+
+
+def _free_directory(name: str) -> Path:
+    path = Path("checkpoints") / name
+    number = 2
+    while path.exists():
+        path = Path("checkpoints") / f"{name}-{number}"
+        number += 1
+    return path
+
+
+def _options(**values: Any) -> "Settings":
+    """Settings nested by section, from names such as model__memory, without the absent."""
+    settings: Settings = {}
+    for name, value in values.items():
+        if value is not None:
+            *sections, key = name.split("__")
+            inner = settings
+            for section in sections:
+                inner = inner.setdefault(section, {})
+            inner[key] = value
+    return settings
+
+
+@command
+def train(
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="What to learn: copy, reverse, bigram-flip, svo-sov, gender, or a YAML file."
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="What to learn it with: stack, queue, deque or none.")
+    ] = None,
+    controller: Annotated[
+        str | None, typer.Option(help="What operates the memory: lstm, gru or rnn.")
+    ] = None,
+    hidden: Annotated[int | None, typer.Option(help="Units of the controller.")] = None,
+    memory_size: Annotated[int | None, typer.Option(help="Size of a pushed vector.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="default: small, quick and sure; stops when solved. "
+            "paper: grefenstette2015's settings; stops at convergence."
+        ),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(help="Settings from a YAML file, such as a run's config.yaml.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Which random numbers.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Stop after this many batches.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop after this long: 90s, 5m, 1h30m.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's directory; checkpoints/... if not given.")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Train a transducer, live.
+
+    Writes a directory with the resolved configuration, the metrics, the best
+    and the last checkpoint and a summary. Ctrl-C finishes the batch, saves, and
+    says how to go on.
+
+        stacktrans train --task copy --memory queue
+        stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
+        stacktrans train --task copy --memory none --recipe paper --set layers=4
+        stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
+        stacktrans train --resume checkpoints/copy-queue-1
+    """
+    budgets = _options(
+        max_steps=max_steps, time_limit=_parse_seconds(time_limit) if time_limit else None
+    )
+    if resume:
+        others = (task, memory, controller, hidden, memory_size, recipe, config, set_, seed, out)
+        if any(other is not None and other != [] for other in others):
+            raise UsageError(
+                "--resume goes on with a run as it is; only its budgets can be changed"
+            )
+        trainer = _resumed(resume, budgets, device)
+    else:
+        settings = _options(
+            seed=seed,
+            model__memory=memory,
+            model__controller=controller,
+            model__hidden_size=hidden,
+            model__memory_size=memory_size,
+        )
+        settings |= {"training": budgets} if budgets else {}
+        trainer = _fresh(task, recipe, config, settings, set_ or [], out, device)
+    _run(trainer, as_json)
+
+
+def _fresh(
+    task: str | None,
+    recipe: str | None,
+    config: str | None,
+    settings: "Settings",
+    assignments: list[str],
+    out: Path | None,
+    device: str,
+) -> "Trainer":
+    from stacktrans.checkpoint import CONFIG, write_atomically
+    from stacktrans.config import resolve
+    from stacktrans.training import Trainer
+
+    run = resolve(
+        task=task, recipe=recipe, config=config, options=settings, assignments=assignments
+    )
+    directory = out or _free_directory(f"{run.task.name}-{run.model.memory}-{run.seed}")
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"--out {directory}: something is there; choose another, or --resume it")
+    told = shlex.join(["stacktrans", *sys.argv[1:]])
+    trainer = Trainer(run, directory, _device(device), command=told)
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomically(directory / CONFIG, run.to_yaml())
+    return trainer
+
+
+def _resumed(directory: Path, budgets: "Settings", device: str) -> "Trainer":
+    from stacktrans.training import Trainer
+
+    return Trainer.resume(directory, budgets, _device(device))
+
+
+def _run(trainer: "Trainer", as_json: bool) -> None:
+    from stacktrans.display import TrainingDisplay, summary_table
+    from stacktrans.training import Interrupted
+
+    console, directory = _console(), str(trainer.directory)
+    display = TrainingDisplay(console, trainer.config, trainer.parameter_count, directory)
+    try:
+        with _stopping(trainer), display:
+            summary = trainer.run(display.show)
+    except Interrupted as stop:
+        complain(f"saved; go on with: stacktrans train --resume {shlex.quote(directory)}")
+        raise typer.Exit(stop.exit_code) from None
+    if as_json:
+        print(json.dumps({**asdict(summary), "directory": directory}))
+    else:
+        _print(summary_table(summary, trainer.config, directory))
+
+
+@contextlib.contextmanager
+def _stopping(trainer: "Trainer") -> Iterator[None]:
+    """Ask the trainer to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
+
+    def ask(number: int, frame: object) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = number
+        complain("stopping after this batch; once more to end at once")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _load(name: str, device: str) -> "Checkpoint":
+    import torch
+
+    from stacktrans.checkpoint import load
+
+    checkpoint = load(name, _device(device))
+    torch.set_num_threads(checkpoint.config.threads)
+    return checkpoint
+
+
+@command
+def eval(
+    checkpoint: CheckpointArgument,
+    lengths: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A:B",
+            help="Source lengths; may be repeated. The task's own ranges if not given.",
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(help="Strings of each range: 1000, or all of --data.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Pairs of your own, as generate writes them.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which strings.")] = 1,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure coarse and fine accuracy.
+
+    Coarse: the share of strings that are right from first to last symbol. Fine:
+    the mean share of a string before its first error. Both with 95% intervals.
+
+        stacktrans eval checkpoints/copy-queue
+        stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 1000:1000 --count 100
+        stacktrans eval checkpoints/copy-queue --data test.tsv --json
+    """
+    from stacktrans.display import model_line, scores_json, scores_tables
+
+    if count is not None:
+        _check_positive("--count", count)
+    bounds = [_parse_lengths(text) for text in lengths or []]
+    loaded = _load(checkpoint, device)
+    if data:
+        results = _scores_of_data(loaded, data, bounds, count)
+    else:
+        own = loaded.config.task.lengths
+        results = [
+            (range_, _scores_of_range(loaded, range_, count or 1000, seed))
+            for range_ in bounds or [own.train, own.test]
+        ]
+    if as_json:
+        facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
+        print(json.dumps({**facts, "results": scores_json(results)}))
+    else:
+        _print(model_line(loaded.config), *scores_tables(results))
+
+
+def _scores_of_range(checkpoint: "Checkpoint", lengths: "Lengths", count: int, seed: int) -> Any:
+    from stacktrans.evaluation import Scores, score
+    from stacktrans.randomness import Purpose, generator
+
+    # In blocks, so that no more strings are held at once than are worked on.
+    block = 250
+    total: Scores | None = None
+    for start in range(0, count, block):
+        rng = generator(seed, Purpose.EVALUATION, start)
+        law = checkpoint.config.task.length_law
+        pairs = checkpoint.task.sample(rng, lengths, min(block, count - start), law)
+        scores = score(checkpoint.model, checkpoint.layout, pairs)
+        total = total + scores if total else scores
+    return total
+
+
+def _scores_of_data(
+    checkpoint: "Checkpoint", data: Path, bounds: "list[Lengths]", count: int | None
+) -> Any:
+    from stacktrans.evaluation import score
+    from stacktrans.tasks.base import Lengths
+    from stacktrans.text import read_pairs
+
+    scores = score(checkpoint.model, checkpoint.layout, read_pairs(data, checkpoint.task)[:count])
+    found = Lengths(max(1, int(scores.lengths.min())), int(scores.lengths.max()))
+    results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
+    for range_, within in results:
+        if not within.count:
+            raise UsageError(f"--lengths {range_}: {data} has no source of such a length")
+    return results
+
+
+@command
+def transduce(
+    checkpoint: CheckpointArgument,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files; stdin if none.")
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(help="Longest answer, in symbols; twice the source and 20 more if not given."),
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Transduce strings: one line in, one line out, in order.
+
+    A line that can't be transduced is named on stderr and leaves an empty line
+    in its place; the exit code is then 1. An empty line stays empty.
+
+        echo hello | stacktrans transduce checkpoints/reverse-stack
+        stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
+        echo hello | stacktrans transduce checkpoints/reverse-stack --json
+    """
+    from stacktrans.transduction import transduce_lines
+
+    if max_length is not None:
+        _check_positive("--max-length", max_length)
+    for path in files or []:
+        if not path.is_file():
+            raise UsageError(f"{path}: {'a directory' if path.is_dir() else 'no such file'}")
+    loaded = _load(checkpoint, device)
+    failed = False
+    for descriptor, name in _inputs(files):
+        for line in transduce_lines(loaded, descriptor, max_length):
+            print(json.dumps(line.as_json(), ensure_ascii=False) if as_json else line.output or "")
+            if line.last:
+                sys.stdout.flush()
+            if line.error:
+                failed = True
+                complain(f"{name}:{line.number}: {line.error}")
+            elif line.ended is False:
+                complain(f"{name}:{line.number}: the model did not end its answer; it is cut off")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+    if not files:
+        yield sys.stdin.fileno(), "standard input"
+    for path in files or []:
+        with path.open("rb") as stream:
+            yield stream.fileno(), str(path)
+
+
+@command
+def inspect(
+    checkpoint: CheckpointArgument,
+    string: Annotated[
+        str | None,
+        typer.Argument(metavar="[STRING]", help="A source; a sample of the task if not given."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which sample.")] = 1,
+    lengths: Annotated[
+        str | None, typer.Option(metavar="A:B", help="Length of the sample.")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Look at what a model does with its memory, step by step.
+
+    Each row is a step: the symbol read, the symbol said and its probability,
+    the strength of each push and pop, and what is read back: the symbols whose
+    pushed vectors the read is made of, with the step they were pushed at and
+    their weights.
+
+        stacktrans inspect checkpoints/reverse-stack hello
+        stacktrans inspect checkpoints/copy-deque --json
+    """
+    from stacktrans.display import trace_view
+    from stacktrans.trace import trace
+
+    bounds = _parse_lengths(lengths) if lengths else None
+    loaded = _load(checkpoint, device)
+    source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
+    followed = trace(loaded, source)
+    if as_json:
+        print(json.dumps(asdict(followed), ensure_ascii=False))
+    else:
+        _print(trace_view(followed, loaded.config))
+
+
+def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:
+    from stacktrans.randomness import Purpose, generator
+    from stacktrans.tasks.base import Lengths
+
+    # Unless asked for, no longer than fits on a screen.
+    shortest = checkpoint.config.task.lengths.train.shortest
+    lengths = lengths or Lengths(shortest, 2 * shortest)
+    law = checkpoint.config.task.length_law
+    pair = checkpoint.task.sample(generator(seed, Purpose.SAMPLE), lengths, 1, law)[0]
+    return checkpoint.task.source.decode(pair.source)
+
+
+def main() -> None:
+    """The entry point."""
+    app()

@@ -1,0 +1,323 @@
+"""The typed, validated configuration of a run, and how it is put together.
+
+A run's configuration is laid down in layers, each over the one before: the
+recipe, the task's own changes to the recipe, a configuration file, the command
+line's options, and `--set`. Recipes hold every value, so no default stands here.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from stacktrans import __version__
+from stacktrans.errors import UsageError, unknown_name
+from stacktrans.settings import Layer, Settings, option_layer, overlay, read_layer, validated
+from stacktrans.tasks.base import LengthLaw, Lengths
+
+FORMAT = 1
+"""Version of the layout of configurations and checkpoints."""
+
+
+def _in_order(lengths: Lengths) -> Lengths:
+    if not 1 <= lengths.shortest <= lengths.longest:
+        raise ValueError(f"{lengths} is no range; expected 1 <= shortest <= longest")
+    return lengths
+
+
+Range = Annotated[Lengths, AfterValidator(_in_order)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Strict(BaseModel):
+    """Settings that refuse a key they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TaskLengths(Strict):
+    """Lengths of sources, in symbols.
+
+    Attributes:
+        train: what is trained on.
+        test: what generalisation is measured on.
+    """
+
+    train: Range
+    test: Range
+
+
+class TaskConfig(Strict):
+    """A task: what a file in `tasks/` says.
+
+    Attributes:
+        name: how the command line calls it.
+        description: what it maps to what, for people.
+        generator: a name in `stacktrans.tasks.GENERATORS`.
+        parameters: what the generator is made with.
+        lengths: training and test lengths.
+        length_law: how lengths are spread over a range.
+        recipes: changes to recipes, by the recipe's name.
+    """
+
+    name: str
+    description: str = ""
+    generator: str
+    parameters: Settings = {}
+    lengths: TaskLengths
+    length_law: LengthLaw
+    recipes: dict[str, Settings] = {}
+
+
+class ModelConfig(Strict):
+    """The shape of a transducer and how it starts.
+
+    Attributes:
+        memory: a name in `stacktrans.memory.MEMORIES`, or none.
+        controller: a name in `stacktrans.controllers.CONTROLLERS`.
+        layers: recurrent layers.
+        hidden_size: units in each layer.
+        memory_size: size m of a pushed vector.
+        embedding_size: size of the input's embeddings.
+        output_size: size of o_t; not used without a memory.
+        pop_bias: where b_u starts.
+        push_bias: where b_d starts.
+        signal_scale: factor on the initial weights W_u and W_d.
+    """
+
+    memory: str
+    controller: str
+    layers: PositiveInt
+    hidden_size: PositiveInt
+    memory_size: PositiveInt
+    embedding_size: PositiveInt
+    output_size: PositiveInt
+    pop_bias: float
+    push_bias: float
+    signal_scale: float
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> Self:
+        # Imported here because the names live beside the modules, which need torch.
+        from stacktrans.controllers import CONTROLLERS
+        from stacktrans.memory import MEMORIES
+
+        if self.memory not in {*MEMORIES, "none"}:
+            raise ValueError(unknown_name("memory", self.memory, [*MEMORIES, "none"]))
+        if self.controller not in CONTROLLERS:
+            raise ValueError(unknown_name("controller", self.controller, CONTROLLERS))
+        return self
+
+
+class TrainingConfig(Strict):
+    """How a transducer is trained.
+
+    Attributes:
+        optimizer: which update rule.
+        smoothing: decay of the running mean of squared gradients.
+        learning_rate: where the learning rate starts.
+        batch_size: strings in a batch.
+        gradient_clip: largest norm of the gradient.
+        length_law: how training lengths are spread; null for the task's own law.
+        decay_loss: the learning rate is lowered once, when the running loss (nats
+            a symbol) falls under this; null for never.
+        decay_factor: what it is multiplied with then.
+        averaging: decay of the running mean of the weights, which is what is
+            evaluated and kept; 0 for the weights themselves.
+        restart_after: start again from other weights when, this many batches after
+            a start, the running loss has not fallen under restart_loss; null for never.
+        restart_loss: the running loss (nats a symbol) of a run that has taken off.
+        loss_every: batches between two records of loss and perplexity.
+        accuracy_every: batches between two measurements of accuracy.
+        accuracy_loss: accuracy is measured only while the running loss is under
+            this, and at the end; null for always.
+        validation_count: strings of each length range in a measurement of accuracy.
+        stop: "solved" ends the run when every validation string as long as the test
+            range is right, twice running; "converged" ends it when the perplexity
+            has not improved for `patience` records.
+        patience: see stop.
+        max_steps: most batches; null for no limit.
+        time_limit: most seconds of training; null for no limit.
+    """
+
+    optimizer: Literal["rmsprop", "adam"]
+    smoothing: Fraction
+    learning_rate: PositiveFloat
+    batch_size: PositiveInt
+    gradient_clip: PositiveFloat
+    length_law: LengthLaw | None
+    decay_loss: PositiveFloat | None
+    decay_factor: PositiveFloat
+    averaging: Fraction
+    restart_after: PositiveInt | None
+    restart_loss: PositiveFloat
+    loss_every: PositiveInt
+    accuracy_every: PositiveInt
+    accuracy_loss: PositiveFloat | None
+    validation_count: PositiveInt
+    stop: Literal["solved", "converged"]
+    patience: PositiveInt
+    max_steps: PositiveInt | None
+    time_limit: PositiveFloat | None
+
+
+class RunConfig(Strict):
+    """Everything that decides what a run does.
+
+    Attributes:
+        format: version of this layout.
+        version: the stacktrans that wrote it.
+        recipe: the recipe it began from.
+        seed: what all random numbers of the run derive from.
+        threads: threads that torch computes with.
+        task: what is learned.
+        model: what learns it.
+        training: how.
+    """
+
+    format: int = FORMAT
+    version: str = __version__
+    recipe: str
+    seed: Annotated[int, Field(ge=0)]
+    threads: PositiveInt
+    task: TaskConfig
+    model: ModelConfig
+    training: TrainingConfig
+
+    def to_yaml(self) -> str:
+        """The configuration as YAML that `train --config` reads."""
+        return yaml.safe_dump(
+            self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100
+        )
+
+
+def shipped(kind: str) -> Path:
+    """The folder of shipped files of a kind: "tasks" or "checkpoints".
+
+    They lie inside an installed package, and beside the package in a checkout.
+    """
+    package = Path(__file__).parent
+    inside = package / "shipped" / kind
+    return inside if inside.is_dir() else package.parent / kind
+
+
+def find_task(name: str) -> Path:
+    """The file of a task: a path, a task in `./tasks`, or a shipped one.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if Path(name).suffix in {".yaml", ".yml"}:
+        return Path(name)
+    folders = [Path("tasks"), shipped("tasks")]
+    for folder in folders:
+        if (folder / f"{name}.yaml").is_file():
+            return folder / f"{name}.yaml"
+    known = {path.stem for folder in folders for path in folder.glob("*.yaml")}
+    raise UsageError(unknown_name("task", name, known))
+
+
+def load_task(name: str) -> TaskConfig:
+    """The task of a name or file; raises `UsageError` if it can't be read."""
+    layer = read_layer(find_task(name))
+    return validated(TaskConfig, layer.settings, [layer])
+
+
+def recipe_names() -> list[str]:
+    """The recipes there are."""
+    return sorted(path.stem for path in _recipes().glob("*.yaml"))
+
+
+def _recipes() -> Path:
+    return Path(__file__).parent / "recipes"
+
+
+def _recipe_layers(recipe: str, memory: str, task_layers: Sequence[Layer]) -> list[Layer]:
+    if recipe not in recipe_names():
+        raise UsageError(unknown_name("recipe", recipe, recipe_names()))
+    general = read_layer(_recipes() / f"{recipe}.yaml")
+    layers = []
+    for layer in (general, *(layer.section("recipes", recipe) for layer in task_layers)):
+        for part in (layer, layer.section("by_memory", memory)):
+            settings = {key: value for key, value in part.settings.items() if key != "by_memory"}
+            layers.append(Layer(part.origin, settings, part.node))
+    return layers
+
+
+def resolve(
+    *,
+    task: str | None = None,
+    recipe: str | None = None,
+    config: str | None = None,
+    options: Settings | None = None,
+    assignments: Sequence[str] = (),
+) -> RunConfig:
+    """Put a run's configuration together.
+
+    Args:
+        task: name or file of a task.
+        recipe: name of a recipe.
+        config: file of a configuration, whole or in part.
+        options: settings given as options of their own, nested by section.
+        assignments: settings given as `key=value`.
+
+    Raises:
+        UsageError: something is missing, unknown or wrong; the message says where.
+    """
+    layers = [read_layer(config)] if config else []
+    if task:
+        layers.append(Layer("--task", {"task": task}))
+    if recipe:
+        layers.append(Layer("--recipe", {"recipe": recipe}))
+    layers.append(Layer("the command line", options or {}))
+    layers += [option_layer(assignment, RunConfig) for assignment in assignments]
+    asked = overlay(layers)
+    _check_format(asked, config)
+
+    task_layers = _task_layers(layers)
+    task_settings = overlay(task_layers)
+    validated(TaskConfig, task_settings, task_layers)
+    memory = asked.get("model", {}).get("memory")
+    if memory is None:
+        raise UsageError("no memory given; say --memory stack, queue, deque or none")
+    name = asked.get("recipe", "default")
+    layers = [*_recipe_layers(name, memory, task_layers), *layers]
+    settings = overlay(layers) | {"task": task_settings, "recipe": name}
+    return validated(RunConfig, settings, layers)
+
+
+def _check_format(settings: Settings, config: str | None) -> None:
+    found = settings.get("format", FORMAT)
+    if isinstance(found, int) and found > FORMAT:
+        raise UsageError(
+            f"{config}: format {found} is newer than this stacktrans {__version__} reads "
+            f"(up to {FORMAT}); upgrade stacktrans"
+        )
+
+
+def _task_layers(layers: Sequence[Layer]) -> list[Layer]:
+    """What the layers say of the task: one that names or defines it, then changes to it."""
+    found: list[Layer] = []
+    for layer in layers:
+        task = layer.settings.get("task")
+        if isinstance(task, str):
+            found = [read_layer(find_task(task))]
+        elif isinstance(task, dict) and "generator" in task:
+            found = [layer.section("task")]
+        elif isinstance(task, dict):
+            found.append(layer.section("task"))
+        elif task is not None:
+            raise UsageError(f"{layer.place(('task',))}: task: expected a name or settings")
+    if not found:
+        raise UsageError("no task given; say --task NAME, or name one in --config FILE")
+    return found

@@ -1,0 +1,106 @@
+"""Transducing strings: greedy decoding."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stacktrans.evaluation import STEPS_AT_ONCE, batches_of
+from stacktrans.sequences import Ids, JointSequence
+from stacktrans.transducer import Transducer, TransducerState
+
+PIECE = 1024
+"""Steps of a source that are run at once."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model makes of a source.
+
+    Attributes:
+        target: the target symbols' ids.
+        log_probability: of the whole answer, `</s>` included, in nats.
+        ended: whether the model ended it; otherwise it was cut off.
+    """
+
+    target: list[int]
+    log_probability: float
+    ended: bool
+
+
+def usual_limit(length: int) -> int:
+    """The longest answer waited for, for a source of `length` symbols."""
+    return 2 * length + 20
+
+
+@torch.no_grad()
+def transduce(
+    model: Transducer,
+    layout: JointSequence,
+    sources: Sequence[Ids],
+    limit: Callable[[int], int] = usual_limit,
+) -> list[Answer]:
+    """The greedy answers to sources, in their order.
+
+    Args:
+        model: a trained transducer.
+        layout: how sources and targets become one sequence.
+        sources: ids of source symbols.
+        limit: the most target symbols for a source of a given length.
+    """
+    answers: dict[int, Answer] = {}
+    sizes = [len(source) + limit(len(source)) + 2 for source in sources]
+    for group in batches_of(sizes, STEPS_AT_ONCE):
+        for length in {len(sources[index]) for index in group}:
+            same = [index for index in group if len(sources[index]) == length]
+            decoded = _decode(model, layout, [sources[index] for index in same], limit(length))
+            answers.update(zip(same, decoded, strict=True))
+    return [answers[index] for index in range(len(sources))]
+
+
+def _decode(
+    model: Transducer, layout: JointSequence, sources: list[Ids], limit: int
+) -> list[Answer]:
+    """Greedy answers to sources of one length, which step side by side."""
+    device = model.classifier.weight.device
+    prefixes = torch.stack([torch.from_numpy(layout.prefix(source)) for source in sources])
+    hidden, state = _read_in(model, prefixes.to(device))
+    running = torch.ones(len(sources), dtype=torch.bool, device=device)
+    total = hidden.new_zeros(len(sources), dtype=torch.float64)
+    symbols: list[Tensor] = []
+    while True:
+        logits = model.read_out(hidden[:, -1])
+        chosen = logits.argmax(dim=-1)
+        probability = torch.log_softmax(logits, dim=-1).gather(1, chosen.unsqueeze(1))
+        ending = chosen == layout.end
+        counted = running & ((len(symbols) < limit) | ending)
+        total += torch.where(counted, probability.squeeze(1), 0.0)
+        symbols.append(torch.where(running, chosen, layout.end))
+        running = running & ~ending
+        if len(symbols) > limit or not running.any():
+            break
+        inputs = torch.where(ending, layout.separator, chosen + layout.first_target)
+        unrolled = model.unroll(inputs.unsqueeze(1), state)
+        hidden, state = unrolled.hidden, unrolled.state
+    return _answers(layout, torch.stack(symbols, dim=1), total, running, limit)
+
+
+def _read_in(model: Transducer, prefixes: Tensor) -> tuple[Tensor, TransducerState]:
+    state = None
+    for piece in prefixes.split(PIECE, dim=1):
+        unrolled = model.unroll(piece, state)
+        state = unrolled.state
+    return unrolled.hidden, unrolled.state
+
+
+def _answers(
+    layout: JointSequence, symbols: Tensor, total: Tensor, running: Tensor, limit: int
+) -> list[Answer]:
+    answers = []
+    for row, log_probability, cut in zip(
+        symbols.tolist(), total.tolist(), running.tolist(), strict=True
+    ):
+        stop = limit if cut else row.index(layout.end)
+        answers.append(Answer(row[:stop], log_probability, ended=not cut))
+    return answers

@@ -1,0 +1,274 @@
+"""How records, scores and traces are shown in a terminal."""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from stacktrans.config import RunConfig
+from stacktrans.evaluation import Scores, confidence_interval
+from stacktrans.tasks.base import Lengths
+from stacktrans.trace import Part, Step, Trace
+from stacktrans.training import Accuracy, Record, Summary
+
+SHADES = " ░▒▓█"
+RECORDS_SHOWN = 12
+ROWS_PER_RANGE = 8
+
+
+def plain_table(*columns: str, title: str | None = None) -> Table:
+    """A table with numbers to the right and no more lines than it needs."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right")
+    return table
+
+
+def model_line(config: RunConfig) -> str:
+    """The shape of a model in a line."""
+    model = config.model
+    layers = f"{model.layers} layers of " if model.layers > 1 else ""
+    memory = "" if model.memory == "none" else f" of {model.memory_size}"
+    return (
+        f"{config.task.name}: {layers}{model.controller.upper()} {model.hidden_size}, "
+        f"memory {model.memory}{memory}, embeddings {model.embedding_size}"
+    )
+
+
+def accuracy_text(accuracy: Accuracy | None) -> str:
+    """Coarse and fine accuracy in a cell."""
+    return f"{accuracy.coarse:.2f} {accuracy.fine:.2f}" if accuracy else ""
+
+
+def _mean_signal(record: Record, kind: str) -> str:
+    strengths = [mean for name, mean in record.signals.items() if name.startswith(kind)]
+    return " ".join(f"{strength:.2f}" for strength in strengths)
+
+
+class TrainingDisplay:
+    """Shows a run as it goes: a live table in a terminal, plain lines elsewhere.
+
+    Args:
+        console: where to show it.
+        config: of the run.
+        parameters: of the model.
+        directory: where the run writes.
+    """
+
+    def __init__(
+        self, console: Console, config: RunConfig, parameters: int, directory: str
+    ) -> None:
+        self.console = console
+        self.config = config
+        self.heading = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
+        self.records: list[Record] = []
+        self.live = (
+            Live(self._table(), console=console, refresh_per_second=4)
+            if console.is_terminal
+            else None
+        )
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.live.start()
+        else:
+            self.console.print(self.heading, soft_wrap=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def show(self, record: Record) -> None:
+        """Show one more record."""
+        self.records.append(record)
+        if self.live:
+            self.live.update(self._table())
+        elif record.step % self.config.training.accuracy_every == 0:
+            self.console.print(self._line(record), soft_wrap=True, highlight=False)
+
+    def _speed(self, record: Record) -> float:
+        # Over the last few records, so that it is the speed of now.
+        recent = [other for other in self.records[-RECORDS_SHOWN:] if other.step < record.step]
+        if not recent:
+            return record.step / max(record.seconds, 1e-9)
+        first = recent[0]
+        return (record.step - first.step) / max(record.seconds - first.seconds, 1e-9)
+
+    def _line(self, record: Record) -> str:
+        strengths = ", ".join(f"{name} {mean:.2f}" for name, mean in record.signals.items())
+        parts = [
+            f"batch {record.step}",
+            f"start {record.attempt}" if record.attempt > 1 else "",
+            f"loss {record.loss:.4f}",
+            f"perplexity {record.perplexity:.3f}",
+            f"{self._speed(record):.1f} batches/s",
+            f"train {accuracy_text(record.train)}" if record.train else "",
+            f"test {accuracy_text(record.test)}" if record.test else "",
+            strengths,
+        ]
+        return "  ".join(part for part in parts if part)
+
+    def _table(self) -> RenderableType:
+        train, test = self.config.task.lengths.train, self.config.task.lengths.test
+        table = plain_table(
+            "batch",
+            "start",
+            "loss",
+            "perplexity",
+            "batches/s",
+            f"train {train}",
+            f"test {test}",
+            "push",
+            "pop",
+        )
+        for record in self.records[-RECORDS_SHOWN:]:
+            table.add_row(
+                str(record.step),
+                str(record.attempt),
+                f"{record.loss:.4f}",
+                f"{record.perplexity:.3f}",
+                f"{self._speed(record):.1f}",
+                accuracy_text(record.train),
+                accuracy_text(record.test),
+                _mean_signal(record, "push"),
+                _mean_signal(record, "pop"),
+            )
+        return Group(Text(self.heading, style="bold"), table)
+
+
+def summary_table(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
+    """How a run ended."""
+    table = plain_table("lengths", "strings", "coarse", "fine")
+    for lengths, accuracy in (
+        (config.task.lengths.train, summary.train),
+        (config.task.lengths.test, summary.test),
+    ):
+        table.add_row(
+            str(lengths), str(accuracy.count), f"{accuracy.coarse:.3f}", f"{accuracy.fine:.3f}"
+        )
+    starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
+    ended = (
+        f"{summary.outcome}: {summary.rule}, after {summary.steps} batches"
+        f"{starts}, {summary.seconds:.0f} s"
+    )
+    return Group(Text(ended), table, Text(f"saved in {directory}"))
+
+
+def _interval(accuracy: float, count: int) -> str:
+    low, high = confidence_interval(accuracy, count)
+    return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def scores_tables(results: Sequence[tuple[Lengths, Scores]]) -> Iterator[Table]:
+    """Accuracy of each range of lengths, then by length within the ranges."""
+    ranges = plain_table("lengths", "strings", "coarse [95%]", "fine [95%]")
+    lengths = plain_table("length", "strings", "coarse", "fine")
+    for bounds, scores in results:
+        ranges.add_row(
+            str(bounds),
+            str(scores.count),
+            _interval(scores.coarse_accuracy, scores.count),
+            _interval(scores.fine_accuracy, scores.count),
+        )
+        for part, within in _spread(bounds, scores):
+            lengths.add_row(
+                str(part),
+                str(within.count),
+                f"{within.coarse_accuracy:.3f}",
+                f"{within.fine_accuracy:.3f}",
+            )
+    yield ranges
+    yield lengths
+
+
+def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]:
+    width = -(-(bounds.longest - bounds.shortest + 1) // ROWS_PER_RANGE)
+    for start in range(bounds.shortest, bounds.longest + 1, width):
+        part = Lengths(start, min(start + width - 1, bounds.longest))
+        within = scores.of_lengths(*part)
+        if within.count:
+            yield part, within
+
+
+def shaded(strength: float) -> Text:
+    """A strength as a number and a cell that is the darker the stronger it is."""
+    shade = SHADES[min(int(strength * len(SHADES)), len(SHADES) - 1)]
+    return Text(f"{strength:.2f} {shade * 2}")
+
+
+def _parts(parts: Sequence[Part]) -> str:
+    return "  ".join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts)
+
+
+def _cells(step: Step) -> list[Text]:
+    cells = [
+        Text(str(step.step)),
+        Text(step.input),
+        Text(step.output or ""),
+        Text("" if step.probability is None else f"{step.probability:.3f}"),
+    ]
+    cells += [shaded(strength) for strength in step.signals.values()]
+    cells += [Text(_parts(parts)) for parts in step.reads.values()]
+    return cells
+
+
+def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
+    """A model's way through a string, a row a step."""
+    first = trace.steps[0]
+    table = plain_table("step", "input", "output", "prob.", *first.signals)
+    for column in table.columns[1:3]:
+        column.justify = "left"
+    for end in first.reads:
+        table.add_column(f"read {end}", justify="left", overflow="fold")
+    for step in trace.steps:
+        table.add_row(*_cells(step))
+    return Group(Text(model_line(config), style="bold"), table, Text(verdict(trace)))
+
+
+def verdict(trace: Trace) -> str:
+    """The answer, and whether it is right."""
+    if not trace.ended:
+        judgement = "cut off: the model did not end it"
+    elif trace.why_not is not None:
+        judgement = f"the task gives no answer: {trace.why_not}"
+    elif trace.correct:
+        judgement = "right"
+    else:
+        judgement = f"wrong; right is {trace.expected}"
+    return f"answer: {trace.answer}  ({judgement})"
+
+
+def scores_json(results: Sequence[tuple[Lengths, Scores]]) -> list[dict[str, Any]]:
+    """The numbers of `scores_tables`, one entry a range."""
+    return [
+        {"lengths": list(bounds), **_scores_entry(scores), "by_length": _by_length(scores)}
+        for bounds, scores in results
+    ]
+
+
+def _scores_entry(scores: Scores) -> dict[str, Any]:
+    coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
+    return {
+        "count": count,
+        "coarse": coarse,
+        "coarse_interval": confidence_interval(coarse, count),
+        "fine": fine,
+        "fine_interval": confidence_interval(fine, count),
+    }
+
+
+def _by_length(scores: Scores) -> list[dict[str, Any]]:
+    return [
+        {"length": length, **_scores_entry(scores.of_lengths(length, length))}
+        for length in sorted(set(scores.lengths.tolist()))
+    ]

@@ -1,0 +1,30 @@
+"""What can go wrong in a way that a user should read about, and how it is said."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class StacktransError(Exception):
+    """The work failed; the command ends with exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(StacktransError):
+    """The request itself was wrong; the command ends with exit code 2."""
+
+    exit_code = 2
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """A message for a name that does not exist, offering the nearest that does.
+
+    Args:
+        kind: what the name should have been, such as "memory".
+        name: what was given.
+        known: the names that exist.
+    """
+    known = sorted(known)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+    return f"unknown {kind} '{name}'{hint} (there is: {', '.join(known)})"

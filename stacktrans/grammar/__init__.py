@@ -1,0 +1,137 @@
+"""Weighted synchronous context-free grammars: sentences of an exact length, exact answers.
+
+Each alternative of a nonterminal has two right-hand sides whose nonterminals are linked
+by indices, so that a derivation yields a source and its target together (the inversion
+transduction grammars of grefenstette2015, section 4.2, are the case of interest).
+
+Lengths, sampling and parsing share one normal form. It is Chomsky's, of the source side
+only: a derivation of it reads the source in binary steps, and its productions carry
+templates from which the target is put together, in whatever order they ask for. With
+neither empty nor unit productions, a source of n words has exactly 2n - 1 productions.
+
+Probabilities are kept as logarithms throughout, so that no length is out of reach.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self
+
+import numpy as np
+
+from stacktrans.grammar.chart import Chart, where_it_fails
+from stacktrans.grammar.inside import Floats, InsideTable
+from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
+from stacktrans.grammar.rules import (
+    GrammarError,
+    Nonterminal,
+    NotInGrammar,
+    Rules,
+    check_keys,
+    check_rules,
+    read_rules,
+)
+
+__all__ = ["Grammar", "GrammarError", "NotInGrammar"]
+
+
+class Grammar:
+    """A weighted synchronous context-free grammar.
+
+    Its tables grow with the longest length asked for and are kept.
+
+    Args:
+        root: the nonterminal that derives sentences.
+        rules: the alternatives of each nonterminal.
+
+    Attributes:
+        source_words: the source's terminal words, in order of first appearance.
+        target_words: the target's.
+
+    Raises:
+        GrammarError: the rules are not a grammar; the message says where and why.
+    """
+
+    def __init__(self, root: str, rules: Rules) -> None:
+        check_rules(root, rules)
+        alternatives = [each for listed in rules.values() for each in listed]
+        self.source_words = _distinct_words(each.source for each in alternatives)
+        self.target_words = _distinct_words(each.target for each in alternatives)
+        self._form = NormalForm(root, rules)
+        self._inside = InsideTable(self._form)
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
+        """The grammar that a task file's `parameters` write down.
+
+        Args:
+            parameters: `root`, a nonterminal's name, and `rules`, a mapping from each
+                nonterminal to its list of alternatives. An alternative has a
+                `probability` (a number, or a fraction such as "1/5"), a `source`, and a
+                `target` that is the source if left out. `NAME:index` is a nonterminal,
+                linked by its index to the one on the other side; all else is a word.
+                `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which
+                share the probability, with {k} replaced by 1 to 33.
+
+        Raises:
+            GrammarError: they do not write down a grammar.
+        """
+        check_keys("a grammar", parameters, required=("root", "rules"))
+        return cls(str(parameters["root"]), read_rules(parameters["rules"]))
+
+    def length_probabilities(self, longest: int) -> Floats:
+        """The probability that a derivation's source has n words: [longest + 1].
+
+        Where some derivations never end, the probabilities of all lengths sum to less
+        than 1.
+        """
+        return np.exp(self._inside.of_lengths(self._form.root, longest))
+
+    def sample(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
+        """Source and target of a derivation drawn among those of one source length.
+
+        Takes 2 * length - 1 numbers from the generator, whatever it draws.
+
+        Raises:
+            GrammarError: no sentence's source has that length.
+        """
+        self._check_length(length)
+        derivation = self._inside.draw(generator, length)
+        source = [each.word for each in derivation if isinstance(each, Lexical)]
+        return source, target_of(derivation)
+
+    def translate(self, source: Sequence[str]) -> list[str]:
+        """The target of a source; with several derivations, that of the most probable.
+
+        Among equally probable derivations, alternatives written earlier and shorter
+        first constituents come first.
+
+        Raises:
+            NotInGrammar: no sentence has this source; the message says where it fails.
+        """
+        self._check_source(source)
+        chart = Chart(self._form, source)
+        if not chart.complete:
+            raise where_it_fails(chart, source)
+        return target_of(chart.best_derivation())
+
+    def _check_length(self, length: int) -> None:
+        possible = np.isfinite(self._inside.of_lengths(self._form.root, max(length, 0)))
+        if length < 1 or not possible[length]:
+            shorter = np.flatnonzero(possible)
+            hint = f"the next shorter has {shorter[-1]}" if len(shorter) else "none is shorter"
+            raise GrammarError(f"no sentence of the grammar has {length} source words; {hint}")
+
+    def _check_source(self, source: Sequence[str]) -> None:
+        if not source:
+            raise NotInGrammar("the source is empty; expected at least one word", 1)
+        for position, word in enumerate(source, start=1):
+            if word not in self._form.source_words:
+                nearest = difflib.get_close_matches(word, self.source_words, n=1)
+                hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+                raise NotInGrammar(
+                    f"word {position}, '{word}', is no source word of the grammar{hint}", position
+                )
+
+
+def _distinct_words(sides: Iterable[Iterable[str | int | Nonterminal]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word for side in sides for word in side if isinstance(word, str)))

@@ -1,0 +1,93 @@
+"""Probabilities of source lengths, and sampling at an exact length."""
+
+from array import array
+from bisect import bisect_right
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacktrans.grammar.normal_form import Binary, Lexical, NormalForm
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+LONGEST_KEPT = 256
+"""Choices at longer spans are few in a derivation and large, so they are not kept."""
+
+
+class InsideTable:
+    """Inside probabilities by symbol and source length, and draws by them.
+
+    The logarithm of the inside probability of symbol X at length n is, by X's binary
+    productions, the logarithm of the sum over productions X -> Y Z and splits k of
+    p(X -> Y Z) inside(Y, k) inside(Z, n - k), which is a convolution.
+    """
+
+    def __init__(self, form: NormalForm) -> None:
+        self._form = form
+        self._lexical = [np.array([each.log_probability for each in row]) for row in form.lexical]
+        self._binary = [
+            (
+                np.array([[each.log_probability] for each in row]).reshape(-1, 1),
+                np.array([each.left for each in row], dtype=np.intp),
+                np.array([each.right for each in row], dtype=np.intp),
+            )
+            for row in form.binary
+        ]
+        # [symbols, longest + 1]; there are no empty sources.
+        self._table: Floats = np.full((len(form), 1), -np.inf)
+        self._kept: dict[tuple[int, int], array[float]] = {}
+
+    def of_lengths(self, symbol: int, longest: int) -> Floats:
+        """Log inside probabilities of a symbol at the lengths from 0: [longest + 1]."""
+        known = self._table.shape[1] - 1
+        if longest > known:
+            self._grow(known, max(longest, 2 * known))
+        return self._table[symbol, : longest + 1]
+
+    def _grow(self, known: int, longest: int) -> None:
+        grown = np.full((len(self._form), longest + 1), -np.inf)
+        grown[:, : known + 1] = self._table
+        self._table = grown
+        for length in range(known + 1, longest + 1):
+            for symbol in range(len(self._form)):
+                grown[symbol, length] = np.logaddexp.reduce(self._log_weights(symbol, length))
+
+    def _log_weights(self, symbol: int, length: int) -> Floats:
+        """Log probability of each way to begin: [lexical], or [binary * (length - 1)]."""
+        if length == 1:
+            return self._lexical[symbol]
+        log_probabilities, lefts, rights = self._binary[symbol]
+        left: Floats = self._table[lefts, 1:length]
+        right: Floats = self._table[rights, length - 1 : 0 : -1]
+        return (log_probabilities + left + right).ravel()
+
+    def _choices(self, symbol: int, length: int) -> "array[float]":
+        """Cumulative probabilities of `_log_weights`, given the symbol and the length."""
+        log_weights = self._log_weights(symbol, length)
+        weights = np.exp(log_weights - self._table[symbol, length])
+        cumulative = array("d", np.cumsum(weights).tobytes())
+        if length <= LONGEST_KEPT:
+            self._kept[symbol, length] = cumulative
+        return cumulative
+
+    def draw(self, generator: np.random.Generator, length: int) -> list[Lexical | Binary]:
+        """A derivation from the root, drawn among those of a possible source length."""
+        lexical, binary, kept = self._form.lexical, self._form.binary, self._kept
+        derivation: list[Lexical | Binary] = []
+        pending = [(self._form.root, length)]
+        for uniform in generator.random(2 * length - 1).tolist():
+            goal = pending.pop()
+            cumulative = kept.get(goal) or self._choices(*goal)
+            # The sum may differ from 1 by rounding; scaled, the choice stays within it.
+            choice = bisect_right(cumulative, uniform * cumulative[-1])
+            symbol, span = goal
+            if span == 1:
+                derivation.append(lexical[symbol][choice])
+                continue
+            number, split = divmod(choice, span - 1)
+            production = binary[symbol][number]
+            derivation.append(production)
+            pending.append((production.right, span - split - 1))
+            pending.append((production.left, split + 1))
+        return derivation

@@ -1,0 +1,284 @@
+"""The rules of a grammar as data: what they are, reading and checking them."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from graphlib import CycleError, TopologicalSorter
+
+from stacktrans.errors import unknown_name
+
+REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
+PROBABILITY_TOLERANCE = 1e-9
+
+
+class GrammarError(ValueError):
+    """A grammar is not well formed, or is asked for what it cannot derive."""
+
+
+class NotInGrammar(ValueError):
+    """A string is not the source of any sentence of the grammar.
+
+    Attributes:
+        position: the first word, counted from 1, with which no sentence can go on; one
+            more than there are words where the string ends too early.
+    """
+
+    def __init__(self, message: str, position: int) -> None:
+        self.position = position
+        super().__init__(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Nonterminal:
+    """A nonterminal on the right-hand side of an alternative."""
+
+    name: str
+
+
+Part = str | Nonterminal
+"""What stands on the source's right-hand side: a terminal word or a nonterminal."""
+
+Template = tuple[str | int, ...]
+"""A target's right-hand side: i stands for the i-th nonterminal of the source, from 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One weighted pair of right-hand sides of a nonterminal."""
+
+    probability: float
+    source: tuple[Part, ...]
+    target: Template
+
+    @property
+    def unit(self) -> str | None:
+        """The nonterminal that is the whole of the source, if one is."""
+        first = self.source[0]
+        return first.name if len(self.source) == 1 and isinstance(first, Nonterminal) else None
+
+
+Rules = Mapping[str, Sequence[Alternative]]
+
+
+def read_rules(rules: object) -> dict[str, list[Alternative]]:
+    """The alternatives of each nonterminal, from a task file's `rules`; raises `GrammarError`."""
+    if not isinstance(rules, Mapping) or not rules:
+        raise GrammarError(f"rules: {rules!r}; expected nonterminals with their alternatives")
+    for name in rules:
+        if not isinstance(name, str) or not re.fullmatch(r"[^\s:{}]+", name):
+            raise GrammarError(
+                f"rules: {name!r} is no name of a nonterminal; expected a string (in quotes "
+                "if YAML reads it as something else) without spaces, colons and braces"
+            )
+    return {name: _read_alternatives(name, listed, set(rules)) for name, listed in rules.items()}
+
+
+def _read_alternatives(nonterminal: str, listed: object, names: set[str]) -> list[Alternative]:
+    if not isinstance(listed, list) or not listed:
+        raise GrammarError(
+            f"nonterminal '{nonterminal}': {listed!r}; expected a list of alternatives"
+        )
+    alternatives: list[Alternative] = []
+    for number, alternative in enumerate(listed, start=1):
+        try:
+            alternatives += _read_alternative(alternative, names)
+        except GrammarError as error:
+            where = f"nonterminal '{nonterminal}', alternative {number}"
+            raise GrammarError(f"{where}: {error}") from None
+    return alternatives
+
+
+def _read_alternative(written: object, names: set[str]) -> list[Alternative]:
+    """The alternatives that one entry of a list writes down: several with `each`."""
+    if not isinstance(written, Mapping):
+        raise GrammarError(f"{written!r}; expected {{probability: ..., source: ..., target: ...}}")
+    check_keys(
+        "an alternative",
+        written,
+        required=("probability", "source"),
+        optional=("target", "each"),
+    )
+    probability = _read_probability(written["probability"])
+    source = _read_side("source", written["source"])
+    target = _read_side("target", written.get("target", written["source"]))
+    _check_words([*source, *target], names)
+    pairs = _filled(written.get("each"), source, target)
+    return [
+        Alternative(probability / len(pairs), *_linked(source, target, names))
+        for source, target in pairs
+    ]
+
+
+def _read_probability(written: object) -> float:
+    try:
+        if isinstance(written, bool) or not isinstance(written, int | float | str):
+            raise ValueError
+        probability = float(Fraction(written))
+    except (ValueError, OverflowError, ZeroDivisionError):
+        probability = math.nan
+    if not 0 < probability <= 1:
+        raise GrammarError(
+            f"the probability is {written!r}; expected a number or fraction above 0, at most 1"
+        )
+    return probability
+
+
+def _read_side(side: str, written: object) -> list[str]:
+    if not isinstance(written, str):
+        raise GrammarError(f"the {side} is {written!r}; expected a string of words")
+    if not written.split():
+        raise GrammarError(
+            f"the {side} is empty, which is not supported; expected a word or nonterminal"
+        )
+    return written.split()
+
+
+def _check_words(tokens: Sequence[str], names: set[str]) -> None:
+    """Refuse words that were meant to be nonterminals, such as S, S1 and S:x for S:1."""
+    for token in tokens:
+        if not re.fullmatch(REFERENCE, token):
+            meant = {token, token.partition(":")[0], token.rstrip("0123456789")} & names
+            if meant:
+                name = max(meant, key=len)
+                raise GrammarError(
+                    f"'{token}' looks like the nonterminal {name} without its index; "
+                    f"expected '{name}:1', or another word"
+                )
+
+
+def _filled(
+    each: object, source: list[str], target: list[str]
+) -> list[tuple[list[str], list[str]]]:
+    """The sides of an alternative for each value of its placeholder, if it has one."""
+    used = dict.fromkeys(re.findall(r"{(\w+)}", " ".join([*source, *target])))
+    if each is None:
+        for name in used:
+            raise GrammarError(
+                f"{{{name}}} has no values; expected each: {{{name}: [first, last]}}"
+            )
+        return [(source, target)]
+    name, values = _read_each(each)
+    for found in used:
+        if found != name:
+            raise GrammarError(f"{{{found}}} has no values; expected {{{name}}}, as in each")
+    if not any(f"{{{name}}}" in token for token in source):
+        raise GrammarError(f"the source has no {{{name}}}; expected one, as each gives it values")
+    return [(_fill(source, name, value), _fill(target, name, value)) for value in values]
+
+
+def _fill(tokens: Sequence[str], name: str, value: int) -> list[str]:
+    return [token.replace(f"{{{name}}}", str(value)) for token in tokens]
+
+
+def _read_each(each: object) -> tuple[str, range]:
+    match each:
+        case {**entries} if len(entries) == 1:
+            ((name, bounds),) = entries.items()
+            match bounds:
+                case [int(first), int(last)] if first <= last:
+                    return str(name), range(first, last + 1)
+    raise GrammarError(
+        f"each is {each!r}; expected one name and its values, as in {{k: [first, last]}}"
+    )
+
+
+def _linked(
+    source: Sequence[str], target: Sequence[str], names: set[str]
+) -> tuple[tuple[Part, ...], Template]:
+    """A source and a target whose indices have become positions among the nonterminals."""
+    positions = {token: place for place, token in enumerate(_references(source, names))}
+    if positions.keys() != set(_references(target, names)):
+        raise GrammarError(
+            f"source '{' '.join(source)}' and target '{' '.join(target)}' do not link the same "
+            "nonterminals; expected the same names with the same indices"
+        )
+    parts = [
+        Nonterminal(token.partition(":")[0]) if token in positions else token for token in source
+    ]
+    return tuple(parts), tuple(positions.get(token, token) for token in target)
+
+
+def _references(tokens: Sequence[str], names: set[str]) -> list[str]:
+    """The tokens that are nonterminals; their indices have to differ."""
+    references = [token for token in tokens if re.fullmatch(REFERENCE, token)]
+    indices: set[str] = set()
+    for name, _, index in (reference.partition(":") for reference in references):
+        if name not in names:
+            raise GrammarError(unknown_name("nonterminal", name, names))
+        if index in indices:
+            raise GrammarError(f"'{' '.join(tokens)}' has index {index} twice; expected it once")
+        indices.add(index)
+    return references
+
+
+def check_keys(
+    what: str,
+    settings: Mapping[str, object],
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+) -> None:
+    """Raise `GrammarError` if a key is unknown or missing."""
+    known = [*required, *optional]
+    for key in settings:
+        if key not in known:
+            raise GrammarError(unknown_name(f"key of {what}", str(key), known))
+    for key in required:
+        if key not in settings:
+            raise GrammarError(f"{what} has no '{key}'; expected {', '.join(required)}")
+
+
+def check_rules(root: str, rules: Rules) -> None:
+    """Raise `GrammarError` if the rules are not a grammar that derives something."""
+    if root not in rules:
+        raise GrammarError(f"root: {unknown_name('nonterminal', root, rules)}")
+    for name, alternatives in rules.items():
+        total = math.fsum(each.probability for each in alternatives)
+        if abs(total - 1) > PROBABILITY_TOLERANCE:
+            raise GrammarError(
+                f"nonterminal '{name}': the probabilities sum to {total:.10g}; expected 1"
+            )
+    _check_units(rules)
+    _check_productive(rules)
+
+
+def _check_units(rules: Rules) -> None:
+    try:
+        TopologicalSorter(unit_links(rules)).prepare()
+    except CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
+        raise GrammarError(
+            f"nonterminal '{error.args[1][0]}': its unit productions lead back to it ({circle}); "
+            "expected none that do, since a derivation could go round for ever"
+        ) from None
+
+
+def _check_productive(rules: Rules) -> None:
+    productive: set[str] = set()
+    while newly := [
+        name
+        for name, alternatives in rules.items()
+        if name not in productive and any(_ends(each, productive) for each in alternatives)
+    ]:
+        productive.update(newly)
+    endless = [name for name in rules if name not in productive]
+    if endless:
+        raise GrammarError(
+            f"nonterminals {', '.join(endless)}: no derivation from them ever ends; expected each "
+            "to have an alternative whose nonterminals can all end in words"
+        )
+
+
+def _ends(alternative: Alternative, productive: set[str]) -> bool:
+    return all(
+        part.name in productive for part in alternative.source if isinstance(part, Nonterminal)
+    )
+
+
+def unit_links(rules: Rules) -> dict[str, list[str]]:
+    """For each nonterminal, those that it can turn into whole."""
+    return {
+        name: [each.unit for each in alternatives if each.unit is not None]
+        for name, alternatives in rules.items()
+    }

@@ -1,0 +1,35 @@
+"""The neural queue: grefenstette2015, equations 1, 4 and 5.
+
+The state keeps P_t[i], the sum of the strengths from the front up to row i.
+"""
+
+import torch
+from torch import Tensor
+
+from stacktrans.memory.base import Memory, MemoryState, rise
+
+
+class Queue(Memory):
+    """Pops and reads at the front, pushes at the back; row 0 is the front."""
+
+    name = "queue"
+    signal_names = ("pop", "push")
+    ends = ("front",)
+
+    def update(self, state: MemoryState, signals: Tensor, values: Tensor) -> MemoryState:
+        pop, push = signals[:, :1], signals[:, 1:]
+        remaining = torch.relu(state.cumulative - pop)
+        total = remaining[:, -1:] if remaining.shape[1] else torch.zeros_like(push)
+        return MemoryState(
+            torch.cat([remaining, total + push], dim=1),  # equation 4
+            state.rows.extended(values),  # equation 1
+        )
+
+    def read_weights(self, state: MemoryState) -> Tensor:
+        return rise(state.cumulative.clamp(max=1)).unsqueeze(1)  # equation 5
+
+    def strengths(self, state: MemoryState) -> Tensor:
+        return rise(state.cumulative)
+
+    def row_origins(self, steps: int) -> list[int]:
+        return list(range(steps))

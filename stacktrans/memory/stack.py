@@ -1,0 +1,36 @@
+"""The neural stack: grefenstette2015, equations 1 to 3.
+
+The state keeps C_t[i], the sum of the strengths from row i up to the top,
+instead of the strengths: equations 2 and 3 are then one elementwise line each.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from stacktrans.memory.base import Memory, MemoryState, fall
+
+
+class Stack(Memory):
+    """Pops from the top, pushes on top, reads from the top; row 0 is the bottom."""
+
+    name = "stack"
+    signal_names = ("pop", "push")
+    ends = ("top",)
+
+    def update(self, state: MemoryState, signals: Tensor, values: Tensor) -> MemoryState:
+        pop, push = signals[:, :1], signals[:, 1:]
+        remaining = functional.pad(torch.relu(state.cumulative - pop), (0, 1))
+        return MemoryState(
+            remaining + push,  # equation 2
+            state.rows.extended(values),  # equation 1
+        )
+
+    def read_weights(self, state: MemoryState) -> Tensor:
+        return fall(state.cumulative.clamp(max=1)).unsqueeze(1)  # equation 3
+
+    def strengths(self, state: MemoryState) -> Tensor:
+        return fall(state.cumulative)
+
+    def row_origins(self, steps: int) -> list[int]:
+        return list(range(steps))

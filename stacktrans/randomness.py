@@ -1,0 +1,25 @@
+"""Where every random number comes from: a seed, a purpose and an index.
+
+Nothing is carried from one draw to the next, so a resumed run draws what the
+uninterrupted one would have drawn.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Purpose(IntEnum):
+    """What random numbers are for; each purpose has a stream of its own."""
+
+    TRAINING = 0
+    VALIDATION = 1
+    WEIGHTS = 2
+    EVALUATION = 3
+    GENERATION = 4
+    SAMPLE = 5
+
+
+def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:
+    """The generator for one draw, such as the n-th training batch of a seed."""
+    return np.random.default_rng([seed, int(purpose), *indices])

@@ -1,0 +1,188 @@
+"""Settings as YAML: reading them with line numbers, laying them over one another."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from stacktrans.errors import UsageError, unknown_name
+
+Settings = dict[str, Any]
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings from one place.
+
+    Attributes:
+        origin: where they stand, for messages: a file's path or an option.
+        settings: the settings, nested by section.
+        node: the YAML they were read from, which knows lines; None for options.
+    """
+
+    origin: str
+    settings: Settings
+    node: yaml.Node | None = None
+
+    def place(self, location: Sequence[str | int]) -> str | None:
+        """Where the setting at `location` stands here, as `origin:line`; None if it does not."""
+        value: Any = self.settings
+        node = self.node
+        for key in location:
+            if isinstance(value, list) and isinstance(key, int) and key < len(value):
+                value = value[key]
+            elif isinstance(value, Mapping) and key in value:
+                value = value[key]
+            else:
+                return None
+            node = _child(node, key)
+        return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
+
+    def section(self, *keys: str) -> "Layer":
+        """The part of the layer under `keys`; empty if it is not there."""
+        settings, node = self.settings, self.node
+        for key in keys:
+            settings, node = settings.get(key) or {}, _child(node, key)
+        return Layer(self.origin, settings, node)
+
+
+def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        for name, child in node.value:
+            if name.value == str(key):
+                return child  # type: ignore[no-any-return]
+    if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
+        return node.value[key]  # type: ignore[no-any-return]
+    return None
+
+
+def read_layer(path: str | os.PathLike[str]) -> Layer:
+    """Read a YAML file whose top is a mapping.
+
+    Raises:
+        UsageError: the file can't be read, is not YAML, or holds something else.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        settings, node = yaml.safe_load(text), yaml.compose(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not readable as YAML"
+        raise UsageError(f"{path}{line}: {problem}") from error
+    if not isinstance(settings, dict):
+        raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
+    return Layer(os.fspath(path), settings, node)
+
+
+def overlay(layers: Sequence[Layer]) -> Settings:
+    """Lay settings over one another, later ones on top, section by section."""
+    merged: Settings = {}
+    for layer in layers:
+        merged = _overlaid(merged, layer.settings)
+    return merged
+
+
+def _overlaid(below: Settings, above: Mapping[str, Any]) -> Settings:
+    merged = dict(below)
+    for key, value in above.items():
+        if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
+            merged[key] = _overlaid(merged[key], value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -> Model:
+    """Check settings against a model.
+
+    Args:
+        model: what they should be.
+        settings: the settings, as `overlay` made them.
+        layers: where they came from, for the message.
+
+    Raises:
+        UsageError: a setting is missing, unknown or wrong; all of them are named.
+    """
+    try:
+        return model.model_validate(settings)
+    except ValidationError as error:
+        raise UsageError(
+            "\n".join(_complaint(model, item, layers) for item in error.errors())
+        ) from error
+
+
+def _complaint(model: type[BaseModel], error: Any, layers: Sequence[Layer]) -> str:
+    location = tuple(error["loc"])
+    places = [place for layer in reversed(layers) if (place := layer.place(location))]
+    where = places[0] if places else layers[-1].origin if layers else "settings"
+    name = ".".join(map(str, location))
+    if error["type"] == "extra_forbidden":
+        section = _section(model, location[:-1])
+        known = section.model_fields if section else ()
+        return f"{where}: {unknown_name('setting', str(location[-1]), known)}"
+    if error["type"] == "missing":
+        return f"{where}: {name} is missing"
+    message = error["msg"].removeprefix("Value error, ")
+    given = "" if isinstance(error["input"], dict) else f" (given: {error['input']!r})"
+    return f"{where}: {name + ': ' if name else ''}{message}{given}"
+
+
+def _section(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
+    section: Any = model
+    for key in location:
+        field = section.model_fields.get(key)
+        section = field.annotation if field else None
+        if not (isinstance(section, type) and issubclass(section, BaseModel)):
+            return None
+    return section  # type: ignore[no-any-return]
+
+
+def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
+    """Settings from one `--set key=value`.
+
+    The key is a path such as `training.learning_rate`, or the last part of one
+    where that is unambiguous; the value is read as YAML.
+
+    Raises:
+        UsageError: there is no such key, or it is not of the form `key=value`.
+    """
+    key, equals, text = assignment.partition("=")
+    origin = f"--set {assignment}"
+    if not equals or not key:
+        raise UsageError(f"{origin}: expected key=value")
+    paths = _paths(known)
+    matches = [path for path in paths if path == key or path.endswith(f".{key}")]
+    if key in paths:
+        matches = [key]
+    if not matches and not any(key.startswith(f"{path}.") for path in paths):
+        raise UsageError(f"{origin}: {unknown_name('setting', key, paths)}")
+    if len(matches) > 1:
+        raise UsageError(f"{origin}: '{key}' could be any of {', '.join(matches)}; say which")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{origin}: the value is not readable as YAML") from error
+    for part in reversed((matches[0] if matches else key).split(".")):
+        value = {part: value}
+    return Layer(origin, value)
+
+
+def _paths(model: type[BaseModel], prefix: str = "") -> list[str]:
+    paths: list[str] = []
+    for name, field in model.model_fields.items():
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            paths += _paths(section, f"{prefix}{name}.")
+        else:
+            paths.append(prefix + name)
+    return paths

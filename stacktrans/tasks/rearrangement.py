@@ -1,0 +1,84 @@
+"""Tasks that rearrange a string of meaningless symbols (grefenstette2015, section 4.1)."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from stacktrans.sequences import Ids, Pair
+from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NoSuchLength, NotASource, Task
+
+ASCII = [chr(code) for code in range(0x21, 0x7F)]
+LATIN_LETTERS = [chr(code) for code in range(0xC0, 0x100) if chr(code).isalpha()]
+
+
+def meaningless_symbols(count: int) -> list[str]:
+    """`count` printable characters: ASCII without the space, then Latin-1 letters."""
+    available = ASCII + LATIN_LETTERS
+    if not 1 <= count <= len(available):
+        raise ValueError(f"symbols is {count}; expected 1 to {len(available)}")
+    return available[:count]
+
+
+class Rearrangement(Task):
+    """The target holds the source's symbols in another order.
+
+    Args:
+        symbols: how many different symbols there are.
+    """
+
+    multiple_of: ClassVar[int] = 1
+
+    def __init__(self, symbols: int = 128) -> None:
+        self.source = self.target = Alphabet(meaningless_symbols(symbols), words=False)
+
+    @abstractmethod
+    def rearrange(self, source: Ids) -> Ids:
+        """The target of a source whose length is a multiple of `multiple_of`."""
+
+    def sample(
+        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        # Both laws are one: the paper draws these lengths uniformly.
+        step = self.multiple_of
+        smallest, largest = -(-lengths.shortest // step), lengths.longest // step
+        if smallest > largest:
+            raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
+        drawn = generator.integers(smallest, largest, size=count, endpoint=True) * step
+        sources = generator.integers(len(self.source), size=int(drawn.sum()))
+        return [
+            Pair(source, self.rearrange(source))
+            for source in np.split(sources, np.cumsum(drawn)[:-1])
+        ]
+
+    def answer(self, source: Sequence[str]) -> list[str]:
+        ids = self.source.encode(source)
+        if len(ids) % self.multiple_of:
+            raise NotASource(
+                f"the source has {len(ids)} symbols; expected a multiple of {self.multiple_of}"
+            )
+        return self.target.decode(self.rearrange(ids))
+
+
+class Copy(Rearrangement):
+    """abc -> abc"""
+
+    def rearrange(self, source: Ids) -> Ids:
+        return source
+
+
+class Reverse(Rearrangement):
+    """abc -> cba"""
+
+    def rearrange(self, source: Ids) -> Ids:
+        return source[::-1]
+
+
+class BigramFlip(Rearrangement):
+    """abcd -> badc; lengths are even"""
+
+    multiple_of = 2
+
+    def rearrange(self, source: Ids) -> Ids:
+        return source.reshape(-1, 2)[:, ::-1].reshape(-1)

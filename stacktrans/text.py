@@ -1,0 +1,115 @@
+"""Strings in files and pipes: lines in, pairs in and out."""
+
+import json
+import os
+import select
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from stacktrans.errors import StacktransError, UsageError
+from stacktrans.sequences import Pair
+from stacktrans.tasks.base import Task
+
+PairFormat = Literal["tsv", "jsonl"]
+LINES_AT_ONCE = 256
+CHUNK = 1 << 16
+
+
+class UnreadableLine(StacktransError):
+    """A line that is no text."""
+
+
+def decode_line(line: bytes) -> str:
+    """The text of a line without its end; raises `UnreadableLine` if it is not UTF-8."""
+    try:
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise UnreadableLine(
+            f"byte {error.start + 1} is 0x{byte:02x}, which is not UTF-8"
+        ) from None
+
+
+def line_groups(descriptor: int) -> Iterator[list[bytes]]:
+    """Lines as they come: as many as are there already, but without waiting for more.
+
+    Args:
+        descriptor: an open file or pipe.
+    """
+    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    rest, group = b"", list[bytes]()
+    while True:
+        if group and (len(group) >= LINES_AT_ONCE or not (is_file or _has_more(descriptor))):
+            yield group[:LINES_AT_ONCE]
+            group = group[LINES_AT_ONCE:]
+            continue
+        chunk = os.read(descriptor, CHUNK)
+        if not chunk:
+            break
+        *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+        group += lines
+    if rest:
+        group.append(rest)
+    for start in range(0, len(group), LINES_AT_ONCE):
+        yield group[start : start + LINES_AT_ONCE]
+
+
+def _has_more(descriptor: int) -> bool:
+    ready, _, _ = select.select([descriptor], [], [], 0)
+    return bool(ready)
+
+
+def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
+    """A pair as a line, without its end."""
+    source = task.source.join(task.source.decode(pair.source))
+    target = task.target.join(task.target.decode(pair.target))
+    if form == "tsv":
+        return f"{source}\t{target}"
+    return json.dumps({"source": source, "target": target}, ensure_ascii=False)
+
+
+def read_pairs(path: Path, task: Task) -> list[Pair]:
+    """Read pairs written by `format_pair`: JSON lines in a .jsonl file, else TSV.
+
+    Raises:
+        UsageError: the file can't be read.
+        StacktransError: a line is no pair over the task's alphabets.
+    """
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            source, target = _fields(decode_line(line), path.suffix == ".jsonl")
+            pairs.append(
+                Pair(
+                    task.source.encode(task.source.split(source)),
+                    task.target.encode(task.target.split(target)),
+                )
+            )
+        except StacktransError as error:
+            raise StacktransError(f"{path}:{number}: {error}") from error
+    if not pairs:
+        raise StacktransError(f"{path}: holds no pairs")
+    return pairs
+
+
+def _fields(line: str, as_json: bool) -> tuple[str, str]:
+    if as_json:
+        try:
+            entry = json.loads(line)
+            return str(entry["source"]), str(entry["target"])
+        except (ValueError, TypeError, KeyError):
+            raise StacktransError(
+                f"expected a JSON object with source and target, found {line[:60]!r}"
+            ) from None
+    fields = line.split("\t")
+    if len(fields) != 2:
+        raise StacktransError(f"expected source, a tab, target; found {line[:60]!r}")
+    return fields[0], fields[1]

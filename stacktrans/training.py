@@ -1,0 +1,471 @@
+"""Training: batches, steps, restarts, and when to stop."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from stacktrans import __version__, checkpoint
+from stacktrans.config import RunConfig, TrainingConfig
+from stacktrans.errors import StacktransError
+from stacktrans.evaluation import Scores, score
+from stacktrans.randomness import Purpose, generator
+from stacktrans.sequences import JointSequence, Pair
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import Lengths
+from stacktrans.transducer import Transducer
+
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+RUNNING_DECAY = 0.95
+"""Decay of the running mean of the loss by which a run is judged."""
+FIRST_LOOK = 100
+"""Validation goes on past this many strings only while all of them are right."""
+
+
+class TrainingError(StacktransError):
+    """Training can't go on."""
+
+
+class Interrupted(Exception):
+    """The run was asked to stop by a signal; it has saved itself and can be resumed."""
+
+    def __init__(self, signal_number: int) -> None:
+        self.exit_code = 128 + signal_number
+
+
+@dataclass
+class Accuracy:
+    """Accuracy on one range of lengths, on `count` strings."""
+
+    coarse: float
+    fine: float
+    count: int
+
+    @classmethod
+    def of(cls, scores: Scores) -> Self:
+        """Summarise scores."""
+        return cls(scores.coarse_accuracy, scores.fine_accuracy, scores.count)
+
+
+@dataclass
+class Record:
+    """One line of metrics.jsonl.
+
+    Attributes:
+        step: batches trained on since the run began.
+        attempt: how many times the run has started, this one included.
+        seconds: time trained since the run began.
+        loss: mean nats a scored symbol since the record before.
+        perplexity: exp(loss).
+        learning_rate: in force.
+        signals: mean strength of each signal over the last batch.
+        train: accuracy on training lengths, where it was measured.
+        test: accuracy on lengths of the test range, where it was measured.
+    """
+
+    step: int
+    attempt: int
+    seconds: float
+    loss: float
+    perplexity: float
+    learning_rate: float
+    signals: dict[str, float]
+    train: Accuracy | None = None
+    test: Accuracy | None = None
+
+
+@dataclass
+class Progress:
+    """What a run must remember besides weights and optimiser; plain numbers only."""
+
+    step: int = 0
+    attempt: int = 1
+    attempt_began: int = 0
+    seconds: float = 0.0
+    running_loss: float | None = None
+    decayed: bool = False
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    best: list[float] = field(default_factory=list)
+    best_step: int = 0
+    since_best: int = 0
+    solved_in_a_row: int = 0
+    metrics_size: int = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended.
+
+    Attributes:
+        outcome: "solved", "converged", "max_steps" or "time_limit".
+        rule: what that means.
+        steps: batches trained on, all attempts together.
+        attempts: starts.
+        seconds: time trained.
+        best_step: the batch after which the kept weights were taken.
+        train: accuracy of the kept weights on training lengths.
+        test: accuracy of the kept weights on lengths of the test range.
+        parameters: of the model.
+        command: what was run.
+        version: of stacktrans.
+        torch: version of torch.
+        seed: of the run.
+    """
+
+    outcome: str
+    rule: str
+    steps: int
+    attempts: int
+    seconds: float
+    best_step: int
+    train: Accuracy
+    test: Accuracy
+    parameters: int
+    command: str
+    version: str
+    torch: str
+    seed: int
+
+
+RULES = {
+    "solved": "every validation string as long as the test range was right, twice running",
+    "converged": "the training perplexity did not improve any more",
+    "max_steps": "the budget of batches was spent",
+    "time_limit": "the time limit was reached",
+}
+
+
+def running_mean(weights: Transducer, decay: float) -> AveragedModel:
+    """A model whose weights follow those of another as a running mean."""
+    return AveragedModel(weights, multi_avg_fn=get_ema_multi_avg_fn(decay))
+
+
+def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+    """The optimiser that a configuration asks for."""
+    if config.optimizer == "adam":
+        return torch.optim.Adam(
+            parameters, lr=config.learning_rate, betas=(0.9, config.smoothing), foreach=True
+        )
+    return torch.optim.RMSprop(
+        parameters, lr=config.learning_rate, alpha=config.smoothing, foreach=True
+    )
+
+
+def sequence_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean nats a scored symbol: logits [N, outputs], targets [N]."""
+    return nn.functional.cross_entropy(logits, targets)
+
+
+class Trainer:
+    """Runs one training run, in a directory of its own.
+
+    Args:
+        config: what to do.
+        directory: where the run writes.
+        device: where the model is.
+        command: what to note as the run's command.
+
+    Attributes:
+        stop_requested: set to a signal's number, it ends `run` after the batch.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: Path,
+        device: torch.device,
+        command: str,
+    ) -> None:
+        torch.set_num_threads(config.threads)
+        self.config = config
+        self.directory = directory
+        self.device = device
+        self.command = command
+        self.task = make_task(config.task.name, config.task.generator, config.task.parameters)
+        self.layout = JointSequence(len(self.task.source), len(self.task.target))
+        self.progress = Progress()
+        self.stop_requested = 0
+        self._start_attempt()
+        # Lengths that the task lacks are found out before anything is written.
+        for lengths in (config.task.lengths.train, config.task.lengths.test):
+            self._draw(Purpose.VALIDATION, 0, lengths, 1)
+
+    def _start_attempt(self) -> None:
+        """New weights, optimiser and running mean, drawn from the seed and the attempt."""
+        rng = generator(self.config.seed, Purpose.WEIGHTS, self.progress.attempt)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(rng.integers(2**62)))
+            model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
+        self.model = model.to(self.device)
+        self.parameters = list(self.model.parameters())
+        self.optimizer = make_optimizer(self.parameters, self.config.training)
+        self.average = running_mean(self.model, self.config.training.averaging)
+        progress = self.progress
+        progress.attempt_began, progress.running_loss, progress.decayed = progress.step, None, False
+        progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
+
+    @property
+    def evaluated(self) -> Transducer:
+        """The model that is measured and kept: the running mean of the weights."""
+        module = self.average.module
+        assert isinstance(module, Transducer)
+        return module
+
+    def _draw(self, purpose: Purpose, index: int, lengths: Lengths, count: int) -> list[Pair]:
+        training = purpose is Purpose.TRAINING
+        law = (training and self.config.training.length_law) or self.config.task.length_law
+        return self.task.sample(generator(self.config.seed, purpose, index), lengths, count, law)
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of parameters of the model."""
+        return sum(weight.numel() for weight in self.parameters)
+
+    def run(self, report: Callable[[Record], None]) -> Summary:
+        """Train until a rule or a budget ends the run.
+
+        Args:
+            report: called with every record.
+
+        Raises:
+            Interrupted: `stop_requested` was set; the run is saved and can be resumed.
+            TrainingError: the loss is no number any more and restarts are off.
+        """
+        self.report = report
+        self._open_metrics()
+        if self.progress.step == 0:
+            self._save_last()
+        outcome = self._budget_spent()
+        while outcome is None:
+            began = time.monotonic()
+            outcome = self._advance()
+            self.progress.seconds += time.monotonic() - began
+            outcome = outcome or self._budget_spent()
+            if self.stop_requested and outcome is None:
+                self._save_last()
+                raise Interrupted(self.stop_requested)
+        return self._finish(outcome)
+
+    def _open_metrics(self) -> None:
+        path = self.directory / METRICS
+        self.metrics = path.open("r+" if path.exists() else "w", encoding="utf-8")
+        # What was recorded after the checkpoint that is resumed will be recorded again.
+        self.metrics.truncate(self.progress.metrics_size)
+        self.metrics.seek(self.progress.metrics_size)
+
+    def _budget_spent(self) -> str | None:
+        training, progress = self.config.training, self.progress
+        if training.max_steps is not None and progress.step >= training.max_steps:
+            return "max_steps"
+        if training.time_limit is not None and progress.seconds >= training.time_limit:
+            return "time_limit"
+        return None
+
+    def _advance(self) -> str | None:
+        """One batch and what is due after it; a rule's name if it ends the run."""
+        training, progress = self.config.training, self.progress
+        signals = self._train_on_batch()
+        if not math.isfinite(progress.running_loss or 0.0):
+            self._restart(f"the loss is no number any more after batch {progress.step}")
+            return None
+        outcome = None
+        if progress.step % training.loss_every == 0:
+            outcome = self._record(signals)
+        if progress.step % training.accuracy_every == 0:
+            self._save_last()
+        taken_off = (progress.running_loss or 0.0) <= training.restart_loss
+        if progress.step - progress.attempt_began == training.restart_after and not taken_off:
+            self._restart("the run has not taken off")
+        return outcome
+
+    def _train_on_batch(self) -> Tensor:
+        """One update of the weights; the mean strength of each signal, [signals]."""
+        training, progress = self.config.training, self.progress
+        pairs = self._draw(
+            Purpose.TRAINING, progress.step, self.config.task.lengths.train, training.batch_size
+        )
+        batch = self.layout.batch(pairs)
+        inputs, targets, mask = (
+            torch.from_numpy(array).to(self.device)
+            for array in (batch.inputs, batch.targets, batch.mask)
+        )
+        unrolled = self.model.unroll(inputs)
+        loss = sequence_loss(self.model.read_out(unrolled.hidden[mask]), targets[mask])
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.parameters, training.gradient_clip, foreach=True)
+        self.optimizer.step()
+        self.average.update_parameters(self.model)
+        self._note_loss(float(loss.detach()))
+        read = mask.flip(1).cumsum(1).flip(1) > 0
+        return unrolled.signals.detach()[read].mean(dim=0)
+
+    def _note_loss(self, loss: float) -> None:
+        training, progress = self.config.training, self.progress
+        progress.step += 1
+        progress.loss_sum += loss
+        progress.loss_count += 1
+        if progress.running_loss is None:
+            progress.running_loss = loss
+        progress.running_loss += (1 - RUNNING_DECAY) * (loss - progress.running_loss)
+        solved = training.decay_loss is not None and progress.running_loss < training.decay_loss
+        if solved and not progress.decayed:
+            progress.decayed = True
+            for group in self.optimizer.param_groups:
+                group["lr"] *= training.decay_factor
+
+    def _restart(self, reason: str) -> None:
+        if self.config.training.restart_after is None:
+            raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
+        self.progress.attempt += 1
+        self._start_attempt()
+
+    def _record(self, signals: Tensor) -> str | None:
+        """Write and report a record; a rule's name if it ends the run."""
+        progress = self.progress
+        loss = progress.loss_sum / progress.loss_count
+        progress.loss_sum, progress.loss_count = 0.0, 0
+        operation = self.model.operation
+        names = operation.memory.signal_names if operation else ()
+        record = Record(
+            step=progress.step,
+            attempt=progress.attempt,
+            seconds=round(progress.seconds, 3),
+            loss=loss,
+            perplexity=math.exp(min(loss, 700.0)),
+            learning_rate=self.optimizer.param_groups[0]["lr"],
+            signals=dict(zip(names, signals.tolist(), strict=True)),
+        )
+        if self._accuracy_due():
+            record.train, record.test = self._measure_both()
+        self.metrics.write(json.dumps(asdict(record)) + "\n")
+        self.metrics.flush()
+        self.report(record)
+        return self._judge(record)
+
+    def _accuracy_due(self) -> bool:
+        training, progress = self.config.training, self.progress
+        if progress.step % training.accuracy_every:
+            return False
+        return training.accuracy_loss is None or (
+            progress.running_loss is not None and progress.running_loss < training.accuracy_loss
+        )
+
+    def _measure_both(self) -> tuple[Accuracy, Accuracy]:
+        lengths = self.config.task.lengths
+        count = self.config.training.validation_count
+        train = self._measure(lengths.train, min(FIRST_LOOK, count))
+        return train, self._measure(lengths.test, count)
+
+    def _measure(self, lengths: Lengths, count: int) -> Accuracy:
+        """Accuracy on fresh strings; few if they show errors, `count` if they do not."""
+        first = min(FIRST_LOOK, count)
+        drawn = self._draw(Purpose.VALIDATION, self.progress.step, lengths, count)
+        scores = score(self.evaluated, self.layout, drawn[:first])
+        if count > first and scores.coarse_accuracy == 1:
+            scores += score(self.evaluated, self.layout, drawn[first:])
+        return Accuracy.of(scores)
+
+    def _judge(self, record: Record) -> str | None:
+        """Keep the weights if they are the best so far; a rule's name if it ends the run."""
+        training, progress = self.config.training, self.progress
+        if training.stop == "converged":
+            merit = [-record.loss]
+        elif record.test:
+            merit = [record.test.coarse, record.test.fine]
+        else:
+            return None
+        progress.since_best += 1
+        if not progress.best or merit >= progress.best:
+            progress.best, progress.best_step, progress.since_best = merit, progress.step, 0
+            self._save_best()
+        if training.stop == "converged":
+            return "converged" if progress.since_best >= training.patience else None
+        solved = record.test is not None and record.test.coarse == 1
+        progress.solved_in_a_row = progress.solved_in_a_row + 1 if solved else 0
+        return "solved" if progress.solved_in_a_row == 2 else None
+
+    def _save_best(self) -> None:
+        checkpoint.save(self.directory / "best", self.config, self.evaluated.state_dict())
+
+    def _save_last(self) -> None:
+        self.metrics.flush()
+        self.progress.metrics_size = self.metrics.tell()
+        checkpoint.save(
+            self.directory / "last",
+            self.config,
+            self.model.state_dict(),
+            {
+                "progress": asdict(self.progress),
+                "optimizer": self.optimizer.state_dict(),
+                "average": self.average.state_dict(),
+                "command": self.command,
+            },
+        )
+
+    @classmethod
+    def resume(
+        cls,
+        directory: Path,
+        budgets: dict[str, Any],
+        device: torch.device,
+    ) -> Self:
+        """Take up a run from its last checkpoint.
+
+        Args:
+            directory: of the run.
+            budgets: changes to the training configuration's `max_steps` and `time_limit`.
+            device: where the model is.
+
+        Raises:
+            CheckpointError: there is no run, or its last checkpoint is damaged.
+        """
+        last = checkpoint.last_of(directory)
+        saved = checkpoint.load_training(last)
+        config = checkpoint.read_config(last)
+        config = config.model_copy(update={"training": config.training.model_copy(update=budgets)})
+        trainer = cls(config, directory, device, saved["command"])
+        trainer.progress = Progress(**saved["progress"])
+        checkpoint.load_weights(trainer.model, last / checkpoint.WEIGHTS)
+        trainer.optimizer.load_state_dict(saved["optimizer"])
+        trainer.average.load_state_dict(saved["average"])
+        return trainer
+
+    def _finish(self, outcome: str) -> Summary:
+        """Measure the kept weights, write the summary and close the run."""
+        if not self.progress.best:
+            self.progress.best_step = self.progress.step
+            self._save_best()
+        self._save_last()
+        self.metrics.close()
+        best = checkpoint.load(self.directory / "best", self.device).model
+        self.average.module.load_state_dict(best.state_dict())
+        train, test = self._measure_both()
+        summary = Summary(
+            outcome=outcome,
+            rule=RULES[outcome],
+            steps=self.progress.step,
+            attempts=self.progress.attempt,
+            seconds=round(self.progress.seconds, 1),
+            best_step=self.progress.best_step,
+            train=train,
+            test=test,
+            parameters=self.parameter_count,
+            command=self.command,
+            version=__version__,
+            torch=torch.__version__,
+            seed=self.config.seed,
+        )
+        checkpoint.write_atomically(
+            self.directory / SUMMARY, json.dumps(asdict(summary), indent=2) + "\n"
+        )
+        return summary

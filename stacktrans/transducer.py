@@ -1,0 +1,168 @@
+"""The transducer: embeddings, a controller, a memory that it operates, and a read-out.
+
+grefenstette2015, section 3.3:
+
+    (h_t, o'_t) = RNN([x_t ; r_{t-1}], h_{t-1})
+    d_t = sigmoid(W_d o'_t + b_d)      u_t = sigmoid(W_u o'_t + b_u)
+    v_t = tanh(W_v o'_t + b_v)         o_t = tanh(W_o o'_t + b_o)
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from stacktrans.config import ModelConfig
+from stacktrans.controllers import Controller, ControllerState
+from stacktrans.memory import MEMORIES, Memory, MemoryState
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerState:
+    """Everything that a transducer carries from one step to the next.
+
+    Attributes:
+        controller: the state of every layer.
+        memory: what the memory holds; None without a memory.
+        reads: [B, ends * m] the vectors read at the step before; [B, 0] without a memory.
+    """
+
+    controller: tuple[ControllerState, ...]
+    memory: MemoryState | None
+    reads: Tensor
+
+
+class Unrolled(NamedTuple):
+    """What came of running a transducer over T steps.
+
+    Attributes:
+        hidden: [B, T, H] the controller's outputs.
+        signals: [B, T, len(signal_names)] push and pop strengths; [B, T, 0] without a memory.
+        state: the state after the last step.
+    """
+
+    hidden: Tensor
+    signals: Tensor
+    state: TransducerState
+
+
+class Operation(nn.Module):
+    """How a controller operates a memory: the signals and values of each step.
+
+    Args:
+        memory: the memory operated.
+        hidden_size: size of the controller's output.
+        config: gives the value size and how the signals start.
+    """
+
+    def __init__(self, memory: Memory, hidden_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.memory = memory
+        self.value_size = config.memory_size
+        self.signals = nn.Linear(hidden_size, len(memory.signal_names))
+        self.values = nn.Linear(hidden_size, len(memory.ends) * config.memory_size)
+        starts = {"pop": config.pop_bias, "push": config.push_bias}
+        with torch.no_grad():
+            self.signals.weight.mul_(config.signal_scale)
+            self.signals.bias.copy_(
+                torch.tensor([starts[name.split()[0]] for name in memory.signal_names])
+            )
+
+    @property
+    def read_size(self) -> int:
+        """Size of all the vectors read at a step together."""
+        return len(self.memory.ends) * self.value_size
+
+    def forward(self, hidden: Tensor, state: MemoryState) -> tuple[MemoryState, Tensor, Tensor]:
+        """One step: [B, H] -> the next memory, the reads [B, ends * m], the signals."""
+        signals = torch.sigmoid(self.signals(hidden))
+        values = torch.tanh(self.values(hidden))
+        state, reads = self.memory.step(
+            state, signals, values.unflatten(1, (len(self.memory.ends), -1))
+        )
+        return state, reads.flatten(1), signals
+
+
+class Transducer(nn.Module):
+    """Reads a sequence of ids and says, at each step, what should come next.
+
+    Without a memory the read-out sees the controller's output itself: the
+    published parameter counts of the baselines leave no room for o_t.
+
+    Args:
+        config: the shape of the model.
+        inputs: number of input ids.
+        outputs: number of output ids.
+    """
+
+    def __init__(self, config: ModelConfig, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(inputs, config.embedding_size)
+        self.operation = (
+            None
+            if config.memory == "none"
+            else Operation(MEMORIES[config.memory](), config.hidden_size, config)
+        )
+        self.controller = Controller(
+            config.controller,
+            config.embedding_size,
+            self.operation.read_size if self.operation else 0,
+            config.hidden_size,
+            config.layers,
+        )
+        self.output = (
+            nn.Sequential(nn.Linear(config.hidden_size, config.output_size), nn.Tanh())
+            if self.operation
+            else nn.Identity()
+        )
+        self.classifier = nn.Linear(
+            config.output_size if self.operation else config.hidden_size, outputs
+        )
+
+    def initial(self, batch_size: int) -> TransducerState:
+        """The state before the first step; memory and reads are zero and not learned."""
+        weight = self.classifier.weight
+        if self.operation is None:
+            return TransducerState(
+                self.controller.initial(batch_size), None, weight.new_zeros(batch_size, 0)
+            )
+        memory = self.operation.memory.initial(
+            batch_size, self.operation.value_size, dtype=weight.dtype, device=weight.device
+        )
+        reads = weight.new_zeros(batch_size, self.operation.read_size)
+        return TransducerState(self.controller.initial(batch_size), memory, reads)
+
+    def unroll(self, inputs: Tensor, state: TransducerState | None = None) -> Unrolled:
+        """Run over a sequence, or over a piece of one.
+
+        Args:
+            inputs: [B, T] ids.
+            state: where to go on; the initial state unless given.
+        """
+        state = state or self.initial(inputs.shape[0])
+        controller, memory, reads = state.controller, state.memory, state.reads
+        outputs: list[Tensor] = []
+        operations: list[Tensor] = []
+        for projected in self.controller.project(self.embedding(inputs)):
+            hidden, controller = self.controller.step(projected, reads, controller)
+            outputs.append(hidden)
+            if self.operation is not None and memory is not None:
+                memory, reads, signals = self.operation(hidden, memory)
+                operations.append(signals)
+        hidden = torch.stack(outputs, dim=1)
+        signals = torch.stack(operations, dim=1) if operations else hidden[..., :0]
+        return Unrolled(hidden, signals, TransducerState(controller, memory, reads))
+
+    def read_out(self, hidden: Tensor) -> Tensor:
+        """Logits [..., outputs] from the controller's outputs [..., H]."""
+        return cast(Tensor, self.classifier(self.output(hidden)))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits [B, T, outputs] for ids [B, T]."""
+        return self.read_out(self.unroll(inputs).hidden)
+
+    def inner_parameters(self) -> int:
+        """Number of parameters without embeddings and softmax, as papers count them."""
+        outside = {*self.embedding.parameters(), *self.classifier.parameters()}
+        return sum(weight.numel() for weight in self.parameters() if weight not in outside)

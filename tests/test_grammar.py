@@ -1,0 +1,577 @@
+"""Grammars against literal derivation: rewriting the written rules, one nonterminal at a time."""
+
+import itertools
+import math
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stacktrans.grammar import Grammar, GrammarError, NotInGrammar
+
+TASKS = Path(__file__).parent.parent / "tasks"
+SHIPPED = ("svo-sov", "gender")
+
+Parameters = dict[str, Any]
+Literal = dict[str, list[tuple[float, list[str], list[str]]]]
+"""Each nonterminal's alternatives as they are written: probability, source, target."""
+
+
+def parameters_of(name: str) -> Parameters:
+    task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())
+    assert task["name"] == name
+    assert task["generator"] == "grammar"
+    parameters: Parameters = task["parameters"]
+    return parameters
+
+
+@pytest.fixture(scope="module", params=SHIPPED)
+def shipped(request: pytest.FixtureRequest) -> Grammar:
+    return Grammar.from_parameters(parameters_of(request.param))
+
+
+@pytest.fixture(scope="module")
+def svo_sov() -> Grammar:
+    return Grammar.from_parameters(parameters_of("svo-sov"))
+
+
+@pytest.fixture(scope="module")
+def gender() -> Grammar:
+    return Grammar.from_parameters(parameters_of("gender"))
+
+
+def rules(**alternatives: list[str]) -> Parameters:
+    """Parameters from lines `probability: source / target`; the first nonterminal is the root."""
+    return {
+        "root": next(iter(alternatives)),
+        "rules": {
+            name: [alternative(line) for line in lines] for name, lines in alternatives.items()
+        },
+    }
+
+
+def alternative(line: str) -> dict[str, str]:
+    probability, _, sides = line.partition(": ")
+    source, slash, target = sides.partition(" / ")
+    return {"probability": probability, "source": source} | ({"target": target} if slash else {})
+
+
+# The oracle: sentential forms
+
+
+def literal(parameters: Parameters) -> Literal:
+    read: Literal = {}
+    for name, alternatives in parameters["rules"].items():
+        read[name] = []
+        for written in alternatives:
+            ((key, (first, last)),) = written.get("each", {"k": [1, 1]}).items()
+            share = float(Fraction(written["probability"])) / (last - first + 1)
+            for value in range(first, last + 1):
+                source, target = (
+                    side.replace(f"{{{key}}}", str(value)).split()
+                    for side in (written["source"], written.get("target", written["source"]))
+                )
+                read[name].append((share, source, target))
+    return read
+
+
+Form = tuple[float, tuple[str, ...], tuple[str, ...]]
+"""Probability, source and target of a derivation that need not have ended."""
+
+
+def rewritten(form: Form, grammar: Literal, fresh: Iterator[int]) -> list[Form]:
+    """What replaces the leftmost nonterminal; nothing, if there is none."""
+    probability, source, target = form
+    places = [place for place, token in enumerate(source) if ":" in token]
+    if not places:
+        return []
+    place, token = places[0], source[places[0]]
+    forms = []
+    for share, left, right in grammar[token.partition(":")[0]]:
+        # Links of the replacement must not be mistaken for those already there.
+        mark = next(fresh)
+        new_source, new_target = (
+            tuple(f"{part}.{mark}" if ":" in part else part for part in side)
+            for side in (left, right)
+        )
+        at = target.index(token)
+        forms.append(
+            (
+                probability * share,
+                source[:place] + new_source + source[place + 1 :],
+                target[:at] + new_target + target[at + 1 :],
+            )
+        )
+    return forms
+
+
+def sentences(parameters: Parameters, longest: int) -> list[Form]:
+    """Every derivation of at most so many source words.
+
+    A sentential form never becomes shorter, so those that are longer lead nowhere.
+    """
+    grammar, fresh = literal(parameters), itertools.count()
+    root = f"{parameters['root']}:0"
+    pending: list[Form] = [(1.0, (root,), (root,))]
+    ended = []
+    while pending:
+        form = pending.pop()
+        if not any(":" in token for token in form[1]):
+            ended.append(form)
+            continue
+        pending += [each for each in rewritten(form, grammar, fresh) if len(each[1]) <= longest]
+    return ended
+
+
+def begins_sentence(parameters: Parameters, words: Sequence[str]) -> bool:
+    """Whether a sentence begins with these words, by search through the forms that may.
+
+    Every symbol becomes a word or more, so what lies further on than the words do
+    not reach is cut off, which leaves finitely many forms.
+    """
+    grammar = literal(parameters)
+    seen: set[tuple[int, tuple[str, ...]]] = set()
+    pending: list[tuple[int, tuple[str, ...]]] = [(0, (parameters["root"],))]
+    while pending:
+        read, rest = pending.pop()
+        if read == len(words):
+            return True
+        state = (read, rest[: len(words) - read])
+        if state in seen or not rest:
+            continue
+        seen.add(state)
+        head, tail = rest[0], state[1][1:]
+        if head not in grammar:
+            pending += [(read + 1, tail)] if head == words[read] else []
+            continue
+        for _, source, _ in grammar[head]:
+            pending.append((read, tuple(part.partition(":")[0] for part in source) + tail))
+    return False
+
+
+def drawn_literally(
+    grammar: Literal, root: str, generator: random.Random, longest: int
+) -> tuple[str, ...] | None:
+    """The source of a derivation by the rules as written; None if it becomes too long."""
+    source: list[str] = []
+    pending = [root]
+    while pending:
+        if len(source) + len(pending) > longest:
+            return None
+        name = pending.pop()
+        if name not in grammar:
+            source.append(name)
+            continue
+        ((_, parts, _),) = generator.choices(
+            grammar[name], [share for share, _, _ in grammar[name]]
+        )
+        pending += [part.partition(":")[0] for part in reversed(parts)]
+    return tuple(source)
+
+
+SMALL = {
+    "ambiguous": rules(S=["1/4: S:1 S:2", "1/4: S:1 c S:2 / S:2 d S:1", "1/2: a / b"]),
+    "centre": rules(S=["0.4: a S:1 b / b S:1 a", "0.35: T:1 / T:1", "0.25: a b / e"], T=["1: c"]),
+    "order": rules(
+        S=["1/2: A:1 B:2 A:3 B:4 / B:2 B:4 A:1 A:3", "1/2: A:1 S:2 / x S:2 y A:1 z"],
+        A=["1/3: a", "2/3: B:1 / q B:1 q"],
+        B=["1/2: b", "1/4: A:1 A:2 / A:2 A:1", "1/4: a b / v w"],
+    ),
+    "chain": rules(S=["1: T:1 / l T:1"], T=["1: U:1 / U:1 r"], U=["1/2: u", "1/2: S:1 u / u S:1"]),
+}
+
+
+@st.composite
+def small_grammars(draw: st.DrawFn) -> Parameters:
+    """Grammars of three nonterminals, each with a word of its own to end in."""
+    names = ["S", "T", "U"]
+    written: dict[str, list[dict[str, object]]] = {}
+    for rank, name in enumerate(names):
+        alternatives = [[draw(st.sampled_from("ab"))]]
+        for _ in range(draw(st.integers(1, 2))):
+            parts = draw(st.lists(st.sampled_from([*names, "a", "b", "c"]), min_size=1, max_size=4))
+            # Unit productions to later names alone cannot go round in a circle.
+            if len(parts) > 1 or parts[0] not in names[: rank + 1]:
+                alternatives.append(parts)
+        weights = [draw(st.integers(1, 5)) for _ in alternatives]
+        written[name] = []
+        for weight, parts in zip(weights, alternatives, strict=True):
+            source = [f"{p}:{i}" if p in names else p for i, p in enumerate(parts)]
+            target = draw(st.permutations([part for part in source if ":" in part]))
+            target += draw(st.lists(st.sampled_from("xy"), min_size=not target, max_size=1))
+            written[name].append(
+                {
+                    "probability": f"{weight}/{sum(weights)}",
+                    "source": " ".join(source),
+                    "target": " ".join(target),
+                }
+            )
+    return {"root": "S", "rules": written}
+
+
+def check_against_derivations(parameters: Parameters, longest: int) -> None:
+    grammar = Grammar.from_parameters(parameters)
+    lengths = np.zeros(longest + 1)
+    answers: dict[tuple[str, ...], dict[tuple[str, ...], float]] = defaultdict(dict)
+    for probability, source, target in sentences(parameters, longest):
+        lengths[len(source)] += probability
+        best = answers[source]
+        best[target] = max(probability, best.get(target, 0.0))
+    np.testing.assert_allclose(grammar.length_probabilities(longest), lengths, rtol=1e-9)
+    for source, targets in answers.items():
+        top = max(targets.values())
+        most_probable = [
+            list(target) for target, p in targets.items() if math.isclose(p, top, rel_tol=1e-9)
+        ]
+        assert grammar.translate(source) in most_probable
+
+
+# Lengths and targets against derivations
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_lengths_and_targets_are_those_of_all_derivations(name: str) -> None:
+    check_against_derivations(SMALL[name], longest=6)
+
+
+@settings(deadline=None, max_examples=30)
+@given(small_grammars())
+def test_lengths_and_targets_of_any_grammar(parameters: Parameters) -> None:
+    check_against_derivations(parameters, longest=4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(small_grammars(), st.lists(st.sampled_from("abc"), min_size=1, max_size=5))
+def test_a_parse_fails_at_the_first_word_that_continues_no_sentence(
+    parameters: Parameters, words: list[str]
+) -> None:
+    grammar = Grammar.from_parameters(parameters)
+    if not set(words) <= set(grammar.source_words):
+        return
+    readable = max(
+        count for count in range(len(words) + 1) if begins_sentence(parameters, words[:count])
+    )
+    if words in [list(source) for _, source, _ in sentences(parameters, len(words))]:
+        grammar.translate(words)
+    else:
+        with pytest.raises(NotInGrammar) as raised:
+            grammar.translate(words)
+        assert raised.value.position == readable + 1
+
+
+def test_tables_grow_to_what_they_would_have_been() -> None:
+    once, by_steps = (Grammar.from_parameters(SMALL["order"]) for _ in range(2))
+    for longest in (3, 0, 10, 11, 50):
+        np.testing.assert_array_equal(
+            by_steps.length_probabilities(longest), once.length_probabilities(50)[: longest + 1]
+        )
+
+
+def test_the_most_probable_derivation_gives_the_target() -> None:
+    grammar = Grammar.from_parameters(
+        rules(
+            S=["1/4: A:1 B:2 / A:1 B:2", "1/4: x B:1 / B:1 second", "1/2: C:1 / C:1"],
+            A=["0.9: x / first", "0.07: y / first", "0.03: y / rare"],
+            B=["0.5: b", "0.5: c"],
+            C=["0.3: x b / third", "0.2: x c / third", "0.5: y b / third"],
+        )
+    )
+    # .25 * .9 * .5, .25 * .5 and .5 * .3; with c, .5 * .2; with y, .25 * .07 * .5 and .5 * .5.
+    assert grammar.translate(["x", "b"]) == ["third"]
+    assert grammar.translate(["x", "c"]) == ["c", "second"]
+    assert grammar.translate(["y", "b"]) == ["third"]
+    assert grammar.translate(["y", "c"]) == ["first", "c"]
+
+
+def test_a_target_left_out_is_the_source() -> None:
+    grammar = Grammar.from_parameters(rules(S=["1/2: ( S:1 ) S:2", "1/2: x"]))
+    source = ["(", "(", "x", ")", "x", ")", "x"]
+    assert grammar.translate(source) == source
+    assert grammar.source_words == grammar.target_words == ("(", ")", "x")
+
+
+# Sampling
+
+
+@pytest.mark.parametrize(
+    ("name", "length"), [("ambiguous", 5), ("centre", 5), ("order", 5), ("chain", 3)]
+)
+def test_samples_have_the_frequencies_of_derivations(name: str, length: int) -> None:
+    grammar, generator = Grammar.from_parameters(SMALL[name]), np.random.default_rng(3)
+    expected: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
+    for probability, source, target in sentences(SMALL[name], length):
+        if len(source) == length:
+            expected[source, target] += probability  # type: ignore[assignment]
+    total, count = sum(expected.values()), 4000
+    drawn = Counter(
+        (tuple(source), tuple(target))
+        for source, target in (grammar.sample(generator, length) for _ in range(count))
+    )
+    assert drawn.keys() <= expected.keys()
+    hoped_for = {pair: count * share / total for pair, share in expected.items()}
+    assert chi_square(drawn, hoped_for) < chi_square_bound(len(hoped_for))
+
+
+@pytest.mark.parametrize(("name", "length"), [("svo-sov", 10), ("gender", 11)])
+def test_samples_agree_with_rejection_from_the_literal_grammar(name: str, length: int) -> None:
+    parameters = parameters_of(name)
+    for alternatives in parameters["rules"].values():
+        for each in alternatives:
+            # One word a class leaves few enough sentences to count each kind.
+            if "each" in each:
+                each["each"] = {"k": [1, 1]}
+    grammar = Grammar.from_parameters(parameters)
+    read, chance = literal(parameters), random.Random(5)
+    generator = np.random.default_rng(5)
+    rejected = (drawn_literally(read, "A", chance, length) for _ in itertools.count())
+    count = 1000
+    literally = Counter(
+        itertools.islice((s for s in rejected if s is not None and len(s) == length), count)
+    )
+    exactly = Counter(tuple(grammar.sample(generator, length)[0]) for _ in range(count))
+    kinds = literally.keys() | exactly.keys()
+    # Two samples of one size: the difference of two counts has the variance of their sum.
+    statistic = sum(
+        (literally[kind] - exactly[kind]) ** 2 / (literally[kind] + exactly[kind]) for kind in kinds
+    )
+    assert statistic < chi_square_bound(len(kinds))
+
+
+def chi_square(drawn: Mapping[Any, int], expected: Mapping[Any, float]) -> float:
+    return sum((drawn.get(kind, 0) - mean) ** 2 / mean for kind, mean in expected.items())
+
+
+def chi_square_bound(kinds: int) -> float:
+    """Five standard deviations above the mean of the statistic."""
+    return kinds + 5 * math.sqrt(2 * kinds)
+
+
+def test_samples_repeat_with_the_generator(shipped: Grammar) -> None:
+    first, second = (shipped.sample(np.random.default_rng(1), 40) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("length", [*range(5, 30), 64, 65, 127, 128])
+def test_samples_translate_to_their_targets(shipped: Grammar, length: int) -> None:
+    generator = np.random.default_rng(length)
+    for _ in range(3):
+        source, target = shipped.sample(generator, length)
+        assert len(source) == length
+        assert shipped.translate(source) == target
+
+
+def test_long_sentences(shipped: Grammar) -> None:
+    source, target = shipped.sample(np.random.default_rng(0), 2000)
+    assert len(source) == 2000
+    assert set(source) <= set(shipped.source_words)
+    assert set(target) <= set(shipped.target_words)
+    source, target = shipped.sample(np.random.default_rng(0), 300)
+    assert shipped.translate(source) == target
+
+
+def test_probabilities_beyond_the_smallest_number() -> None:
+    grammar = Grammar.from_parameters(rules(S=["1e-3: a S:1 / S:1 b", "0.999: c / d"]))
+    assert grammar.length_probabilities(1000)[1000] == 0.0
+    source, target = grammar.sample(np.random.default_rng(0), 1000)
+    assert source == ["a"] * 999 + ["c"]
+    assert target == ["d"] + ["b"] * 999
+    assert grammar.translate(source[-500:]) == target[:500]
+
+
+# The shipped grammars
+
+
+def test_svo_sov_is_the_published_grammar(svo_sov: Grammar) -> None:
+    assert len(svo_sov.source_words) == len(svo_sov.target_words) == 100
+    lengths = svo_sov.length_probabilities(1000)
+    assert lengths[8:65].sum() == pytest.approx(0.36, abs=0.005)
+    assert lengths[65:129].sum() == pytest.approx(0.015, abs=0.0005)
+    assert lengths.sum() == pytest.approx(1)
+    assert np.flatnonzero(lengths == 0).tolist() == [0, 1, 2]
+
+
+def test_gender_is_the_published_grammar(gender: Grammar) -> None:
+    assert len(gender.source_words) == 104
+    assert len(gender.target_words) == 107
+    lengths = gender.length_probabilities(1000)
+    assert lengths[8:65].sum() == pytest.approx(0.11, abs=0.005)
+    assert lengths[65:129].sum() == pytest.approx(0.002, abs=0.0005)
+    assert lengths.sum() == pytest.approx(0.4)
+    assert np.flatnonzero(lengths == 0).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_words_stand_in_order_of_first_appearance(gender: Grammar) -> None:
+    assert gender.source_words[:6] == ("or", "and", "the", "a", "we1", "we2")
+    assert gender.target_words[:8] == ("oder", "und", "der", "die", "das", "ein", "eine", "wg1")
+
+
+def test_the_published_example(svo_sov: Grammar) -> None:
+    source = "si1 vi28 oi5 oi7 si15 rpi si19 vi16 oi10 oi24"
+    target = "so1 oo5 oo7 so15 rpo so19 vo16 oo10 oo24 vo28"
+    assert svo_sov.translate(source.split()) == target.split()
+
+
+def test_nouns_choose_their_articles(gender: Grammar) -> None:
+    source = "the fe3 and a me7 we3 the ne1 and a ne2"
+    target = "die fg3 und ein mg7 wg3 das ng1 und ein ng2"
+    assert gender.translate(source.split()) == target.split()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("source", "position", "message"),
+    [
+        (
+            "si1 si4 vi9 vi8 oi1",
+            4,
+            "word 4, 'vi8': no sentence of the grammar begins 'si1 si4 vi9 vi8'",
+        ),
+        (
+            "si1 vi3",
+            3,
+            "the sentence ends too early: 'si1 vi3' begins a sentence of the grammar but is none",
+        ),
+        ("oi1", 1, "word 1, 'oi1': no sentence of the grammar begins 'oi1'"),
+        (
+            "si1 vi3 po2",
+            3,
+            "word 3, 'po2', is no source word of the grammar; did you mean 'oi2'?",
+        ),
+        ("", 1, "the source is empty; expected at least one word"),
+    ],
+)
+def test_sources_outside_the_grammar(
+    svo_sov: Grammar, source: str, position: int, message: str
+) -> None:
+    with pytest.raises(NotInGrammar) as raised:
+        svo_sov.translate(source.split())
+    assert str(raised.value) == message
+    assert raised.value.position == position
+
+
+def test_long_sources_are_shown_in_part(svo_sov: Grammar) -> None:
+    source = [f"si{k}" for k in range(1, 34)] + ["vi1", "vi2", "oi1"]
+    shown = "si1 si2 si3 ... si28 si29 si30 si31 si32 si33 vi1 vi2"
+    with pytest.raises(
+        NotInGrammar,
+        match=re.escape(f"word 35, 'vi2': no sentence of the grammar begins '{shown}'"),
+    ):
+        svo_sov.translate(source)
+
+
+def test_a_grammar_of_words_alone() -> None:
+    grammar = Grammar.from_parameters(rules(S=["1/2: yes / no", "1/2: no / yes"]))
+    assert grammar.translate(["yes"]) == ["no"]
+    with pytest.raises(NotInGrammar, match="word 2, 'no': no sentence"):
+        grammar.translate(["yes", "no"])
+
+
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [
+        (4, "no sentence of the grammar has 4 source words; the next shorter has 3"),
+        (0, "no sentence of the grammar has 0 source words; none is shorter"),
+        (-1, "no sentence of the grammar has -1 source words; none is shorter"),
+    ],
+)
+def test_impossible_lengths(length: int, message: str) -> None:
+    grammar = Grammar.from_parameters(rules(S=["1/2: a S:1 b", "1/2: c"]))
+    with pytest.raises(GrammarError, match=message):
+        grammar.sample(np.random.default_rng(0), length)
+
+
+def changed(change: Callable[[Parameters], object]) -> Parameters:
+    parameters = rules(
+        S=["1/2: NP:1 VP:2 / VP:2 NP:1", "1/2: and S:1 / S:1 und"], NP=["1: he / er"], VP=["1: is"]
+    )
+    change(parameters)
+    return parameters
+
+
+def replacing(line: str) -> Parameters:
+    return changed(lambda p: p["rules"].update(VP=[alternative(line)]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            replacing("1: is VPP:1"),
+            "nonterminal 'VP', alternative 1: unknown nonterminal 'VPP'; did you mean 'VP'?",
+        ),
+        (
+            replacing("1: NP:1 is / ist"),
+            "nonterminal 'VP', alternative 1: source 'NP:1 is' and target 'ist' do not link",
+        ),
+        (replacing("1: NP:1 is / ist NP:2"), "do not link the same nonterminals"),
+        (replacing("1: NP:1 is / ist VP:1"), "do not link the same nonterminals"),
+        (replacing("1: NP:1 VP:1"), "'NP:1 VP:1' has index 1 twice; expected it once"),
+        (replacing("1: is NP"), "'NP' looks like the nonterminal NP without its index"),
+        (replacing("1: is NP2"), "'NP2' looks like the nonterminal NP without its index"),
+        (replacing("1: is NP:a"), "'NP:a' looks like the nonterminal NP without its index"),
+        (replacing("1: is / NP"), "expected 'NP:1', or another word"),
+        (replacing("1: VP:1"), "nonterminal 'VP': its unit productions lead back to it (VP -> VP)"),
+        (replacing("1: VP:1 NP:2"), "nonterminals S, VP: no derivation from them ever ends"),
+        (replacing("0.9: is"), "nonterminal 'VP': the probabilities sum to 0.9; expected 1"),
+        (replacing("0: is"), "alternative 1: the probability is '0'; expected a number"),
+        (replacing("1/0: is"), "the probability is '1/0'; expected a number or fraction above 0"),
+        (replacing("nan: is"), "the probability is 'nan'"),
+        (replacing("often: is"), "the probability is 'often'"),
+        (changed(lambda p: p["rules"]["VP"][0].update(probability=True)), "probability is True"),
+        (replacing("1: "), "alternative 1: the source is empty, which is not supported"),
+        (replacing("1: is / "), "alternative 1: the target is empty, which is not supported"),
+        (changed(lambda p: p["rules"]["VP"][0].update(source=7)), "the source is 7; expected a"),
+        (replacing("1: is{k}"), "{k} has no values; expected each: {k: [first, last]}"),
+        (
+            changed(lambda p: p["rules"]["VP"][0].update(each={"k": [1, 3]}, target="ist{k}")),
+            "alternative 1: the source has no {k}; expected one",
+        ),
+        (
+            changed(lambda p: p["rules"]["VP"][0].update(each={"k": [1, 3]}, source="is{j}")),
+            "{j} has no values; expected {k}, as in each",
+        ),
+        (
+            changed(lambda p: p["rules"]["VP"][0].update(each={"k": [3, 1]}, source="is{k}")),
+            "each is {'k': [3, 1]}; expected one name and its values",
+        ),
+        (
+            changed(lambda p: p["rules"]["VP"][0].update(each=["k"], source="is{k}")),
+            "each is ['k']; expected one name and its values",
+        ),
+        (
+            changed(lambda p: p["rules"]["VP"][0].update(sourse="is")),
+            "unknown key of an alternative 'sourse'; did you mean 'source'?",
+        ),
+        (
+            changed(lambda p: p["rules"]["VP"][0].pop("probability")),
+            "nonterminal 'VP', alternative 1: an alternative has no 'probability'",
+        ),
+        (changed(lambda p: p["rules"].update(VP=["is"])), "alternative 1: 'is'; expected {prob"),
+        (changed(lambda p: p["rules"].update(VP=[])), "nonterminal 'VP': []; expected a list"),
+        (changed(lambda p: p["rules"].update({False: []})), "False is no name of a nonterminal"),
+        (changed(lambda p: p["rules"].update({"a b": []})), "'a b' is no name of a nonterminal"),
+        (changed(lambda p: p.update(rules={})), "rules: {}; expected nonterminals"),
+        (changed(lambda p: p.update(root="X")), "root: unknown nonterminal 'X'"),
+        (changed(lambda p: p.pop("root")), "a grammar has no 'root'; expected root, rules"),
+        (changed(lambda p: p.update(start="S")), "unknown key of a grammar 'start'"),
+        (
+            rules(S=["1/2: T:1", "1/2: s"], T=["1/2: U:1", "1/2: t"], U=["1/2: S:1", "1/2: u"]),
+            "-> T -> U ->",
+        ),
+    ],
+)
+def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None:
+    with pytest.raises(GrammarError) as raised:
+        Grammar.from_parameters(parameters)
+    assert message in str(raised.value)
