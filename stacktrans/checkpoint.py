@@ -102,7 +102,12 @@ def _swap(new: Path, directory: Path) -> None:
     if directory.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.rename(directory, old)
-    os.rename(new, directory)
+    try:
+        os.rename(new, directory)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.rename(old, directory)
+        raise
     _flush(directory.parent)
     shutil.rmtree(old, ignore_errors=True)
 
@@ -133,9 +138,10 @@ def locate(name: str | Path) -> Path:
     """
     given = Path(name)
     for path in (given, shipped("checkpoints") / given.name):
-        for candidate in (path, path / "best", _aside(path / "best"), path / "last"):
-            if (candidate / WEIGHTS).is_file():
-                return candidate
+        for place in (path, path / "best", path / "last"):
+            for candidate in (place, _aside(place)):
+                if (candidate / WEIGHTS).is_file():
+                    return candidate
     if not given.exists():
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(

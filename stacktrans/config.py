@@ -287,6 +287,7 @@ def resolve(
     task_layers = _task_layers(layers)
     task_settings = overlay(task_layers)
     validated(TaskConfig, task_settings, task_layers)
+    _check_kinds(layers)
     memory = asked.get("model", {}).get("memory")
     if memory is None:
         raise UsageError("no memory given; say --memory stack, queue, deque or none")
@@ -303,6 +304,16 @@ def _check_format(settings: Settings, config: str | None) -> None:
             f"{config}: format {found} is newer than this stacktrans {__version__} reads "
             f"(up to {FORMAT}); upgrade stacktrans"
         )
+
+
+def _check_kinds(layers: Sequence[Layer]) -> None:
+    """Check what has to be known before the settings can be put together."""
+    for layer in layers:
+        for section in ("model", "training"):
+            if not isinstance(layer.settings.get(section, {}), dict):
+                raise UsageError(f"{layer.place((section,))}: {section}: expected settings")
+        if not isinstance(layer.settings.get("recipe", ""), str):
+            raise UsageError(f"{layer.place(('recipe',))}: recipe: expected a name")
 
 
 def _task_layers(layers: Sequence[Layer]) -> list[Layer]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 import torch
 from torch import Tensor, nn
@@ -241,7 +241,11 @@ class Trainer:
             TrainingError: the loss is no number any more and restarts are off.
         """
         self.report = report
-        self._open_metrics()
+        with self._opened_metrics() as self.metrics:
+            return self._finish(self._train())
+
+    def _train(self) -> str:
+        """Train until something ends the run; what it is."""
         if self.progress.step == 0:
             self._save_last()
         outcome = self._budget_spent()
@@ -253,14 +257,15 @@ class Trainer:
             if self.stop_requested and outcome is None:
                 self._save_last()
                 raise Interrupted(self.stop_requested)
-        return self._finish(outcome)
+        return outcome
 
-    def _open_metrics(self) -> None:
+    def _opened_metrics(self) -> TextIO:
         path = self.directory / METRICS
-        self.metrics = path.open("r+" if path.exists() else "w", encoding="utf-8")
+        metrics = path.open("r+" if path.exists() else "w", encoding="utf-8")
         # What was recorded after the checkpoint that is resumed will be recorded again.
-        self.metrics.truncate(self.progress.metrics_size)
-        self.metrics.seek(self.progress.metrics_size)
+        metrics.truncate(self.progress.metrics_size)
+        metrics.seek(self.progress.metrics_size)
+        return metrics
 
     def _budget_spent(self) -> str | None:
         training, progress = self.config.training, self.progress
@@ -446,7 +451,6 @@ class Trainer:
             self.progress.best_step = self.progress.step
             self._save_best()
         self._save_last()
-        self.metrics.close()
         best = checkpoint.load(self.directory / "best", self.device).model
         self.average.module.load_state_dict(best.state_dict())
         train, test = self._measure_both()

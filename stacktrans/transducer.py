@@ -163,6 +163,10 @@ class Transducer(nn.Module):
         return self.read_out(self.unroll(inputs).hidden)
 
     def inner_parameters(self) -> int:
-        """Number of parameters without embeddings and softmax, as papers count them."""
-        outside = {*self.embedding.parameters(), *self.classifier.parameters()}
-        return sum(weight.numel() for weight in self.parameters() if weight not in outside)
+        """Weights and biases without embeddings and softmax, as grefenstette2015 counts them."""
+        outside = ("embedding.", "classifier.")
+        return sum(
+            weight.numel()
+            for name, weight in self.named_parameters()
+            if not name.startswith(outside) and not name.endswith("initial_state")
+        )

@@ -1,0 +1,5 @@
+"""`python -m stacktrans`."""
+
+from stacktrans.cli import main
+
+main()

@@ -1,0 +1,93 @@
+"""The papers' equations, written out literally and slowly, as oracles."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def _over(number: Tensor) -> Tensor:
+    """max(0, x) with the derivative of the left argument at a tie."""
+    return torch.where(number > 0, number, torch.zeros_like(number))
+
+
+def _least(left: Tensor, right: Tensor) -> Tensor:
+    """min(a, b) with the derivative of the left argument at a tie."""
+    return torch.where(left <= right, left, right)
+
+
+def _total(strengths: Sequence[Tensor]) -> Tensor:
+    return sum(strengths, start=torch.zeros((), dtype=torch.float64))  # type: ignore[return-value]
+
+
+class LiteralStack:
+    """grefenstette2015, equations 1 to 3; row 0 is the bottom."""
+
+    def __init__(self) -> None:
+        self.values: list[Tensor] = []
+        self.strengths: list[Tensor] = []
+
+    def step(self, signals: Tensor, values: Tensor) -> Tensor:
+        pop, push = signals
+        old = self.strengths
+        self.strengths = [
+            _over(old[i] - _over(pop - _total(old[i + 1 :]))) for i in range(len(old))
+        ] + [push]
+        self.values = [*self.values, values[0]]
+        return self.read_from_top().unsqueeze(0)
+
+    def read_from_top(self) -> Tensor:
+        s = self.strengths
+        weights = [_least(s[i], _over(1 - _total(s[i + 1 :]))) for i in range(len(s))]
+        return _weighted(weights, self.values)
+
+
+class LiteralQueue:
+    """grefenstette2015, equations 1, 4 and 5; row 0 is the front."""
+
+    def __init__(self) -> None:
+        self.values: list[Tensor] = []
+        self.strengths: list[Tensor] = []
+
+    def step(self, signals: Tensor, values: Tensor) -> Tensor:
+        pop, push = signals
+        old = self.strengths
+        self.strengths = [_over(old[i] - _over(pop - _total(old[:i]))) for i in range(len(old))] + [
+            push
+        ]
+        self.values = [*self.values, values[0]]
+        s = self.strengths
+        weights = [_least(s[i], _over(1 - _total(s[:i]))) for i in range(len(s))]
+        return _weighted(weights, self.values).unsqueeze(0)
+
+
+class LiteralDeque:
+    """grefenstette2015, equations 6 to 11; row 0 is the bottom."""
+
+    def __init__(self) -> None:
+        self.values: list[Tensor] = []
+        self.strengths: list[Tensor] = []
+
+    def step(self, signals: Tensor, values: Tensor) -> Tensor:
+        pop_top, push_top, pop_bottom, push_bottom = signals
+        old = self.strengths
+        after_top = [_over(old[i] - _over(pop_top - _total(old[i + 1 :]))) for i in range(len(old))]
+        after_both = [
+            _over(after_top[i] - _over(pop_bottom - _total(after_top[:i])))
+            for i in range(len(after_top))
+        ]
+        self.strengths = [push_bottom, *after_both, push_top]
+        self.values = [values[1], *self.values, values[0]]
+        s = self.strengths
+        top = [_least(s[i], _over(1 - _total(s[i + 1 :]))) for i in range(len(s))]
+        bottom = [_least(s[i], _over(1 - _total(s[:i]))) for i in range(len(s))]
+        return torch.stack([_weighted(top, self.values), _weighted(bottom, self.values)])
+
+
+LITERAL = {"stack": LiteralStack, "queue": LiteralQueue, "deque": LiteralDeque}
+
+
+def _weighted(weights: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    return torch.stack([weight * value for weight, value in zip(weights, values, strict=True)]).sum(
+        dim=0
+    )

@@ -1,0 +1,184 @@
+"""Checkpoints: written whole or not at all, read back exactly, refused clearly."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from stacktrans import checkpoint
+from stacktrans.checkpoint import CheckpointError
+from stacktrans.config import RunConfig, resolve
+from stacktrans.sequences import JointSequence
+from stacktrans.transducer import Transducer
+
+CPU = torch.device("cpu")
+
+
+def tiny_config(**changes: int) -> RunConfig:
+    return resolve(
+        task="copy",
+        options={"model": {"memory": "stack"}},
+        assignments=[
+            "task.parameters.symbols=5",
+            "hidden_size=6",
+            "memory_size=4",
+            "embedding_size=3",
+            "output_size=4",
+            *(f"{key}={value}" for key, value in changes.items()),
+        ],
+    )
+
+
+def tiny_model(config: RunConfig, seed: int = 0) -> Transducer:
+    layout = JointSequence(5, 5)
+    torch.manual_seed(seed)
+    return Transducer(config.model, layout.inputs, layout.outputs)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    config = tiny_config()
+    path = tmp_path / "run"
+    checkpoint.save(path, config, tiny_model(config).state_dict(), {"step": 3})
+    return path
+
+
+def test_what_is_saved_is_loaded(saved: Path) -> None:
+    loaded = checkpoint.load(saved, CPU)
+    for name, weight in tiny_model(tiny_config()).state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[name], weight)
+    assert loaded.config == tiny_config()
+    assert not loaded.model.training
+    assert checkpoint.load_training(saved) == {"step": 3}
+
+
+def test_a_run_stands_for_its_best(tmp_path: Path) -> None:
+    config = tiny_config()
+    checkpoint.save(tmp_path / "run" / "last", config, tiny_model(config, 1).state_dict(), {})
+    assert checkpoint.locate(tmp_path / "run").name == "last"
+    checkpoint.save(tmp_path / "run" / "best", config, tiny_model(config, 2).state_dict())
+    assert checkpoint.locate(tmp_path / "run").name == "best"
+
+
+def test_saving_again_replaces_all(saved: Path) -> None:
+    config = tiny_config(hidden_size=7)
+    checkpoint.save(saved, config, tiny_model(config).state_dict())
+    assert checkpoint.load(saved, CPU).config.model.hidden_size == 7
+    assert sorted(path.name for path in saved.parent.iterdir()) == ["run"]
+    assert sorted(path.name for path in saved.iterdir()) == ["config.yaml", "model.safetensors"]
+
+
+@pytest.mark.parametrize("call", ["rename", "replace", "fsync"])
+@pytest.mark.parametrize("after", range(6))
+def test_a_failure_at_any_moment_loses_nothing(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, call: str, after: int
+) -> None:
+    original = getattr(os, call)
+    calls = 0
+
+    def failing(*args: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise OSError(28, "No space left on device")
+        return original(*args)
+
+    monkeypatch.setattr(os, call, failing)
+    config = tiny_config()
+    new = tiny_model(config, seed=1).state_dict()
+    try:
+        checkpoint.save(saved, config, new, {"step": 4})
+    except CheckpointError as error:
+        assert "No space left on device" in str(error)
+    monkeypatch.undo()
+    model = checkpoint.load(saved, CPU).model
+    old = tiny_model(config).state_dict()
+    name = "classifier.weight"
+    assert any(torch.equal(model.state_dict()[name], weights[name]) for weights in (old, new))
+
+
+def test_a_kill_between_the_renames_leaves_the_old_one_to_be_found(tmp_path: Path) -> None:
+    config = tiny_config()
+    run = tmp_path / "run"
+    for name in ("best", "last"):
+        checkpoint.save(run / name, config, tiny_model(config).state_dict(), {"step": 1})
+        os.rename(run / name, run / f".{name}.old")
+    assert checkpoint.load(run, CPU).config == config
+    assert checkpoint.load_training(checkpoint.last_of(run)) == {"step": 1}
+    checkpoint.save(run / "last", config, tiny_model(config).state_dict(), {"step": 2})
+    assert checkpoint.load_training(checkpoint.last_of(run)) == {"step": 2}
+
+
+@pytest.mark.parametrize("size", [0, 5, 200, -1])
+def test_truncated_weights_are_refused(saved: Path, size: int) -> None:
+    path = saved / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(CheckpointError, match=r"model.safetensors: truncated"):
+        checkpoint.load(saved, CPU)
+
+
+def test_truncated_training_state_is_refused(saved: Path) -> None:
+    path = saved / "training.pt"
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(CheckpointError, match=r"training.pt: truncated"):
+        checkpoint.load_training(saved)
+
+
+def test_training_state_holds_no_code(saved: Path) -> None:
+    torch.save({"harmful": Path("x")}, saved / "training.pt")
+    with pytest.raises(CheckpointError, match=r"training.pt"):
+        checkpoint.load_training(saved)
+
+
+def test_a_newer_format_is_refused(saved: Path) -> None:
+    path = saved / "config.yaml"
+    path.write_text(path.read_text().replace("format: 1", "format: 2"))
+    with pytest.raises(CheckpointError, match="format 2 is newer .* upgrade"):
+        checkpoint.load(saved, CPU)
+
+
+def test_foreign_directories_are_refused(saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match="not a stacktrans checkpoint"):
+        checkpoint.load(tmp_path / "empty", CPU)
+    with pytest.raises(CheckpointError, match="there is no such checkpoint"):
+        checkpoint.load(tmp_path / "absent", CPU)
+    (saved / "config.yaml").write_text("architectures: [GPT]\n")
+    with pytest.raises(CheckpointError, match="not a stacktrans checkpoint"):
+        checkpoint.load(saved, CPU)
+    (saved / "config.yaml").unlink()
+    with pytest.raises(CheckpointError, match=r"config.yaml: missing"):
+        checkpoint.load(saved, CPU)
+
+
+def test_weights_of_another_model_are_refused(saved: Path, tmp_path: Path) -> None:
+    config = tiny_config(hidden_size=9)
+    checkpoint.save(tmp_path / "other", config, tiny_model(config).state_dict())
+    shutil.copy(tmp_path / "other" / "model.safetensors", saved)
+    with pytest.raises(CheckpointError, match="the configuration asks for"):
+        checkpoint.load(saved, CPU)
+
+
+def test_a_directory_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    config = tiny_config()
+    with pytest.raises(CheckpointError, match=r"file/run: can't write"):
+        checkpoint.save(tmp_path / "file" / "run", config, tiny_model(config).state_dict())
+
+
+def test_texts_are_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "summary.json"
+    checkpoint.write_atomically(path, "old")
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert [other.name for other in tmp_path.iterdir()] == ["summary.json"]

@@ -1,0 +1,156 @@
+"""Configurations: layers, files, options, and what is said about wrong ones."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stacktrans.config import RunConfig, find_task, recipe_names, resolve, shipped
+from stacktrans.errors import StacktransError, UsageError
+
+QUEUE = {"model": {"memory": "queue"}}
+
+
+def copy_queue(**changes: object) -> RunConfig:
+    return resolve(task="copy", options=QUEUE, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+@pytest.mark.parametrize("task", sorted(path.stem for path in shipped("tasks").glob("*.yaml")))
+def test_every_recipe_fits_every_task_and_memory(recipe: str, memory: str, task: str) -> None:
+    config = resolve(task=task, recipe=recipe, options={"model": {"memory": memory}})
+    assert (config.recipe, config.task.name, config.model.memory) == (recipe, task, memory)
+
+
+def test_the_paper_s_recipe_is_the_paper_s() -> None:
+    config = copy_queue(recipe="paper")
+    assert config.model.hidden_size == config.model.memory_size == 256
+    assert config.model.embedding_size == 64
+    assert (config.model.pop_bias, config.model.push_bias, config.model.signal_scale) == (-1, 0, 1)
+    training = config.training
+    assert (training.optimizer, training.batch_size, training.gradient_clip) == ("rmsprop", 10, 1)
+    assert (training.loss_every, training.accuracy_every, training.stop) == (100, 1000, "converged")
+    assert training.validation_count == 1000
+
+
+def test_a_written_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
+    config = copy_queue(assignments=["learning_rate=0.003", "seed=7", "task.lengths.train=[3, 9]"])
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    assert resolve(config=str(path)) == config
+
+
+def test_layers_lie_over_one_another_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "task: copy\nseed: 3\nmodel: {memory: stack, hidden_size: 20}\ntraining: {batch_size: 4}\n"
+    )
+    config = resolve(
+        config=str(path),
+        options={"model": {"hidden_size": 30}, "seed": 5},
+        assignments=["model.memory_size=7", "batch_size=6"],
+    )
+    assert config.model.memory == "stack"
+    assert config.model.hidden_size == 30
+    assert config.model.memory_size == 7
+    assert config.seed == 5
+    assert config.training.batch_size == 6
+
+
+def test_a_task_s_recipe_lies_over_the_general_one(tmp_path: Path) -> None:
+    task = yaml.safe_load(find_task("copy").read_text())
+    task["recipes"] = {
+        "default": {
+            "training": {"batch_size": 3},
+            "by_memory": {"queue": {"model": {"push_bias": 0.25}}},
+        }
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(task))
+    config = resolve(task=str(path), options=QUEUE)
+    assert config.training.batch_size == 3
+    assert config.model.push_bias == 0.25
+    other = resolve(task=str(path), options={"model": {"memory": "stack"}})
+    assert other.model.push_bias != 0.25
+    assert resolve(task=str(path), recipe="paper", options=QUEUE).training.batch_size == 10
+
+
+def test_an_option_changes_part_of_a_task() -> None:
+    config = copy_queue(assignments=["task.lengths.train=[2, 5]", "task.parameters.symbols=4"])
+    assert config.task.lengths.train == (2, 5)
+    assert config.task.lengths.test == (65, 128)
+    assert config.task.parameters == {"symbols": 4}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"assignments": ["learning_rat=1"]}, "did you mean 'training.learning_rate'"),
+        ({"assignments": ["learning_rate"]}, "--set learning_rate: expected key=value"),
+        ({"assignments": ["learning_rate=fast"]}, "--set learning_rate=fast: .*'fast'"),
+        ({"assignments": ["learning_rate=-1"]}, "greater than 0 .given: -1"),
+        ({"assignments": ["batch_size=2.5"]}, "--set batch_size=2.5"),
+        ({"assignments": ["optimizer=sgd"]}, "'rmsprop' or 'adam'"),
+        ({"assignments": ["memory=heap"]}, "unknown memory 'heap'"),
+        ({"assignments": ["controller=lstn"]}, "did you mean 'lstm'"),
+        ({"assignments": ["task.lengths.train=[9, 3]"]}, "9:3 is no range"),
+        ({"assignments": ["hidden_size={a"]}, "not readable as YAML"),
+        ({"recipe": "papr"}, "did you mean 'paper'"),
+    ],
+)
+def test_wrong_settings_are_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        copy_queue(**changes)
+
+
+def test_a_missing_task_or_memory_is_asked_for() -> None:
+    with pytest.raises(UsageError, match="no task given"):
+        resolve(options=QUEUE)
+    with pytest.raises(UsageError, match="no memory given"):
+        resolve(task="copy")
+    with pytest.raises(UsageError, match="did you mean 'reverse'"):
+        resolve(task="revers", options=QUEUE)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task: copy\nmodel:\n  memory: queue\n  hidden_size: -4\n", r":4: model.hidden_size.*-4"),
+        ("task: copy\nmodel:\n  memory: queue\n  hiden_size: 4\n", r":4: .*'hidden_size'"),
+        ("task: copy\nmodel: {memory: queue\n", r":\d: "),
+        ("- a\n- b\n", "expected settings"),
+        ("task: 5\nmodel: {memory: queue}\n", r":1: task: expected a name or settings"),
+        ("task: copy\nformat: 99\nmodel: {memory: queue}\n", "format 99 is newer"),
+        ("task: copy\nmodel: queue\n", r":2: model"),
+        ("task: copy\ntraining:\nmodel: {memory: queue}\n", r":2: training"),
+        ("task: copy\nrecipe: [a]\nmodel: {memory: queue}\n", r":2: recipe|recipe"),
+    ],
+)
+def test_wrong_files_are_named_with_the_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(StacktransError, match=message) as caught:
+        resolve(config=str(path))
+    assert "broken.yaml" in str(caught.value)
+
+
+def test_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="absent.yaml: No such file"):
+        resolve(config=str(tmp_path / "absent.yaml"))
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"binary.yaml: not a text file"):
+        resolve(config=str(tmp_path / "binary.yaml"))
+    with pytest.raises(UsageError, match="Is a directory"):
+        resolve(config=str(tmp_path))
+
+
+def test_wrong_task_files_are_named_with_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "task.yaml"
+    path.write_text("name: t\ngenerator: copy\nlengths:\n  train: [1, 2]\n  tests: [3, 4]\n")
+    with pytest.raises(UsageError) as caught:
+        resolve(task=str(path), options=QUEUE)
+    message = str(caught.value)
+    assert "task.yaml:5: unknown setting 'tests'; did you mean 'test'?" in message
+    assert "lengths.test is missing" in message
+    assert "length_law is missing" in message

@@ -1,0 +1,163 @@
+"""Controllers against torch's own cells, and against the published parameter counts."""
+
+import pytest
+import torch
+from torch import nn
+
+from stacktrans.config import ModelConfig, resolve
+from stacktrans.controllers import CONTROLLERS, Controller, LSTMLayer, RecurrentLayer
+from stacktrans.transducer import Transducer
+
+HIDDEN, EMBEDDING, READ, BATCH = 5, 4, 3, 2
+
+
+def filled_cell(layer: RecurrentLayer, cell: nn.RNNCellBase, order: list[int]) -> None:
+    """Give torch's cell the layer's weights; `order` is torch's order of our gates."""
+    size = layer.hidden_size
+    rows = torch.cat([torch.arange(gate * size, (gate + 1) * size) for gate in order])
+    with torch.no_grad():
+        cell.weight_ih.copy_(torch.cat([layer.input_weight, layer.below_weight], dim=1)[rows])
+        cell.weight_hh.copy_(layer.hidden_weight[rows])
+        cell.bias_ih.copy_(layer.bias[rows])
+        cell.bias_hh.zero_()
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "order"),
+    [
+        ("lstm", nn.LSTMCell, [0, 1, 3, 2]),
+        ("gru", nn.GRUCell, [0, 1, 2]),
+        ("rnn", nn.RNNCell, [0]),
+    ],
+)
+def test_layers_equal_torch_cells(
+    kind: str, cell: type[nn.RNNCellBase], order: list[int]
+) -> None:
+    torch.manual_seed(0)
+    layer = CONTROLLERS[kind](EMBEDDING, READ, HIDDEN).double()
+    other = cell(EMBEDDING + READ, HIDDEN).double()  # type: ignore[call-arg, arg-type]
+    filled_cell(layer, other, order)
+    inputs = torch.randn(BATCH, 6, EMBEDDING, dtype=torch.float64)
+    reads = torch.randn(BATCH, 6, READ, dtype=torch.float64)
+    state = layer.initial(BATCH)
+    theirs = state if len(state) > 1 else state[0]
+    for step, projected in enumerate(layer.project(inputs).unbind(dim=1)):
+        state = layer.step(projected, reads[:, step], state)
+        theirs = other(torch.cat([inputs[:, step], reads[:, step]], dim=1), theirs)
+        hidden = theirs[0] if isinstance(theirs, tuple) else theirs
+        torch.testing.assert_close(state[0], hidden, rtol=0, atol=1e-12)
+
+
+def test_higher_layers_see_the_embedding_and_the_layer_below() -> None:
+    controller = Controller("lstm", EMBEDDING, READ, HIDDEN, layers=3)
+    sizes = [
+        (layer.input_weight.shape[1], layer.below_weight.shape[1])
+        for layer in controller.layers
+        if isinstance(layer, LSTMLayer)
+    ]
+    assert sizes == [(EMBEDDING, READ), (EMBEDDING, HIDDEN), (EMBEDDING, HIDDEN)]
+
+
+@pytest.mark.parametrize("kind", sorted(CONTROLLERS))
+@pytest.mark.parametrize("memory", ["stack", "deque", "none"])
+def test_the_initial_state_is_learned(kind: str, memory: str) -> None:
+    model = Transducer(small(kind, memory), inputs=9, outputs=7)
+    model(torch.tensor([[0, 3, 4, 1, 5]])).logsumexp(dim=-1).sum().backward()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None, name
+    for layer in model.controller.layers:
+        assert isinstance(layer, RecurrentLayer)
+        assert layer.initial_state.grad is not None
+        assert layer.initial_state.grad.abs().max() > 0
+
+
+def small(controller: str, memory: str, layers: int = 1) -> ModelConfig:
+    return resolve(
+        task="copy",
+        options={"model": {"memory": memory, "controller": controller, "layers": layers}},
+        assignments=["hidden_size=6", "memory_size=4", "embedding_size=3", "output_size=5"],
+    ).model
+
+
+PUBLISHED = [
+    ("none", 1, 256, 3.3e5),
+    ("none", 1, 512, 1.2e6),
+    ("none", 2, 256, 9.1e5),
+    ("none", 2, 512, 3.4e6),
+    ("none", 4, 256, 2.1e6),
+    ("none", 4, 512, 7.8e6),
+    ("none", 8, 256, 4.5e6),
+    ("none", 8, 512, 1.7e7),
+    ("stack", 1, 256, 6.7e5),
+    ("stack", 1, 512, 1.9e6),
+    ("queue", 1, 256, 6.7e5),
+    ("queue", 1, 512, 1.9e6),
+    ("deque", 1, 256, 1.0e6),
+    ("deque", 1, 512, 2.5e6),
+]
+
+
+@pytest.mark.parametrize(("memory", "layers", "hidden", "published"), PUBLISHED)
+def test_parameter_counts_are_the_published_ones(
+    memory: str, layers: int, hidden: int, published: float
+) -> None:
+    config = resolve(
+        task="copy",
+        recipe="paper",
+        options={"model": {"memory": memory, "layers": layers, "hidden_size": hidden}},
+    ).model
+    with torch.device("meta"):
+        count = Transducer(config, inputs=258, outputs=129).inner_parameters()
+    # Two digits are published, some rounded and some cut off.
+    unit = 10 ** (len(str(int(published))) - 2)
+    assert published - unit / 2 <= count < published + unit
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
+def test_signals_start_as_the_paper_says(memory: str) -> None:
+    config = resolve(task="copy", recipe="paper", options={"model": {"memory": memory}}).model
+    operation = Transducer(config, inputs=4, outputs=3).operation
+    assert operation is not None
+    for name, bias in zip(
+        operation.memory.signal_names, operation.signals.bias.tolist(), strict=True
+    ):
+        assert bias == (-1 if name.startswith("pop") else 0)
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+def test_a_sequence_in_pieces_is_the_sequence(memory: str) -> None:
+    torch.manual_seed(1)
+    model = Transducer(small("gru", memory, layers=2), inputs=9, outputs=7).double()
+    inputs = torch.randint(9, (3, 12))
+    whole = model.unroll(inputs)
+    first = model.unroll(inputs[:, :5])
+    second = model.unroll(inputs[:, 5:], first.state)
+    torch.testing.assert_close(torch.cat([first.hidden, second.hidden], dim=1), whole.hidden)
+    torch.testing.assert_close(torch.cat([first.signals, second.signals], dim=1), whole.signals)
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+def test_a_padded_batch_equals_its_items(memory: str) -> None:
+    torch.manual_seed(2)
+    model = Transducer(small("lstm", memory), inputs=9, outputs=7).double()
+    lengths = [3, 9, 6]
+    inputs = torch.zeros(3, 9, dtype=torch.int64)
+    for row, length in enumerate(lengths):
+        inputs[row, :length] = torch.randint(1, 9, (length,))
+    together = model(inputs)
+    for row, length in enumerate(lengths):
+        alone = model(inputs[row : row + 1, :length])
+        torch.testing.assert_close(together[row : row + 1, :length], alone, rtol=0, atol=1e-12)
+
+
+def test_what_is_read_reaches_the_output_one_step_later() -> None:
+    torch.manual_seed(3)
+    model = Transducer(small("lstm", "stack"), inputs=9, outputs=7)
+    assert model.operation is not None
+    inputs = torch.tensor([[2, 3, 4, 5]])
+    before = model(inputs)
+    with torch.no_grad():
+        model.operation.values.weight.mul_(3)
+    after = model(inputs)
+    assert torch.equal(before[:, 0], after[:, 0])
+    assert not torch.equal(before[:, 1], after[:, 1])

@@ -1,0 +1,144 @@
+"""Scores: against a loop over greedy decoding, against hand-made answers, and their intervals."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacktrans.config import resolve
+from stacktrans.decoding import transduce
+from stacktrans.evaluation import Scores, batches_of, confidence_interval, score
+from stacktrans.sequences import JointSequence, Pair
+from stacktrans.transducer import Transducer, TransducerState, Unrolled
+
+LAYOUT = JointSequence(source_size=4, target_size=4)
+
+
+def tiny(memory: str = "stack", seed: int = 0) -> Transducer:
+    config = resolve(
+        task="copy",
+        options={"model": {"memory": memory}},
+        assignments=["hidden_size=8", "memory_size=4", "embedding_size=4", "output_size=6"],
+    )
+    torch.manual_seed(seed)
+    return Transducer(config.model, LAYOUT.inputs, LAYOUT.outputs)
+
+
+def random_pairs(count: int, seed: int, longest: int = 9) -> list[Pair]:
+    rng = np.random.default_rng(seed)
+    return [
+        Pair(rng.integers(4, size=rng.integers(1, longest)), rng.integers(4, size=n))
+        for n in rng.integers(0, longest, size=count)
+    ]
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+def test_scores_equal_greedy_decoding(memory: str) -> None:
+    model = tiny(memory)
+    sources = [pair.source for pair in random_pairs(40, seed=1)]
+    answers = transduce(model, LAYOUT, sources, limit=lambda _: 12)
+    # Half of the targets are the model's own answers, with an error in some of them.
+    rng = np.random.default_rng(5)
+    pairs, expected = [], []
+    for source, answer in zip(sources, answers, strict=True):
+        target = np.array(answer.target, dtype=np.int64)
+        place = int(rng.integers(0, 2 * len(target) + 1))
+        if place < len(target):
+            target[place] = (target[place] + 1) % 4
+        else:
+            place = len(target)
+        right = place + (place == len(target) and answer.ended)
+        pairs.append(Pair(source, target))
+        expected.append(right / (len(target) + 1))
+    scores = score(model, LAYOUT, pairs)
+    assert scores.fine.tolist() == pytest.approx(expected)
+    assert scores.coarse_accuracy == pytest.approx(np.mean(np.array(expected) == 1))
+    assert scores.lengths.tolist() == [len(source) for source in sources]
+
+
+def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
+    model = tiny("queue", seed=3)
+    source = np.array([0, 2, 1, 3, 3])
+    (answer,) = transduce(model, LAYOUT, [source], limit=lambda _: 8)
+    read = list(LAYOUT.prefix(source))
+    total = 0.0
+    for index in [*answer.target, *([LAYOUT.end] if answer.ended else [])]:
+        with torch.no_grad():
+            logits = model(torch.tensor([read]))[0, -1]
+        assert int(logits.argmax()) == index
+        total += float(torch.log_softmax(logits, dim=-1)[index])
+        read.append(LAYOUT.first_target + index)
+    assert answer.log_probability == pytest.approx(total, abs=1e-4)
+
+
+def test_answers_do_not_depend_on_company() -> None:
+    model = tiny("deque", seed=4)
+    sources = [pair.source for pair in random_pairs(25, seed=2)]
+    together = transduce(model, LAYOUT, sources, limit=lambda length: length + 3)
+    for source, answer in zip(sources, together, strict=True):
+        (alone,) = transduce(model, LAYOUT, [source], limit=lambda length: length + 3)
+        assert (alone.target, alone.ended) == (answer.target, answer.ended)
+        assert alone.log_probability == pytest.approx(answer.log_probability, abs=1e-4)
+        assert len(answer.target) <= len(source) + 3
+
+
+def test_an_answer_that_does_not_end_is_cut_off() -> None:
+    model = tiny()
+    with torch.no_grad():
+        model.classifier.bias[LAYOUT.end] = -100
+    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=lambda _: 5)
+    assert len(answer.target) == 5
+    assert not answer.ended
+    with torch.no_grad():
+        model.classifier.bias[LAYOUT.end] = 100
+    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=lambda _: 5)
+    assert (answer.target, answer.ended) == ([], True)
+
+
+def test_many_strings_are_scored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, pairs = tiny(), random_pairs(30, seed=3)
+    whole = score(model, LAYOUT, pairs)
+    largest = 0
+    unroll = model.unroll
+
+    def watched(inputs: torch.Tensor, state: TransducerState | None = None) -> Unrolled:
+        nonlocal largest
+        largest = max(largest, inputs.numel())
+        return unroll(inputs, state)
+
+    monkeypatch.setattr("stacktrans.evaluation.STEPS_AT_ONCE", 50)
+    monkeypatch.setattr(model, "unroll", watched)
+    assert np.allclose(score(model, LAYOUT, pairs).fine, whole.fine)
+    assert largest <= 50
+
+
+@given(st.lists(st.integers(1, 30), max_size=40), st.integers(10, 60))
+def test_groups_hold_everything_once_and_stay_small(sizes: list[int], most: int) -> None:
+    groups = list(batches_of(sizes, most))
+    assert sorted(index for group in groups for index in group) == list(range(len(sizes)))
+    for group in groups:
+        assert len(group) == 1 or len(group) * max(sizes[index] for index in group) <= most
+
+
+def test_scores_by_length_and_together() -> None:
+    scores = Scores(np.array([3, 5, 5]), np.array([1.0, 0.5, 1.0]))
+    assert scores.of_lengths(5, 9).coarse_accuracy == 0.5
+    assert scores.of_lengths(5, 9).fine_accuracy == 0.75
+    assert (scores + scores).count == 6
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "count", "interval"),
+    # Values of Wilson's interval as statistics packages give them.
+    [(1.0, 1000, (0.99617, 1.0)), (0.5, 10, (0.23659, 0.76341)), (0.0, 20, (0.0, 0.16113))],
+)
+def test_confidence_intervals(accuracy: float, count: int, interval: tuple[float, float]) -> None:
+    assert confidence_interval(accuracy, count) == pytest.approx(interval, abs=1e-5)
+
+
+@given(st.integers(1, 5000), st.floats(0, 1))
+def test_confidence_intervals_hold_what_was_measured(count: int, accuracy: float) -> None:
+    low, high = confidence_interval(accuracy, count)
+    assert 0 <= low <= accuracy + 1e-12
+    assert accuracy - 1e-12 <= high <= 1

@@ -1,0 +1,254 @@
+"""Training: it learns, it repeats itself, it goes on where it stopped."""
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from stacktrans import checkpoint
+from stacktrans.config import RunConfig, resolve
+from stacktrans.training import (
+    METRICS,
+    SUMMARY,
+    Interrupted,
+    Record,
+    Trainer,
+    TrainingError,
+    make_optimizer,
+)
+
+CPU = torch.device("cpu")
+SMALL = (
+    "task.parameters.symbols=3",
+    "task.lengths.train=[1, 5]",
+    "task.lengths.test=[6, 8]",
+    "hidden_size=8",
+    "memory_size=4",
+    "embedding_size=4",
+    "output_size=8",
+    "loss_every=5",
+    "accuracy_every=10",
+    "validation_count=20",
+    "accuracy_loss=null",
+)
+
+
+def small_run(*changes: str, memory: str = "stack") -> RunConfig:
+    return resolve(
+        task="reverse", options={"model": {"memory": memory}}, assignments=[*SMALL, *changes]
+    )
+
+
+def trainer_of(config: RunConfig, directory: Path) -> Trainer:
+    trainer = Trainer(config, directory, CPU, command="stacktrans train ...")
+    directory.mkdir(parents=True, exist_ok=True)
+    return trainer
+
+
+def ignore(_: Record) -> None:
+    pass
+
+
+def records_of(directory: Path) -> list[dict[str, Any]]:
+    lines = (directory / METRICS).read_text().splitlines()
+    return [{key: v for key, v in json.loads(line).items() if key != "seconds"} for line in lines]
+
+
+def weights_of(directory: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.load(directory, CPU).model.state_dict()
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert records_of(one) == records_of(other)
+    for kind in ("best", "last"):
+        theirs = weights_of(other / kind)
+        for name, weight in weights_of(one / kind).items():
+            assert torch.equal(weight, theirs[name]), (kind, name)
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    config = small_run("max_steps=400", "learning_rate=0.01", memory="none")
+    summary = trainer_of(config, tmp_path).run(ignore)
+    records = records_of(tmp_path)
+    assert records[0]["loss"] > 1.2
+    assert records[-1]["loss"] < 0.8 * records[0]["loss"]
+    assert (summary.outcome, summary.steps) == ("max_steps", 400)
+
+
+def test_a_configuration_repeats_its_run_exactly(tmp_path: Path) -> None:
+    config = small_run("max_steps=30")
+    trainer_of(config, tmp_path / "one").run(ignore)
+    again = resolve(config=str(tmp_path / "one" / "last" / "config.yaml"))
+    assert again == config
+    trainer_of(again, tmp_path / "two").run(ignore)
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+    trainer_of(small_run("max_steps=30", "seed=2"), tmp_path / "three").run(ignore)
+    assert records_of(tmp_path / "three") != records_of(tmp_path / "one")
+
+
+@pytest.mark.parametrize("memory", ["stack", "deque", "none"])
+@pytest.mark.parametrize("stop_at", [1, 13, 20])
+def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, stop_at: int) -> None:
+    changes = ("max_steps=40", "decay_loss=1.2", "restart_after=25", "restart_loss=0.01")
+    config = small_run(*changes, memory=memory)
+    trainer_of(config, tmp_path / "whole").run(ignore)
+
+    parted = trainer_of(config, tmp_path / "parted")
+    stop_after(parted, stop_at)
+    with pytest.raises(Interrupted) as stopped:
+        parted.run(ignore)
+    assert stopped.value.exit_code == 130
+    Trainer.resume(tmp_path / "parted", {}, CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def stop_after(trainer: Trainer, step: int) -> None:
+    """Have the trainer asked to stop while it is at a step."""
+    original: Callable[..., Any] = trainer.optimizer.step
+
+    def stepping(*args: Any, **kwargs: Any) -> Any:
+        if trainer.progress.step + 1 == step:
+            trainer.stop_requested = signal.SIGINT
+        return original(*args, **kwargs)
+
+    trainer.optimizer.step = stepping  # type: ignore[method-assign]
+
+
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    config = small_run("max_steps=40")
+    trainer_of(config, tmp_path / "whole").run(ignore)
+
+    killed = trainer_of(config, tmp_path / "killed")
+
+    def die(record: Record) -> None:
+        if record.step == 25:
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        killed.run(die)
+    assert records_of(tmp_path / "killed")[-1]["step"] == 25
+    Trainer.resume(tmp_path / "killed", {}, CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_finished_run_can_be_given_a_larger_budget(tmp_path: Path) -> None:
+    trainer_of(small_run("max_steps=20"), tmp_path / "parted").run(ignore)
+    summary = Trainer.resume(tmp_path / "parted", {"max_steps": 40}, CPU).run(ignore)
+    assert summary.steps == 40
+    trainer_of(small_run("max_steps=40"), tmp_path / "whole").run(ignore)
+    assert records_of(tmp_path / "whole") == records_of(tmp_path / "parted")
+
+
+def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
+    summary = trainer_of(small_run("max_steps=20"), tmp_path).run(ignore)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "best",
+        "last",
+        METRICS,
+        SUMMARY,
+    ]
+    written = json.loads((tmp_path / SUMMARY).read_text())
+    assert written["test"] == {
+        "coarse": summary.test.coarse,
+        "fine": summary.test.fine,
+        "count": summary.test.count,
+    }
+    assert written["command"] == "stacktrans train ..."
+    assert written["rule"]
+    records = records_of(tmp_path)
+    assert [record["step"] for record in records] == [5, 10, 15, 20]
+    assert [record["test"] is None for record in records] == [True, False, True, False]
+    assert set(records[0]["signals"]) == {"pop", "push"}
+    assert all(0 < mean < 1 for mean in records[0]["signals"].values())
+
+
+def test_it_stops_when_solved_twice_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stacktrans import training
+
+    perfect = [False, True, False, True, True, True]
+
+    def measured(self: Trainer) -> tuple[training.Accuracy, training.Accuracy]:
+        coarse = float(perfect.pop(0)) if perfect else 1.0
+        return training.Accuracy(coarse, coarse, 20), training.Accuracy(coarse, coarse, 20)
+
+    monkeypatch.setattr(Trainer, "_measure_both", measured)
+    summary = trainer_of(small_run("max_steps=1000"), tmp_path).run(ignore)
+    assert (summary.outcome, summary.steps, summary.best_step) == ("solved", 50, 50)
+    assert "twice running" in summary.rule
+
+
+def test_it_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:
+    config = small_run(
+        "stop=converged", "patience=3", "learning_rate=0.000001", "decay_loss=null", "averaging=0"
+    )
+    summary = trainer_of(config, tmp_path).run(ignore)
+    losses = [record["loss"] for record in records_of(tmp_path)]
+    best = losses.index(min(losses))
+    assert summary.outcome == "converged"
+    assert len(losses) == best + 1 + 3
+    assert summary.best_step == 5 * (best + 1)
+
+
+def test_it_stops_at_its_time_limit(tmp_path: Path) -> None:
+    summary = trainer_of(small_run("time_limit=0.001"), tmp_path).run(ignore)
+    assert (summary.outcome, summary.steps) == ("time_limit", 1)
+
+
+def test_a_run_that_does_not_take_off_starts_again(tmp_path: Path) -> None:
+    config = small_run("max_steps=35", "restart_after=10", "restart_loss=0.0001")
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert summary.attempts == 4
+    assert [record["attempt"] for record in records_of(tmp_path)] == [1, 1, 2, 2, 3, 3, 4]
+    one = small_run("max_steps=10")
+    trainer_of(one, tmp_path / "one").run(ignore)
+    assert records_of(tmp_path / "one") == records_of(tmp_path)[:2]
+
+
+def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> None:
+    for changes in (("restart_after=100",), ("restart_after=null",)):
+        trainer = trainer_of(small_run("max_steps=12", *changes), tmp_path / changes[0])
+        with torch.no_grad():
+            trainer.model.classifier.bias.fill_(float("nan"))
+        if changes == ("restart_after=null",):
+            with pytest.raises(TrainingError, match="no number any more after batch 1"):
+                trainer.run(ignore)
+        else:
+            assert trainer.run(ignore).attempts == 2
+
+
+def test_the_learning_rate_falls_once_the_task_is_nearly_solved(tmp_path: Path) -> None:
+    config = small_run("max_steps=20", "decay_loss=100", "decay_factor=0.5", "learning_rate=0.01")
+    trainer_of(config, tmp_path).run(ignore)
+    assert {record["learning_rate"] for record in records_of(tmp_path)} == {0.005}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", "Adam"), ("rmsprop", "RMSprop")])
+def test_optimisers(name: str, kind: str) -> None:
+    training = small_run(f"optimizer={name}", "learning_rate=0.5", "smoothing=0.8").training
+    optimizer = make_optimizer([torch.nn.Parameter(torch.zeros(2))], training)
+    assert type(optimizer).__name__ == kind
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
+    trainer = trainer_of(small_run("max_steps=1", "averaging=0.5"), tmp_path)
+    start = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    trainer.run(ignore)
+    name = "classifier.weight"
+    now = checkpoint.load(tmp_path / "last", CPU).model.state_dict()[name]
+    assert not torch.equal(now, start[name])
+
+
+def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:
+    with pytest.raises(checkpoint.CheckpointError, match="no run to resume here"):
+        Trainer.resume(tmp_path, {}, CPU)
+    trainer_of(small_run("max_steps=5"), tmp_path).run(ignore)
+    path = tmp_path / "last" / "training.pt"
+    os.truncate(path, 100)
+    with pytest.raises(checkpoint.CheckpointError, match="truncated or damaged"):
+        Trainer.resume(tmp_path, {}, CPU)
