@@ -34,9 +34,9 @@ class Layer:
         value: Any = self.settings
         node = self.node
         for key in location:
-            if isinstance(value, list) and isinstance(key, int) and key < len(value):
-                value = value[key]
-            elif isinstance(value, Mapping) and key in value:
+            if (isinstance(value, list) and isinstance(key, int) and key < len(value)) or (
+                isinstance(value, Mapping) and key in value
+            ):
                 value = value[key]
             else:
                 return None

@@ -30,9 +30,7 @@ def filled_cell(layer: RecurrentLayer, cell: nn.RNNCellBase, order: list[int]) -
         ("rnn", nn.RNNCell, [0]),
     ],
 )
-def test_layers_equal_torch_cells(
-    kind: str, cell: type[nn.RNNCellBase], order: list[int]
-) -> None:
+def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: list[int]) -> None:
     torch.manual_seed(0)
     layer = CONTROLLERS[kind](EMBEDDING, READ, HIDDEN).double()
     other = cell(EMBEDDING + READ, HIDDEN).double()  # type: ignore[call-arg, arg-type]

@@ -167,7 +167,9 @@ def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
     assert all(0 < mean < 1 for mean in records[0]["signals"].values())
 
 
-def test_it_stops_when_solved_twice_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_stops_when_solved_twice_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from stacktrans import training
 
     perfect = [False, True, False, True, True, True]
