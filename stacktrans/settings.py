@@ -34,13 +34,9 @@ class Layer:
         value: Any = self.settings
         node = self.node
         for key in location:
-            if (isinstance(value, list) and isinstance(key, int) and key < len(value)) or (
-                isinstance(value, Mapping) and key in value
-            ):
-                value = value[key]
-            else:
+            if not _holds(value, key):
                 return None
-            node = _child(node, key)
+            value, node = value[key], _child(node, key)
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
     def section(self, *keys: str) -> "Layer":
@@ -49,6 +45,12 @@ class Layer:
         for key in keys:
             settings, node = settings.get(key) or {}, _child(node, key)
         return Layer(self.origin, settings, node)
+
+
+def _holds(value: Any, key: str | int) -> bool:
+    if isinstance(value, list):
+        return isinstance(key, int) and key < len(value)
+    return isinstance(value, Mapping) and key in value
 
 
 def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:

@@ -1,6 +1,7 @@
 """The papers' equations, written out literally and slowly, as oracles."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ def _least(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _total(strengths: Sequence[Tensor]) -> Tensor:
-    return sum(strengths, start=torch.zeros((), dtype=torch.float64))  # type: ignore[return-value]
+    return sum(strengths, start=torch.zeros((), dtype=torch.float64))
 
 
 class LiteralStack:
@@ -84,7 +85,21 @@ class LiteralDeque:
         return torch.stack([_weighted(top, self.values), _weighted(bottom, self.values)])
 
 
-LITERAL = {"stack": LiteralStack, "queue": LiteralQueue, "deque": LiteralDeque}
+class Literal(Protocol):
+    """A structure that keeps every vector and strength."""
+
+    values: list[Tensor]
+    strengths: list[Tensor]
+
+    def step(self, signals: Tensor, values: Tensor) -> Tensor:
+        """One step: signals [S], values [ends, m] -> reads [ends, m]."""
+
+
+LITERAL: dict[str, type[Literal]] = {
+    "stack": LiteralStack,
+    "queue": LiteralQueue,
+    "deque": LiteralDeque,
+}
 
 
 def _weighted(weights: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -560,13 +561,8 @@ def test_damaged_checkpoints_are_told(model: Path, tmp_path: Path) -> None:
 def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
     if shutil.which("script") is None:
         pytest.skip("needs script(1)")
-    command = " ".join(
-        [
-            *STACKTRANS,
-            *["train", "--task", "copy", "--memory", "queue", "--max-steps", "10", "--out", "run"],
-        ]
-        + [f"'{word}'" for word in SMALL]
-    )
+    words = [*STACKTRANS, "train", "--task", "copy", "--memory", "queue", "--out", "run", *SMALL]
+    command = shlex.join([*words, "--max-steps", "10"])
     done = subprocess.run(
         ["script", "-qec", command, "/dev/null"],
         capture_output=True,

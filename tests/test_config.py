@@ -136,7 +136,7 @@ def test_wrong_files_are_named_with_the_line(tmp_path: Path, text: str, message:
 
 
 def test_unreadable_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="absent.yaml: No such file"):
+    with pytest.raises(UsageError, match=r"absent.yaml: No such file"):
         resolve(config=str(tmp_path / "absent.yaml"))
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"binary.yaml: not a text file"):

@@ -33,7 +33,7 @@ def filled_cell(layer: RecurrentLayer, cell: nn.RNNCellBase, order: list[int]) -
 def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: list[int]) -> None:
     torch.manual_seed(0)
     layer = CONTROLLERS[kind](EMBEDDING, READ, HIDDEN).double()
-    other = cell(EMBEDDING + READ, HIDDEN).double()  # type: ignore[call-arg, arg-type]
+    other = cell(EMBEDDING + READ, HIDDEN).double()  # type: ignore[call-arg]
     filled_cell(layer, other, order)
     inputs = torch.randn(BATCH, 6, EMBEDDING, dtype=torch.float64)
     reads = torch.randn(BATCH, 6, READ, dtype=torch.float64)

@@ -1,6 +1,7 @@
 """Memories against the papers' equations, lists and deques, and finite differences."""
 
 from collections import deque
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -60,7 +61,11 @@ def test_equals_the_literal_equations_with_gradients(name: str, seed: int) -> No
     memory = MEMORIES[name]()
     signals, values = random_program(memory, 1, 24, seed)
     results = []
-    for runner in (lambda s, v: run(memory, s, v)[0], lambda s, v: literal_run(name, s[0], v[0])):
+    runners: list[Callable[[Tensor, Tensor], Tensor]] = [
+        lambda s, v: run(memory, s, v)[0],
+        lambda s, v: literal_run(name, s[0], v[0]),
+    ]
+    for runner in runners:
         s, v = signals.clone().requires_grad_(), values.clone().requires_grad_()
         reads = runner(s, v)
         weighting = torch.arange(reads.numel(), dtype=torch.float64).reshape(reads.shape).sin()
@@ -224,7 +229,7 @@ def test_whole_strengths_make_a_deque_a_deque(program: list[tuple[bool, bool, bo
     assert whole_run("deque", program) == expected
 
 
-def whole_run(name: str, program: list[tuple[bool, ...]]) -> list[list[float]]:
+def whole_run(name: str, program: Sequence[tuple[bool, ...]]) -> list[list[float]]:
     """Reads of a memory under signals of exactly 0 and 1; step n pushes n (and -n below)."""
     memory = MEMORIES[name]()
     signals = torch.tensor([program], dtype=torch.float32)

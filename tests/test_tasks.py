@@ -117,7 +117,7 @@ def test_laws_of_length_differ_where_the_grammar_s_is_uneven() -> None:
     task = task_of("svo-sov")
     mean = {}
     for law in ("task", "uniform"):
-        pairs = task.sample(np.random.default_rng(0), Lengths(8, 64), 400, law)  # type: ignore[arg-type]
+        pairs = task.sample(np.random.default_rng(0), Lengths(8, 64), 400, law)
         mean[law] = np.mean([len(pair.source) for pair in pairs])
     assert mean["task"] < 24 < 32 < mean["uniform"]
 

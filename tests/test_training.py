@@ -15,6 +15,7 @@ from stacktrans.config import RunConfig, resolve
 from stacktrans.training import (
     METRICS,
     SUMMARY,
+    Accuracy,
     Interrupted,
     Record,
     Trainer,
@@ -170,13 +171,12 @@ def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
 def test_it_stops_when_solved_twice_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stacktrans import training
 
     perfect = [False, True, False, True, True, True]
 
-    def measured(self: Trainer) -> tuple[training.Accuracy, training.Accuracy]:
+    def measured(self: Trainer) -> tuple[Accuracy, Accuracy]:
         coarse = float(perfect.pop(0)) if perfect else 1.0
-        return training.Accuracy(coarse, coarse, 20), training.Accuracy(coarse, coarse, 20)
+        return Accuracy(coarse, coarse, 20), Accuracy(coarse, coarse, 20)
 
     monkeypatch.setattr(Trainer, "_measure_both", measured)
     summary = trainer_of(small_run("max_steps=1000"), tmp_path).run(ignore)
