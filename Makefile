@@ -1,0 +1,39 @@
+# Everything runs in .venv, which is made from the project's own files.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+DEMO := .venv/demo
+
+.PHONY: demo test lint format clean
+
+demo: $(INSTALLED)
+	@rm -rf $(DEMO)
+	@echo '== A queue-augmented LSTM learns to copy strings of 8 to 64 symbols.'
+	$(BIN)/stacktrans train --task copy --memory queue --time-limit 3m --out $(DEMO)
+	@echo; echo '== Strings twice as long.'
+	$(BIN)/stacktrans eval $(DEMO) --lengths 65:128
+	@echo; echo '== A string of your own.'
+	echo 'Hello,world!' | $(BIN)/stacktrans transduce $(DEMO)
+	@echo; echo '== What it does with its queue.'
+	$(BIN)/stacktrans inspect $(DEMO) abcde
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint]'
+	@touch $@
