@@ -90,9 +90,11 @@ class ModelConfig(Strict):
         memory_size: size m of a pushed vector.
         embedding_size: size of the input's embeddings.
         output_size: size of o_t; not used without a memory.
-        pop_bias: where b_u starts.
-        push_bias: where b_d starts.
+        signal_bias: where the biases of the signals start, by the signal's name
+            ("push bottom") or its first word ("push"); b_u is "pop", b_d is "push".
         signal_scale: factor on the initial weights W_u and W_d.
+        value_scale: factor on the initial weights W_v.
+        read_scale: factor on the initial weights of the vectors read.
     """
 
     memory: str
@@ -102,9 +104,10 @@ class ModelConfig(Strict):
     memory_size: PositiveInt
     embedding_size: PositiveInt
     output_size: PositiveInt
-    pop_bias: float
-    push_bias: float
+    signal_bias: dict[str, float]
     signal_scale: float
+    value_scale: float
+    read_scale: float
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
@@ -129,9 +132,12 @@ class TrainingConfig(Strict):
         batch_size: strings in a batch.
         gradient_clip: largest norm of the gradient.
         length_law: how training lengths are spread; null for the task's own law.
-        decay_loss: the learning rate is lowered once, when the running loss (nats
-            a symbol) falls under this; null for never.
-        decay_factor: what it is multiplied with then.
+        settle_loss: a run settles, once, when its running loss (nats a symbol) falls
+            under this; null for never.
+        settle_rate: what the learning rate is multiplied with then.
+        sharpening: weight in the loss, from then on, of the mean of s (1 - s) over all
+            strengths s, which drives them to 0 and 1. A strength of 0.002 is as good
+            as 0 on short strings, and adds up on long ones.
         averaging: decay of the running mean of the weights, which is what is
             evaluated and kept; 0 for the weights themselves.
         restart_after: start again from other weights when, this many batches after
@@ -156,8 +162,9 @@ class TrainingConfig(Strict):
     batch_size: PositiveInt
     gradient_clip: PositiveFloat
     length_law: LengthLaw | None
-    decay_loss: PositiveFloat | None
-    decay_factor: PositiveFloat
+    settle_loss: PositiveFloat | None
+    settle_rate: PositiveFloat
+    sharpening: Annotated[float, Field(ge=0)]
     averaging: Fraction
     restart_after: PositiveInt | None
     restart_loss: PositiveFloat

@@ -127,10 +127,17 @@ class Controller(nn.Module):
         read_size: size of all vectors read together; 0 without a memory.
         hidden_size: units in each layer.
         layers: number of layers.
+        read_scale: factor on the initial weights of the vectors read.
     """
 
     def __init__(
-        self, kind: str, embedding_size: int, read_size: int, hidden_size: int, layers: int
+        self,
+        kind: str,
+        embedding_size: int,
+        read_size: int,
+        hidden_size: int,
+        layers: int,
+        read_scale: float = 1.0,
     ) -> None:
         super().__init__()
         layer = CONTROLLERS[kind]
@@ -138,6 +145,8 @@ class Controller(nn.Module):
             layer(embedding_size, hidden_size if depth else read_size, hidden_size)
             for depth in range(layers)
         )
+        with torch.no_grad():
+            self._layers()[0].below_weight.mul_(read_scale)
 
     def _layers(self) -> list[RecurrentLayer]:
         return [layer for layer in self.layers if isinstance(layer, RecurrentLayer)]

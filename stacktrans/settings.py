@@ -162,21 +162,27 @@ def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
     origin = f"--set {assignment}"
     if not equals or not key:
         raise UsageError(f"{origin}: expected key=value")
-    paths = _paths(known)
-    matches = [path for path in paths if path == key or path.endswith(f".{key}")]
-    if key in paths:
-        matches = [key]
-    if not matches and not any(key.startswith(f"{path}.") for path in paths):
-        raise UsageError(f"{origin}: {unknown_name('setting', key, paths)}")
-    if len(matches) > 1:
-        raise UsageError(f"{origin}: '{key}' could be any of {', '.join(matches)}; say which")
+    path = _full_path(key, _paths(known), origin)
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UsageError(f"{origin}: the value is not readable as YAML") from error
-    for part in reversed((matches[0] if matches else key).split(".")):
+    for part in reversed(path.split(".")):
         value = {part: value}
     return Layer(origin, value)
+
+
+def _full_path(key: str, paths: Sequence[str], origin: str) -> str:
+    """The path that a key stands for; what follows a setting's name is a key within its value."""
+    parts = key.split(".")
+    for size in range(len(parts), 0, -1):
+        name, within = ".".join(parts[:size]), parts[size:]
+        matches = [path for path in paths if path == name or path.endswith(f".{name}")]
+        if name in matches or len(matches) == 1:
+            return ".".join([name if name in matches else matches[0], *within])
+        if matches:
+            raise UsageError(f"{origin}: '{name}' could be any of {', '.join(matches)}; say which")
+    raise UsageError(f"{origin}: {unknown_name('setting', key, paths)}")
 
 
 def _paths(model: type[BaseModel], prefix: str = "") -> list[str]:

@@ -91,7 +91,7 @@ class Progress:
     attempt_began: int = 0
     seconds: float = 0.0
     running_loss: float | None = None
-    decayed: bool = False
+    settled: bool = False
     loss_sum: float = 0.0
     loss_count: int = 0
     best: list[float] = field(default_factory=list)
@@ -165,6 +165,11 @@ def sequence_loss(logits: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits, targets)
 
 
+def indecision(strengths: Tensor) -> Tensor:
+    """The mean of s (1 - s), which is 0 where every strength is 0 or 1; 0 for no strengths."""
+    return (strengths * (1 - strengths)).sum() / max(strengths.numel(), 1)
+
+
 class Trainer:
     """Runs one training run, in a directory of its own.
 
@@ -210,7 +215,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.parameters, self.config.training)
         self.average = running_mean(self.model, self.config.training.averaging)
         progress = self.progress
-        progress.attempt_began, progress.running_loss, progress.decayed = progress.step, None, False
+        progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
         progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
 
     @property
@@ -305,14 +310,18 @@ class Trainer:
         )
         unrolled = self.model.unroll(inputs)
         loss = sequence_loss(self.model.read_out(unrolled.hidden[mask]), targets[mask])
+        read = mask.flip(1).cumsum(1).flip(1) > 0
+        signals = unrolled.signals[read]
+        objective = loss
+        if progress.settled and training.sharpening:
+            objective = loss + training.sharpening * indecision(signals)
         self.optimizer.zero_grad()
-        loss.backward()
+        objective.backward()
         nn.utils.clip_grad_norm_(self.parameters, training.gradient_clip, foreach=True)
         self.optimizer.step()
         self.average.update_parameters(self.model)
         self._note_loss(float(loss.detach()))
-        read = mask.flip(1).cumsum(1).flip(1) > 0
-        return unrolled.signals.detach()[read].mean(dim=0)
+        return signals.detach().mean(dim=0)
 
     def _note_loss(self, loss: float) -> None:
         training, progress = self.config.training, self.progress
@@ -322,11 +331,11 @@ class Trainer:
         if progress.running_loss is None:
             progress.running_loss = loss
         progress.running_loss += (1 - RUNNING_DECAY) * (loss - progress.running_loss)
-        solved = training.decay_loss is not None and progress.running_loss < training.decay_loss
-        if solved and not progress.decayed:
-            progress.decayed = True
+        low = training.settle_loss is not None and progress.running_loss < training.settle_loss
+        if low and not progress.settled:
+            progress.settled = True
             for group in self.optimizer.param_groups:
-                group["lr"] *= training.decay_factor
+                group["lr"] *= training.settle_rate
 
     def _restart(self, reason: str) -> None:
         if self.config.training.restart_after is None:

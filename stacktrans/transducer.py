@@ -62,12 +62,12 @@ class Operation(nn.Module):
         self.value_size = config.memory_size
         self.signals = nn.Linear(hidden_size, len(memory.signal_names))
         self.values = nn.Linear(hidden_size, len(memory.ends) * config.memory_size)
-        starts = {"pop": config.pop_bias, "push": config.push_bias}
+        starts = config.signal_bias
         with torch.no_grad():
             self.signals.weight.mul_(config.signal_scale)
-            self.signals.bias.copy_(
-                torch.tensor([starts[name.split()[0]] for name in memory.signal_names])
-            )
+            self.values.weight.mul_(config.value_scale)
+            for index, name in enumerate(memory.signal_names):
+                self.signals.bias[index] = starts.get(name, starts.get(name.split()[0], 0.0))
 
     @property
     def read_size(self) -> int:
@@ -110,6 +110,7 @@ class Transducer(nn.Module):
             self.operation.read_size if self.operation else 0,
             config.hidden_size,
             config.layers,
+            config.read_scale,
         )
         self.output = (
             nn.Sequential(nn.Linear(config.hidden_size, config.output_size), nn.Tanh())

@@ -20,6 +20,7 @@ from stacktrans.training import (
     Record,
     Trainer,
     TrainingError,
+    indecision,
     make_optimizer,
 )
 
@@ -95,7 +96,7 @@ def test_a_configuration_repeats_its_run_exactly(tmp_path: Path) -> None:
 @pytest.mark.parametrize("memory", ["stack", "deque", "none"])
 @pytest.mark.parametrize("stop_at", [1, 13, 20])
 def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, stop_at: int) -> None:
-    changes = ("max_steps=40", "decay_loss=1.2", "restart_after=25", "restart_loss=0.01")
+    changes = ("max_steps=40", "settle_loss=1.2", "restart_after=25", "restart_loss=0.01")
     config = small_run(*changes, memory=memory)
     trainer_of(config, tmp_path / "whole").run(ignore)
 
@@ -186,7 +187,7 @@ def test_it_stops_when_solved_twice_running(
 
 def test_it_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:
     config = small_run(
-        "stop=converged", "patience=3", "learning_rate=0.000001", "decay_loss=null", "averaging=0"
+        "stop=converged", "patience=3", "learning_rate=0.000001", "settle_loss=null", "averaging=0"
     )
     summary = trainer_of(config, tmp_path).run(ignore)
     losses = [record["loss"] for record in records_of(tmp_path)]
@@ -224,7 +225,7 @@ def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> Non
 
 
 def test_the_learning_rate_falls_once_the_task_is_nearly_solved(tmp_path: Path) -> None:
-    config = small_run("max_steps=20", "decay_loss=100", "decay_factor=0.5", "learning_rate=0.01")
+    config = small_run("max_steps=20", "settle_loss=100", "settle_rate=0.5", "learning_rate=0.01")
     trainer_of(config, tmp_path).run(ignore)
     assert {record["learning_rate"] for record in records_of(tmp_path)} == {0.005}
 
@@ -254,3 +255,19 @@ def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:
     os.truncate(path, 100)
     with pytest.raises(checkpoint.CheckpointError, match="truncated or damaged"):
         Trainer.resume(tmp_path, {}, CPU)
+
+
+def test_sharpening_drives_strengths_to_0_and_1(tmp_path: Path) -> None:
+    means = {}
+    for weight in (0, 20):
+        out = tmp_path / str(weight)
+        changes = ("max_steps=100", "settle_loss=100", "settle_rate=1", f"sharpening={weight}")
+        trainer_of(small_run(*changes, "learning_rate=0.01"), out).run(ignore)
+        means[weight] = indecision(torch.tensor(list(records_of(out)[-1]["signals"].values())))
+    assert means[20] < means[0] / 2
+
+
+def test_indecision_is_0_for_whole_strengths() -> None:
+    assert indecision(torch.tensor([0.0, 1.0, 1.0])) == 0
+    assert indecision(torch.tensor([0.5])) == 0.25
+    assert indecision(torch.zeros(0)) == 0
