@@ -90,6 +90,9 @@ class ModelConfig(Strict):
         memory_size: size m of a pushed vector.
         embedding_size: size of the input's embeddings.
         output_size: size of o_t; not used without a memory.
+        gate_bias: added to the initial biases of the controller's gates, by the gate's
+            name. A negative bias of the gate that keeps makes a controller that
+            forgets, and so has to learn to use its memory.
         signal_bias: where the biases of the signals start, by the signal's name
             ("push bottom") or its first word ("push"); b_u is "pop", b_d is "push".
         signal_scale: factor on the initial weights W_u and W_d.
@@ -104,6 +107,7 @@ class ModelConfig(Strict):
     memory_size: PositiveInt
     embedding_size: PositiveInt
     output_size: PositiveInt
+    gate_bias: dict[str, float]
     signal_bias: dict[str, float]
     signal_scale: float
     value_scale: float

@@ -7,6 +7,8 @@ sequence at once by `project`; `step` adds the rest.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -23,15 +25,22 @@ class RecurrentLayer(nn.Module, ABC):
         below_size: size of what comes from below at each step (the output of
             the layer under this one, or the vectors read); may be 0.
         hidden_size: number of units H.
+        gate_bias: added to the initial bias of each gate, by name.
     """
 
-    gates: ClassVar[int]
+    gates: ClassVar[tuple[str, ...]]
     states: ClassVar[int]
 
-    def __init__(self, embedding_size: int, below_size: int, hidden_size: int) -> None:
+    def __init__(
+        self,
+        embedding_size: int,
+        below_size: int,
+        hidden_size: int,
+        gate_bias: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
-        rows = self.gates * hidden_size
+        rows = len(self.gates) * hidden_size
         self.input_weight = nn.Parameter(torch.empty(rows, embedding_size))
         self.below_weight = nn.Parameter(torch.empty(rows, below_size))
         self.hidden_weight = nn.Parameter(torch.empty(rows, hidden_size))
@@ -41,6 +50,9 @@ class RecurrentLayer(nn.Module, ABC):
         for weight in (self.input_weight, self.below_weight, self.hidden_weight, self.bias):
             nn.init.uniform_(weight, -bound, bound)
         nn.init.zeros_(self.initial_state)
+        with torch.no_grad():
+            for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
+                bias.add_(gate_bias.get(name, 0.0))
 
     def initial(self, batch_size: int) -> ControllerState:
         """The learned initial state, `states` tensors [B, H]."""
@@ -62,9 +74,9 @@ class RecurrentLayer(nn.Module, ABC):
 
 
 class LSTMLayer(RecurrentLayer):
-    """Long short-term memory; the gates are input, forget, output, candidate."""
+    """Long short-term memory."""
 
-    gates = 4
+    gates = ("input", "forget", "output", "candidate")
     states = 2
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -78,9 +90,9 @@ class LSTMLayer(RecurrentLayer):
 
 
 class GRULayer(RecurrentLayer):
-    """Gated recurrent unit; the gates are reset, update, candidate."""
+    """Gated recurrent unit; its update gate keeps."""
 
-    gates = 3
+    gates = ("reset", "update", "candidate")
     states = 1
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -98,7 +110,7 @@ class GRULayer(RecurrentLayer):
 class RNNLayer(RecurrentLayer):
     """Simple recurrent units with tanh."""
 
-    gates = 1
+    gates = ("candidate",)
     states = 1
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -128,6 +140,7 @@ class Controller(nn.Module):
         hidden_size: units in each layer.
         layers: number of layers.
         read_scale: factor on the initial weights of the vectors read.
+        gate_bias: added to the initial bias of each gate, by name.
     """
 
     def __init__(
@@ -138,11 +151,12 @@ class Controller(nn.Module):
         hidden_size: int,
         layers: int,
         read_scale: float = 1.0,
+        gate_bias: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         super().__init__()
         layer = CONTROLLERS[kind]
         self.layers = nn.ModuleList(
-            layer(embedding_size, hidden_size if depth else read_size, hidden_size)
+            layer(embedding_size, hidden_size if depth else read_size, hidden_size, gate_bias)
             for depth in range(layers)
         )
         with torch.no_grad():

@@ -111,6 +111,7 @@ class Transducer(nn.Module):
             config.hidden_size,
             config.layers,
             config.read_scale,
+            config.gate_bias,
         )
         self.output = (
             nn.Sequential(nn.Linear(config.hidden_size, config.output_size), nn.Tanh())
