@@ -22,7 +22,15 @@ from pydantic import (
 
 from stacktrans import __version__
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.settings import Layer, Settings, option_layer, overlay, read_layer, validated
+from stacktrans.settings import (
+    Layer,
+    Settings,
+    option_layer,
+    overlaid,
+    overlay,
+    read_layer,
+    validated,
+)
 from stacktrans.tasks.base import LengthLaw, Lengths
 
 FORMAT = 1
@@ -79,6 +87,27 @@ class TaskConfig(Strict):
     recipes: dict[str, Settings] = {}
 
 
+class StartConfig(Strict):
+    """How the weights of a transducer start, beside what is usual.
+
+    Attributes:
+        gate_bias: added to the initial biases of the controller's gates, by the gate's
+            name. A negative bias of the gate that keeps makes a controller that
+            forgets, and so has to learn to use its memory.
+        signal_bias: where the biases of the signals start, by the signal's name
+            ("push bottom") or its first word ("push"); b_u is "pop", b_d is "push".
+        signal_scale: factor on the initial weights W_u and W_d.
+        value_scale: factor on the initial weights W_v.
+        read_scale: factor on the initial weights of the vectors read.
+    """
+
+    gate_bias: dict[str, float]
+    signal_bias: dict[str, float]
+    signal_scale: float
+    value_scale: float
+    read_scale: float
+
+
 class ModelConfig(Strict):
     """The shape of a transducer and how it starts.
 
@@ -90,14 +119,8 @@ class ModelConfig(Strict):
         memory_size: size m of a pushed vector.
         embedding_size: size of the input's embeddings.
         output_size: size of o_t; not used without a memory.
-        gate_bias: added to the initial biases of the controller's gates, by the gate's
-            name. A negative bias of the gate that keeps makes a controller that
-            forgets, and so has to learn to use its memory.
-        signal_bias: where the biases of the signals start, by the signal's name
-            ("push bottom") or its first word ("push"); b_u is "pop", b_d is "push".
-        signal_scale: factor on the initial weights W_u and W_d.
-        value_scale: factor on the initial weights W_v.
-        read_scale: factor on the initial weights of the vectors read.
+        start: how its weights start.
+        other_starts: changes to `start`, which a run that starts again takes in turn.
     """
 
     memory: str
@@ -107,11 +130,8 @@ class ModelConfig(Strict):
     memory_size: PositiveInt
     embedding_size: PositiveInt
     output_size: PositiveInt
-    gate_bias: dict[str, float]
-    signal_bias: dict[str, float]
-    signal_scale: float
-    value_scale: float
-    read_scale: float
+    start: StartConfig
+    other_starts: list[Settings]
 
     @model_validator(mode="after")
     def _names_exist(self) -> Self:
@@ -123,7 +143,15 @@ class ModelConfig(Strict):
             raise ValueError(unknown_name("memory", self.memory, [*MEMORIES, "none"]))
         if self.controller not in CONTROLLERS:
             raise ValueError(unknown_name("controller", self.controller, CONTROLLERS))
+        for attempt in range(1, len(self.other_starts) + 2):
+            self.start_of(attempt)
         return self
+
+    def start_of(self, attempt: int) -> StartConfig:
+        """How the weights start at a run's n-th attempt, from 1."""
+        changes: list[Settings] = [{}, *self.other_starts]
+        change = changes[(attempt - 1) % len(changes)]
+        return StartConfig.model_validate(overlaid(self.start.model_dump(), change))
 
 
 class TrainingConfig(Strict):

@@ -90,15 +90,16 @@ def overlay(layers: Sequence[Layer]) -> Settings:
     """Lay settings over one another, later ones on top, section by section."""
     merged: Settings = {}
     for layer in layers:
-        merged = _overlaid(merged, layer.settings)
+        merged = overlaid(merged, layer.settings)
     return merged
 
 
-def _overlaid(below: Settings, above: Mapping[str, Any]) -> Settings:
+def overlaid(below: Settings, above: Mapping[str, Any]) -> Settings:
+    """Settings with others laid over them, section by section."""
     merged = dict(below)
     for key, value in above.items():
         if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = _overlaid(merged[key], value)
+            merged[key] = overlaid(merged[key], value)
         else:
             merged[key] = value
     return merged

@@ -209,7 +209,12 @@ class Trainer:
         rng = generator(self.config.seed, Purpose.WEIGHTS, self.progress.attempt)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
-            model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
+            model = Transducer(
+                self.config.model,
+                self.layout.inputs,
+                self.layout.outputs,
+                self.progress.attempt,
+            )
         self.model = model.to(self.device)
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(self.parameters, self.config.training)

@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from stacktrans.config import ModelConfig
+from stacktrans.config import ModelConfig, StartConfig
 from stacktrans.controllers import Controller, ControllerState
 from stacktrans.memory import MEMORIES, Memory, MemoryState
 
@@ -53,21 +53,24 @@ class Operation(nn.Module):
     Args:
         memory: the memory operated.
         hidden_size: size of the controller's output.
-        config: gives the value size and how the signals start.
+        value_size: size m of a pushed vector.
+        start: how the weights start.
     """
 
-    def __init__(self, memory: Memory, hidden_size: int, config: ModelConfig) -> None:
+    def __init__(
+        self, memory: Memory, hidden_size: int, value_size: int, start: StartConfig
+    ) -> None:
         super().__init__()
         self.memory = memory
-        self.value_size = config.memory_size
+        self.value_size = value_size
         self.signals = nn.Linear(hidden_size, len(memory.signal_names))
-        self.values = nn.Linear(hidden_size, len(memory.ends) * config.memory_size)
-        starts = config.signal_bias
+        self.values = nn.Linear(hidden_size, len(memory.ends) * value_size)
         with torch.no_grad():
-            self.signals.weight.mul_(config.signal_scale)
-            self.values.weight.mul_(config.value_scale)
+            self.signals.weight.mul_(start.signal_scale)
+            self.values.weight.mul_(start.value_scale)
             for index, name in enumerate(memory.signal_names):
-                self.signals.bias[index] = starts.get(name, starts.get(name.split()[0], 0.0))
+                bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
+                self.signals.bias[index] = bias
 
     @property
     def read_size(self) -> int:
@@ -94,15 +97,17 @@ class Transducer(nn.Module):
         config: the shape of the model.
         inputs: number of input ids.
         outputs: number of output ids.
+        attempt: which of the configuration's starts, from 1.
     """
 
-    def __init__(self, config: ModelConfig, inputs: int, outputs: int) -> None:
+    def __init__(self, config: ModelConfig, inputs: int, outputs: int, attempt: int = 1) -> None:
         super().__init__()
+        start = config.start_of(attempt)
         self.embedding = nn.Embedding(inputs, config.embedding_size)
         self.operation = (
             None
             if config.memory == "none"
-            else Operation(MEMORIES[config.memory](), config.hidden_size, config)
+            else Operation(MEMORIES[config.memory](), config.hidden_size, config.memory_size, start)
         )
         self.controller = Controller(
             config.controller,
@@ -110,8 +115,8 @@ class Transducer(nn.Module):
             self.operation.read_size if self.operation else 0,
             config.hidden_size,
             config.layers,
-            config.read_scale,
-            config.gate_bias,
+            start.read_scale,
+            start.gate_bias,
         )
         self.output = (
             nn.Sequential(nn.Linear(config.hidden_size, config.output_size), nn.Tanh())

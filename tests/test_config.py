@@ -27,8 +27,9 @@ def test_the_paper_s_recipe_is_the_paper_s() -> None:
     config = copy_queue(recipe="paper")
     assert config.model.hidden_size == config.model.memory_size == 256
     assert config.model.embedding_size == 64
-    assert config.model.signal_bias == {"pop": -1, "push": 0}
-    scales = (config.model.signal_scale, config.model.value_scale, config.model.read_scale)
+    start = config.model.start
+    assert start.signal_bias == {"pop": -1, "push": 0}
+    scales = (start.signal_scale, start.value_scale, start.read_scale)
     assert scales == (1, 1, 1)
     training = config.training
     assert (training.optimizer, training.batch_size, training.gradient_clip) == ("rmsprop", 10, 1)
@@ -65,16 +66,16 @@ def test_a_task_s_recipe_lies_over_the_general_one(tmp_path: Path) -> None:
     task["recipes"] = {
         "default": {
             "training": {"batch_size": 3},
-            "by_memory": {"queue": {"model": {"signal_bias": {"push": 0.25}}}},
+            "by_memory": {"queue": {"model": {"start": {"signal_bias": {"push": 0.25}}}}},
         }
     }
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(task))
     config = resolve(task=str(path), options=QUEUE)
     assert config.training.batch_size == 3
-    assert config.model.signal_bias["push"] == 0.25
+    assert config.model.start.signal_bias["push"] == 0.25
     other = resolve(task=str(path), options={"model": {"memory": "stack"}})
-    assert other.model.signal_bias["push"] != 0.25
+    assert other.model.start.signal_bias["push"] != 0.25
     assert resolve(task=str(path), recipe="paper", options=QUEUE).training.batch_size == 10
 
 
@@ -85,7 +86,7 @@ def test_an_option_changes_part_of_a_task() -> None:
     assert config.task.lengths.train == (2, 5)
     assert config.task.lengths.test == (65, 128)
     assert config.task.parameters == {"symbols": 4}
-    assert config.model.signal_bias == {"pop": -2, "push": 2}
+    assert config.model.start.signal_bias == {"pop": -2, "push": 2}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Deque(Memory):
         before = state.cumulative
         total = before[:, -1:] if before.shape[1] else torch.zeros_like(pop_top)
         total = torch.relu(total - pop_top)
-        below = torch.minimum(before, total)  # equation 7
+        below = torch.where(before < total, before, total)  # equation 7
         below = torch.relu(below - pop_bottom)  # equation 8
         total = torch.relu(total - pop_bottom) + push_bottom
         rows = [push_bottom, below + push_bottom, total + push_top]

@@ -1,0 +1,83 @@
+"""The README's commands run, and print what the README says."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_cli import ENVIRONMENT
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def examples() -> list[tuple[str, str]]:
+    """Commands of the console blocks with what is printed after them."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, printed = part.partition("\n")
+            found.append((command, printed))
+    return found
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = command.replace("stacktrans ", f"{shlex.quote(sys.executable)} -m stacktrans ", 1)
+    return subprocess.run(
+        ["bash", "-c", command],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=ENVIRONMENT,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the examples are run, in order, with the checkpoints beside them."""
+    path = tmp_path_factory.mktemp("readme")
+    shutil.copytree(ROOT / "checkpoints", path / "checkpoints")
+    return path
+
+
+def test_there_are_examples() -> None:
+    assert len(examples()) > 6
+
+
+@pytest.mark.parametrize(("command", "printed"), examples(), ids=lambda text: text[:60])
+def test_examples(folder: Path, command: str, printed: str) -> None:
+    if "stacktrans train " in command:
+        # What is shown here is that the command is right, not that training works.
+        command += " --max-steps 2 --set validation_count=4"
+    if "--data pairs.tsv" in command and not (folder / "pairs.tsv").exists():
+        run("stacktrans generate --task reverse --count 20 --out pairs.tsv", folder)
+    done = run(command, folder)
+    assert done.returncode == 0, done.stderr
+    if printed:
+        shown = [line.rstrip() for line in done.stdout.splitlines()]
+        assert shown == [line.rstrip() for line in printed.splitlines()]
+
+
+def test_the_task_of_the_readme(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(name: tiny.*?)```", README, re.DOTALL)
+    (tmp_path / "tiny.yaml").write_text(block)
+    done = run("stacktrans generate --task tiny.yaml --count 3 --seed 1", tmp_path)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        source, target = line.split("\t")
+        assert source.split()[0].upper() == target.split()[1]
+    done = run("stacktrans train --task tiny.yaml --memory queue --max-steps 2", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_file_is_in_the_file_tree() -> None:
+    tree = README.split("## The files")[1]
+    for path in sorted((ROOT / "stacktrans").iterdir()):
+        if path.suffix == ".py" and not path.name.startswith("__"):
+            assert f" {path.name} " in tree, path.name
+        elif path.is_dir() and not path.name.startswith("_"):
+            assert f" {path.name}/ " in tree, path.name
