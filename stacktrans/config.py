@@ -119,6 +119,8 @@ class ModelConfig(Strict):
         memory_size: size m of a pushed vector.
         embedding_size: size of the input's embeddings.
         output_size: size of o_t; not used without a memory.
+        kernel: "fused" for compiled code, "torch" for the definition step by step,
+            "auto" for the first where it can be had.
         start: how its weights start.
         other_starts: changes to `start`, which a run that starts again takes in turn.
     """
@@ -130,6 +132,7 @@ class ModelConfig(Strict):
     memory_size: PositiveInt
     embedding_size: PositiveInt
     output_size: PositiveInt
+    kernel: Literal["auto", "fused", "torch"]
     start: StartConfig
     other_starts: list[Settings]
 

@@ -154,6 +154,7 @@ class Controller(nn.Module):
         gate_bias: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         super().__init__()
+        self.hidden_size = hidden_size
         layer = CONTROLLERS[kind]
         self.layers = nn.ModuleList(
             layer(embedding_size, hidden_size if depth else read_size, hidden_size, gate_bias)

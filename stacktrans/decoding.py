@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stacktrans.evaluation import STEPS_AT_ONCE, batches_of
 from stacktrans.sequences import Ids, JointSequence
-from stacktrans.transducer import Transducer, TransducerState
+from stacktrans.transducer import Transducer
 
 PIECE = 1024
 """Steps of a source that are run at once."""
@@ -65,7 +65,9 @@ def _decode(
     """Greedy answers to sources of one length, which step side by side."""
     device = model.classifier.weight.device
     prefixes = torch.stack([torch.from_numpy(layout.prefix(source)) for source in sources])
-    hidden, state = _read_in(model, prefixes.to(device))
+    run = model.start(len(sources))
+    for piece in prefixes.to(device).split(PIECE, dim=1):
+        hidden = run.step(piece).hidden
     running = torch.ones(len(sources), dtype=torch.bool, device=device)
     total = hidden.new_zeros(len(sources), dtype=torch.float64)
     symbols: list[Tensor] = []
@@ -81,17 +83,8 @@ def _decode(
         if len(symbols) > limit or not running.any():
             break
         inputs = torch.where(ending, layout.separator, chosen + layout.first_target)
-        unrolled = model.unroll(inputs.unsqueeze(1), state)
-        hidden, state = unrolled.hidden, unrolled.state
+        hidden = run.step(inputs.unsqueeze(1)).hidden
     return _answers(layout, torch.stack(symbols, dim=1), total, running, limit)
-
-
-def _read_in(model: Transducer, prefixes: Tensor) -> tuple[Tensor, TransducerState]:
-    state = None
-    for piece in prefixes.split(PIECE, dim=1):
-        unrolled = model.unroll(piece, state)
-        state = unrolled.state
-    return unrolled.hidden, unrolled.state
 
 
 def _answers(

@@ -9,6 +9,7 @@ from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
 from stacktrans.sequences import Ids
 from stacktrans.tasks.base import NotASource, UnknownSymbol
+from stacktrans.transducer import Transducer, TransducerState
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 
@@ -116,40 +117,51 @@ def _steps(
 ) -> list[Step]:
     model, layout = checkpoint.model, checkpoint.layout
     inputs = [*layout.prefix(source), *(layout.first_target + index for index in target)]
+    ids = torch.tensor([inputs], device=model.classifier.weight.device)
     outputs = [*checkpoint.task.target.symbols, END]
     state = model.initial(1)
     steps: list[Step] = []
-    for number, (symbol, index) in enumerate(zip(symbols, inputs, strict=True), start=1):
-        hidden, signals, state = model.unroll(
-            torch.tensor([[index]], device=model.classifier.weight.device), state
-        )
-        probabilities = torch.softmax(model.read_out(hidden[0, -1]), dim=-1)
+    for number, symbol in enumerate(symbols, start=1):
+        unrolled, state = model.unroll_by_definition(ids[:, number - 1 : number], state)
+        probabilities = torch.softmax(model.read_out(unrolled.hidden[0, -1]), dim=-1)
         best = int(probabilities.argmax())
         answering = number > len(source) + 1
-        operation = model.operation
-        reads: dict[str, list[Part]] = {}
-        held = 0.0
-        if operation and state.memory:
-            weights = operation.memory.read_weights(state.memory)[0]
-            origins = operation.memory.row_origins(number)
-            reads = {
-                end: _parts(weights[row], origins, symbols, smallest)
-                for row, end in enumerate(operation.memory.ends)
-            }
-            held = float(operation.memory.strengths(state.memory).sum())
-        names = operation.memory.signal_names if operation else ()
+        strengths = unrolled.signals[0, -1].tolist()
         steps.append(
             Step(
                 step=number,
                 input=symbol,
                 output=outputs[best] if answering else None,
                 probability=float(probabilities[best]) if answering else None,
-                signals=dict(zip(names, signals[0, -1].tolist(), strict=True)),
-                reads=reads,
-                held=held,
+                signals=dict(zip(_signal_names(model), strengths, strict=True)),
+                reads=_reads(model, state, symbols[:number], smallest),
+                held=_held(model, state),
             )
         )
     return steps
+
+
+def _signal_names(model: Transducer) -> tuple[str, ...]:
+    return model.operation.memory.signal_names if model.operation else ()
+
+
+def _held(model: Transducer, state: TransducerState) -> float:
+    if model.operation is None or state.memory is None:
+        return 0.0
+    return float(model.operation.memory.strengths(state.memory).sum())
+
+
+def _reads(
+    model: Transducer, state: TransducerState, symbols: list[str], smallest: float
+) -> dict[str, list[Part]]:
+    if model.operation is None or state.memory is None:
+        return {}
+    memory = model.operation.memory
+    weights = memory.read_weights(state.memory)[0]
+    origins = memory.row_origins(len(symbols))
+    return {
+        end: _parts(weights[row], origins, symbols, smallest) for row, end in enumerate(memory.ends)
+    }
 
 
 def _parts(weights: Tensor, origins: list[int], symbols: list[str], smallest: float) -> list[Part]:

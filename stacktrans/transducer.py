@@ -8,13 +8,14 @@ grefenstette2015, section 3.3:
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from stacktrans.config import ModelConfig, StartConfig
 from stacktrans.controllers import Controller, ControllerState
+from stacktrans.errors import UsageError
 from stacktrans.memory import MEMORIES, Memory, MemoryState
 
 
@@ -39,12 +40,17 @@ class Unrolled(NamedTuple):
     Attributes:
         hidden: [B, T, H] the controller's outputs.
         signals: [B, T, len(signal_names)] push and pop strengths; [B, T, 0] without a memory.
-        state: the state after the last step.
     """
 
     hidden: Tensor
     signals: Tensor
-    state: TransducerState
+
+
+class Run(Protocol):
+    """A transducer at work on B sequences, a piece at a time, without gradients."""
+
+    def step(self, inputs: Tensor) -> Unrolled:
+        """The next T steps: ids [B, T]."""
 
 
 class Operation(nn.Module):
@@ -103,6 +109,8 @@ class Transducer(nn.Module):
     def __init__(self, config: ModelConfig, inputs: int, outputs: int, attempt: int = 1) -> None:
         super().__init__()
         start = config.start_of(attempt)
+        self.memory = config.memory
+        self.kernel = config.kernel
         self.embedding = nn.Embedding(inputs, config.embedding_size)
         self.operation = (
             None
@@ -140,8 +148,56 @@ class Transducer(nn.Module):
         reads = weight.new_zeros(batch_size, self.operation.read_size)
         return TransducerState(self.controller.initial(batch_size), memory, reads)
 
-    def unroll(self, inputs: Tensor, state: TransducerState | None = None) -> Unrolled:
-        """Run over a sequence, or over a piece of one.
+    def unroll(self, inputs: Tensor) -> Unrolled:
+        """Run over whole sequences, in compiled code where there is some.
+
+        Args:
+            inputs: [B, T] ids.
+        """
+        if torch.is_grad_enabled() and self.is_fused():
+            from stacktrans.kernels import transducing
+
+            embedded = self.embedding(inputs)
+            done = transducing.sequence(self.memory, self.controller, embedded, self._heads())
+            return Unrolled(done.hidden, done.signals)
+        if torch.is_grad_enabled():
+            return self.unroll_by_definition(inputs)[0]
+        return self.start(inputs.shape[0]).step(inputs)
+
+    def start(self, batch_size: int) -> "Run":
+        """A run over `batch_size` sequences that goes on from call to call, without gradients."""
+        return FusedRun(self, batch_size) if self.is_fused() else StepByStep(self, batch_size)
+
+    def is_fused(self) -> bool:
+        """Whether compiled code is what runs this model.
+
+        Raises:
+            UsageError: it is asked for and there is none.
+        """
+        if self.kernel == "torch":
+            return False
+        from stacktrans.kernels import transducing
+
+        fits = transducing.fits(self.memory, self.controller, self.classifier.weight)
+        if self.kernel == "fused" and not fits:
+            weight = self.classifier.weight
+            raise UsageError(
+                f"kernel: there is no fused one for {weight.dtype} on {weight.device.type} "
+                f"with memory {self.memory}; expected auto or torch"
+            )
+        return fits
+
+    def _heads(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if self.operation is None:
+            nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
+            return nothing, nothing[:, 0], nothing, nothing[:, 0]
+        signals, values = self.operation.signals, self.operation.values
+        return signals.weight, signals.bias, values.weight, values.bias
+
+    def unroll_by_definition(
+        self, inputs: Tensor, state: TransducerState | None = None
+    ) -> tuple[Unrolled, TransducerState]:
+        """Run step by step in torch, on any device, and show the state after the last step.
 
         Args:
             inputs: [B, T] ids.
@@ -159,7 +215,7 @@ class Transducer(nn.Module):
                 operations.append(signals)
         hidden = torch.stack(outputs, dim=1)
         signals = torch.stack(operations, dim=1) if operations else hidden[..., :0]
-        return Unrolled(hidden, signals, TransducerState(controller, memory, reads))
+        return Unrolled(hidden, signals), TransducerState(controller, memory, reads)
 
     def read_out(self, hidden: Tensor) -> Tensor:
         """Logits [..., outputs] from the controller's outputs [..., H]."""
@@ -177,3 +233,33 @@ class Transducer(nn.Module):
             for name, weight in self.named_parameters()
             if not name.startswith(outside) and not name.endswith("initial_state")
         )
+
+
+class StepByStep:
+    """A run in torch; see `Run`."""
+
+    def __init__(self, model: Transducer, batch_size: int) -> None:
+        self._model = model
+        self._state = model.initial(batch_size)
+
+    @torch.no_grad()
+    def step(self, inputs: Tensor) -> Unrolled:
+        """The next T steps: ids [B, T]."""
+        unrolled, self._state = self._model.unroll_by_definition(inputs, self._state)
+        return unrolled
+
+
+class FusedRun:
+    """A run in compiled code; see `Run`."""
+
+    def __init__(self, model: Transducer, batch_size: int) -> None:
+        from stacktrans.kernels import transducing
+
+        self._embedding = model.embedding
+        self._run = transducing.Run(model.memory, model.controller, batch_size, model._heads())
+
+    @torch.no_grad()
+    def step(self, inputs: Tensor) -> Unrolled:
+        """The next T steps: ids [B, T]."""
+        done = self._run.step(self._embedding(inputs))
+        return Unrolled(done.hidden, done.signals)

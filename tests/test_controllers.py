@@ -1,11 +1,14 @@
 """Controllers against torch's own cells, and against the published parameter counts."""
 
+from typing import Literal
+
 import pytest
 import torch
 from torch import nn
 
 from stacktrans.config import ModelConfig, resolve
 from stacktrans.controllers import CONTROLLERS, Controller, LSTMLayer, RecurrentLayer
+from stacktrans.errors import UsageError
 from stacktrans.transducer import Transducer
 
 HIDDEN, EMBEDDING, READ, BATCH = 5, 4, 3, 2
@@ -127,11 +130,41 @@ def test_a_sequence_in_pieces_is_the_sequence(memory: str) -> None:
     torch.manual_seed(1)
     model = Transducer(small("gru", memory, layers=2), inputs=9, outputs=7).double()
     inputs = torch.randint(9, (3, 12))
-    whole = model.unroll(inputs)
-    first = model.unroll(inputs[:, :5])
-    second = model.unroll(inputs[:, 5:], first.state)
+    whole, _ = model.unroll_by_definition(inputs)
+    first, state = model.unroll_by_definition(inputs[:, :5])
+    second, _ = model.unroll_by_definition(inputs[:, 5:], state)
     torch.testing.assert_close(torch.cat([first.hidden, second.hidden], dim=1), whole.hidden)
     torch.testing.assert_close(torch.cat([first.signals, second.signals], dim=1), whole.signals)
+
+
+KERNELS: list[Literal["fused", "torch"]] = ["fused", "torch"]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+@pytest.mark.parametrize("controller", sorted(CONTROLLERS))
+def test_kernels_agree_with_the_definition(
+    kernel: Literal["fused", "torch"], memory: str, controller: str
+) -> None:
+    torch.manual_seed(4)
+    model = Transducer(small(controller, memory, layers=2), inputs=9, outputs=7).double()
+    model.kernel = kernel
+    inputs = torch.randint(9, (3, 40))
+    defined, _ = model.unroll_by_definition(inputs)
+    torch.testing.assert_close(model.unroll(inputs), defined, rtol=0, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(model.unroll(inputs), defined, rtol=0, atol=1e-12)
+        run = model.start(3)
+        pieces = [run.step(piece) for piece in inputs.split([1, 17, 22], dim=1)]
+    torch.testing.assert_close(torch.cat([piece.hidden for piece in pieces], 1), defined.hidden)
+
+
+def test_a_kernel_that_is_asked_for_and_is_not_there_is_told() -> None:
+    model = Transducer(small("lstm", "stack"), inputs=9, outputs=7).to(torch.bfloat16)
+    assert not model.is_fused()
+    model.kernel = "fused"
+    with pytest.raises(UsageError, match=r"bfloat16 on cpu with memory stack"):
+        model.unroll(torch.zeros(1, 2, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])

@@ -10,7 +10,7 @@ from stacktrans.config import resolve
 from stacktrans.decoding import transduce
 from stacktrans.evaluation import Scores, batches_of, confidence_interval, score
 from stacktrans.sequences import JointSequence, Pair
-from stacktrans.transducer import Transducer, TransducerState, Unrolled
+from stacktrans.transducer import Transducer, Unrolled
 
 LAYOUT = JointSequence(source_size=4, target_size=4)
 
@@ -102,10 +102,10 @@ def test_many_strings_are_scored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     largest = 0
     unroll = model.unroll
 
-    def watched(inputs: torch.Tensor, state: TransducerState | None = None) -> Unrolled:
+    def watched(inputs: torch.Tensor) -> Unrolled:
         nonlocal largest
         largest = max(largest, inputs.numel())
-        return unroll(inputs, state)
+        return unroll(inputs)
 
     monkeypatch.setattr("stacktrans.evaluation.STEPS_AT_ONCE", 50)
     monkeypatch.setattr(model, "unroll", watched)

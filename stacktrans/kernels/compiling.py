@@ -1,0 +1,71 @@
+"""How every compiled function here is compiled: without Python objects, cached, without the GIL."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+# A compiled function is typed as the function it was, not as what numba makes of it.
+_njit: Any = numba.njit
+_config: Any = numba.config
+
+
+def _cache_directory() -> str:
+    """Where compiled code is kept between runs: a directory for each state of these sources.
+
+    Numba compiles a function again when its own file changed, but not when a file with
+    a function that it calls did.
+    """
+    sources = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        sources.update(path.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    root = Path(_config.CACHE_DIR or Path(home) / "stacktrans")
+    return str(root / sources.hexdigest()[:16])
+
+
+_DIRECTORY = _cache_directory()
+
+# Without what lets Python or C call it, which would take a tenth of the time to compile.
+_INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+# No fast-math licence is given that lets the compiler assume there is no NaN: a diverged run
+# would then show finite numbers.
+_EXACT = {"contract"}
+_REORDERED = {"contract", "reassoc", "nsz"}
+
+
+def compiled(function: Function) -> Function:
+    """Compile what only compiled code calls."""
+    wrapped: Function = _njit(function, fastmath=_EXACT, **_INNER)
+    return wrapped
+
+
+def compiled_sum(function: Function) -> Function:
+    """As `compiled`, for sums over an array: their terms may be added in any order."""
+    wrapped: Function = _njit(function, fastmath=_REORDERED, **_INNER)
+    return wrapped
+
+
+def compiled_entry(function: Function) -> Function:
+    """Compile what Python calls, at the first call; kept on disk with all that it calls."""
+    elsewhere = _config.CACHE_DIR
+    _config.CACHE_DIR = _DIRECTORY
+    try:
+        wrapped: Function = _njit(
+            function, cache=True, nogil=True, error_model="numpy", fastmath=_EXACT
+        )
+    finally:
+        _config.CACHE_DIR = elsewhere
+    return wrapped
+
+
+def compiled_before() -> bool:
+    """Whether an earlier run on this machine has left compiled code for whole sequences."""
+    return any(Path(_DIRECTORY).rglob("*sequence_backward*.nbc"))

@@ -1,0 +1,346 @@
+"""Memories with ends: rows of a strength each, pushed, popped and read at the top or the bottom.
+
+Stack, queue and deque (grefenstette2015, equations 1 to 11) are such memories, and differ
+only in a table, `Ends`: which signal pops or pushes at which end, and which ends are read.
+
+A pop by u takes away the rows nearest the end that have strengths summing up to u
+or less, for good, and what is left of u from the next row, the boundary. A read takes
+rows from the end inwards until their strengths reach 1. So the rows that are left are
+kept in a doubly linked list, and a step costs as much as the rows it takes away (each
+only once) and those it reads, however many there are.
+
+The list is a ring: row 0 is no row, but stands above the top and below the bottom. The
+links and the strength of a row taken away stay as they were, so that going backwards it
+can be put back: what has to be recorded is only, for each pop, the row at the end and the
+strength of the boundary before it.
+
+Derivatives, in terms of strengths. A pop leaves to the boundary the sum of its own strength
+and those of the rows taken away, less u: so its gradient goes to each of them, and, with
+minus, to u. A read gives the boundary, the row within which the sum reaches 1, the rest to
+1: so where x[i] is the product of the gradient of what is read with the value of row i,
+each row before the boundary has the gradient x[i] - x[boundary]. Ties are taken as torch takes
+them in the cumulative form: a row whose sum is exactly u is taken away, and one
+whose sum is exactly 1 is still before the boundary.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stacktrans.kernels.arithmetic import add_scaled, copy, dot
+from stacktrans.kernels.compiling import Array, compiled, compiled_entry
+
+TOP, BOTTOM = 0, 1
+
+
+class Ends(NamedTuple):
+    """What a step does with a memory: all pops, then all pushes, then all reads, in this order.
+
+    Attributes:
+        pops: [pops, 2] the signal, and the end it pops from.
+        pushes: [pushes, 2] the signal, and the end it pushes to.
+        reads: [reads] the ends read.
+    """
+
+    pops: Array
+    pushes: Array
+    reads: Array
+
+
+def _ends(pops: list[tuple[int, int]], pushes: list[tuple[int, int]], reads: list[int]) -> Ends:
+    def table(lines: list[tuple[int, int]]) -> Array:
+        return np.array(lines, dtype=np.int64).reshape(-1, 2)
+
+    return Ends(table(pops), table(pushes), np.array(reads, dtype=np.int64))
+
+
+ENDS = {
+    "none": _ends([], [], []),
+    "stack": _ends([(0, TOP)], [(1, TOP)], [TOP]),
+    "queue": _ends([(0, BOTTOM)], [(1, TOP)], [BOTTOM]),
+    "deque": _ends([(0, TOP), (2, BOTTOM)], [(1, TOP), (3, BOTTOM)], [TOP, BOTTOM]),
+}
+
+
+class Rows(NamedTuple):
+    """The rows of a memory and what was done with them in T steps, for a batch of B.
+
+    Rows are numbered from 1.
+
+    Attributes:
+        strength: [B, rows + 1] the strength of each row.
+        links: [B, 2, rows + 1] the row below each row, and the row above it.
+        first_before: [B, T, pops] the row at the end before each pop.
+        strength_before: [B, T, pops] the strength of the boundary before each pop.
+    """
+
+    strength: Array
+    links: Array
+    first_before: Array
+    strength_before: Array
+
+    def of(self, part: slice) -> "Rows":
+        """Those of a part of the batch."""
+        return Rows(*(array[part] for array in self))
+
+
+def empty_rows(ends: Ends, batch: int, steps: int, dtype: np.dtype[Any]) -> Rows:
+    """A memory without rows, and room for those of `steps` steps."""
+    rows = steps * len(ends.pushes)
+    links = np.empty((batch, 2, rows + 1), dtype=np.int32)
+    links[:, :, 0] = 0
+    record = (batch, steps, len(ends.pops))
+    return Rows(
+        np.empty((batch, rows + 1), dtype=dtype),
+        links,
+        np.empty(record, dtype=np.int32),
+        np.empty(record, dtype=dtype),
+    )
+
+
+# In what follows, `inward` are the links from a row to the next one further from the end at
+# hand, and `outward` those to the next one nearer to it: inward[0] is the row at the end.
+
+
+@compiled
+def _pop(amount: Any, strength: Array, inward: Array, outward: Array) -> Any:
+    """Take strength `amount` from an end; gives back the strength of the boundary before."""
+    row = inward[0]
+    total = strength.dtype.type(0)
+    while row != 0 and total + strength[row] <= amount:
+        total += strength[row]
+        row = inward[row]
+    inward[0] = row
+    outward[row] = 0
+    if row == 0:
+        return strength.dtype.type(0)
+    before = strength[row]
+    strength[row] = total + before - amount
+    return before
+
+
+@compiled
+def _pop_adjoint(
+    first_before: int,
+    strength_before: Any,
+    strength: Array,
+    inward: Array,
+    outward: Array,
+    grad: Array,
+) -> Any:
+    """Undo a pop; gives back the gradient of its amount."""
+    boundary = inward[0]
+    passed = grad.dtype.type(0)
+    if boundary != 0:
+        passed = grad[boundary]
+        strength[boundary] = strength_before
+    row = first_before
+    nearer = 0
+    while row != boundary:
+        grad[row] = passed
+        nearer = row
+        row = inward[row]
+    outward[boundary] = nearer
+    inward[0] = first_before
+    return -passed
+
+
+@compiled
+def _push(row: int, inward: Array, outward: Array) -> None:
+    """Put a row at an end."""
+    first = inward[0]
+    inward[row] = first
+    outward[row] = 0
+    outward[first] = row
+    inward[0] = row
+
+
+@compiled
+def _push_undone(row: int, inward: Array, outward: Array) -> None:
+    """Take off the row that was put at an end last."""
+    inward[0] = inward[row]
+    outward[inward[row]] = 0
+
+
+@compiled
+def _read(strength: Array, inward: Array, values: Array, out: Array) -> None:
+    """Read at an end.
+
+    Args:
+        strength: [rows + 1].
+        inward: [rows + 1].
+        values: [rows, m] the vector of each row, that of row 1 first.
+        out: [m] the vector read.
+    """
+    out[:] = 0
+    one = strength.dtype.type(1)
+    row = inward[0]
+    total = strength.dtype.type(0)
+    while row != 0 and total < one:
+        weight = min(strength[row], one - total)
+        add_scaled(out, weight, values[row - 1])
+        total += strength[row]
+        row = inward[row]
+
+
+@compiled
+def _read_adjoint(
+    strength: Array,
+    inward: Array,
+    values: Array,
+    grad_read: Array,
+    grad: Array,
+    grad_values: Array,
+) -> None:
+    """Add to the gradients of strengths and values, given that of what was read at an end."""
+    one = strength.dtype.type(1)
+    row = inward[0]
+    total = strength.dtype.type(0)
+    while row != 0 and total + strength[row] <= one:
+        grad[row] += dot(grad_read, values[row - 1])
+        add_scaled(grad_values[row - 1], strength[row], grad_read)
+        total += strength[row]
+        row = inward[row]
+    if row == 0:
+        return
+    boundary = row
+    add_scaled(grad_values[boundary - 1], one - total, grad_read)
+    share = dot(grad_read, values[boundary - 1])
+    row = inward[0]
+    while row != boundary:
+        grad[row] -= share
+        row = inward[row]
+
+
+@compiled
+def memory_step(
+    ends: Ends,
+    rows: Rows,
+    item: int,
+    step: int,
+    new: int,
+    signals: Array,
+    values: Array,
+    reads: Array,
+) -> None:
+    """Pop, push and read.
+
+    Args:
+        ends: what to do.
+        rows: the memory; changed in place.
+        item: which of the batch.
+        step: which of the T steps.
+        new: the row pushed first in this step; others follow.
+        signals: [signals] strengths.
+        values: [rows, m] the vectors of all rows.
+        reads: [reads * m] for the vectors read.
+    """
+    strength = rows.strength[item]
+    links = rows.links[item]
+    for pop in range(ends.pops.shape[0]):
+        signal, end = ends.pops[pop]
+        rows.first_before[item, step, pop] = links[end, 0]
+        rows.strength_before[item, step, pop] = _pop(
+            signals[signal], strength, links[end], links[1 - end]
+        )
+    for push in range(ends.pushes.shape[0]):
+        signal, end = ends.pushes[push]
+        strength[new + push] = signals[signal]
+        _push(new + push, links[end], links[1 - end])
+    size = values.shape[1]
+    for read in range(ends.reads.shape[0]):
+        out = reads[read * size : (read + 1) * size]
+        _read(strength, links[ends.reads[read]], values, out)
+
+
+@compiled
+def memory_adjoint(
+    ends: Ends,
+    rows: Rows,
+    item: int,
+    step: int,
+    new: int,
+    values: Array,
+    grad_reads: Array,
+    grad: Array,
+    grad_values: Array,
+    grad_signals: Array,
+) -> None:
+    """Undo a step and carry gradients over it; arguments as for `memory_step`, and the gradients.
+
+    Args:
+        ends: what was done.
+        rows: the memory after the step; changed in place to what it was before.
+        item: which of the batch.
+        step: which of the T steps.
+        new: the row pushed first in this step.
+        values: [rows, m].
+        grad_reads: [reads * m] of the vectors read.
+        grad: [rows + 1] of the strengths after the step; changed in place.
+        grad_values: [rows, m] added to. Complete for the rows pushed in this step afterwards.
+        grad_signals: [signals] set.
+    """
+    strength = rows.strength[item]
+    links = rows.links[item]
+    size = values.shape[1]
+    for read in range(ends.reads.shape[0]):
+        part = grad_reads[read * size : (read + 1) * size]
+        _read_adjoint(strength, links[ends.reads[read]], values, part, grad, grad_values)
+    for push in range(ends.pushes.shape[0] - 1, -1, -1):
+        signal, end = ends.pushes[push]
+        grad_signals[signal] = grad[new + push]
+        _push_undone(new + push, links[end], links[1 - end])
+    for pop in range(ends.pops.shape[0] - 1, -1, -1):
+        signal, end = ends.pops[pop]
+        grad_signals[signal] = _pop_adjoint(
+            rows.first_before[item, step, pop],
+            rows.strength_before[item, step, pop],
+            strength,
+            links[end],
+            links[1 - end],
+            grad,
+        )
+
+
+@compiled_entry
+def rows_left(links: Array) -> int:
+    """The largest number of rows that an item of the batch has left."""
+    most = 0
+    for item in range(links.shape[0]):
+        above = links[item, 1]
+        row = above[0]
+        count = 0
+        while row != 0:
+            count += 1
+            row = above[row]
+        most = max(most, count)
+    return most
+
+
+@compiled_entry
+def move_rows(
+    strength: Array, links: Array, values: Array, to_strength: Array, to_links: Array, to: Array
+) -> None:
+    """Move the rows that are left to new arrays, numbered from the bottom.
+
+    Args:
+        strength: [B, rows + 1].
+        links: [B, 2, rows + 1].
+        values: [B, rows, m].
+        to_strength: [B, new rows + 1] set.
+        to_links: [B, 2, new rows + 1] set.
+        to: [B, new rows, m] set to the values.
+    """
+    for item in range(links.shape[0]):
+        above = links[item, 1]
+        below, outward = to_links[item, TOP], to_links[item, BOTTOM]
+        below[0] = 0
+        outward[0] = 0
+        row = above[0]
+        count = 0
+        while row != 0:
+            count += 1
+            to_strength[item, count] = strength[item, row]
+            copy(to[item, count - 1], values[item, row - 1])
+            _push(count, below, outward)
+            row = above[row]

@@ -1,0 +1,382 @@
+"""Controller and memory over a whole sequence, and a memory alone, for torch's autograd."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from stacktrans.kernels.cells import CELLS, Cell
+from stacktrans.kernels.ends import ENDS, Rows, empty_rows
+from stacktrans.kernels.products import gate_panels, padded, panels
+from stacktrans.kernels.sequence import (
+    Trace,
+    Weights,
+    memory_backward,
+    memory_forward,
+    sequence_backward,
+)
+from stacktrans.kernels.sizes import Sizes, nothing_read
+from stacktrans.kernels.tensors import array_dtype, as_array, fresh, fresh_zeros, in_place
+from stacktrans.kernels.threads import in_parts
+
+
+class LayerWeights(NamedTuple):
+    """One layer of the controller.
+
+    Attributes:
+        below: [gates * H, size of what comes from below] for the vectors read at the step
+            before, and in a higher layer for the output of the layer below.
+        hidden: [gates * H, H].
+        initial: the state before the first step, each [H] or [B, H].
+    """
+
+    below: Tensor
+    hidden: Tensor
+    initial: tuple[Tensor, ...]
+
+
+class SequenceOutput(NamedTuple):
+    """What came out of T steps of a batch of B.
+
+    Attributes:
+        hidden: [B, T, H] the output of the highest layer.
+        signals: [B, T, signals] strengths, in the order of the memory's `signal_names`.
+        values: [B, T, pushes * m] the vectors pushed.
+        reads: [B, T, reads * m] the vectors read.
+    """
+
+    hidden: Tensor
+    signals: Tensor
+    values: Tensor
+    reads: Tensor
+
+
+def forward_weights(cell: Cell, layers: Sequence[tuple[Tensor, Tensor]], heads: Tensor) -> Weights:
+    """The weights in panels for going forwards.
+
+    Args:
+        cell: kind of units.
+        layers: `below` and `hidden` of each layer.
+        heads: [signals + pushes * m, H].
+    """
+    below = [gate_panels(below, cell.gates) for below, _ in layers]
+    hidden = [gate_panels(hidden, cell.gates) for _, hidden in layers]
+    return _stacked(below, hidden, panels(heads.t()))
+
+
+def _backward_weights(layers: Sequence[tuple[Tensor, Tensor]], heads: Tensor) -> Weights:
+    """The transposed weights in panels."""
+    below = [panels(below) for below, _ in layers]
+    hidden = [panels(hidden) for _, hidden in layers]
+    return _stacked(below, hidden, panels(heads))
+
+
+def _stacked(below: list[Tensor], hidden: list[Tensor], heads: Tensor) -> Weights:
+    between = torch.stack(below[1:]) if below[1:] else hidden[0].new_empty(0, *hidden[0].shape)
+    together = torch.stack(hidden) if hidden[1:] else hidden[0].unsqueeze(0)
+    return Weights(as_array(below[0]), as_array(between), as_array(together), as_array(heads))
+
+
+class _Sequence(torch.autograd.Function):
+    """All steps; see `fused_sequence`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        controller: str,
+        memory: str,
+        signals: int,
+        projected: Tensor,
+        initial: Tensor,
+        head_weight: Tensor,
+        head_bias: Tensor,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Run the steps.
+
+        Args:
+            ctx: what the backward pass needs.
+            controller: kind of units.
+            memory: kind of memory.
+            signals: how many of the heads are signals.
+            projected: [B, T, L * gates * H].
+            initial: [L, states, B, H].
+            head_weight: [signals + pushes * m, H].
+            head_bias: [signals + pushes * m].
+            weights: `below` and `hidden` of each layer in turn.
+        """
+        steps, dtype = projected.shape[1], projected.dtype
+        layers, _, batch, size = initial.shape
+        ends = ENDS[memory]
+        pushes = len(ends.pushes)
+        columns = (head_weight.shape[0] - signals) // max(pushes, 1)
+        sizes = Sizes(CELLS[controller], ends, layers, batch, size, signals, columns, dtype)
+        trace = sizes.new_trace(steps)
+        values = fresh(batch, steps * pushes, columns, dtype=dtype)
+        rows = empty_rows(ends, batch, steps, array_dtype(dtype))
+        ready = forward_weights(sizes.cell, _pairs(weights), head_weight)
+        start = initial.detach()
+
+        def run(part: slice) -> None:
+            state = start[:, :, part].clone(memory_format=torch.contiguous_format)
+            read = nothing_read(sizes, part.stop - part.start)
+            sizes.forward(part, ready, head_bias, projected, state, read, rows, values, 0, trace)
+
+        in_parts(run, batch)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(initial, head_weight, *weights, values, *trace)
+        ctx.sizes, ctx.rows = sizes, rows
+        _, hidden, signal, reads = trace
+        return hidden[:, :, -1], signal, values.view(batch, steps, sizes.pushed), reads
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Run the steps backwards, then take each weight's gradient as one product."""
+        initial, head_weight, *rest = ctx.saved_tensors
+        weights, values, trace = rest[:-5], rest[-5], rest[-4:]
+        _, hidden, _, reads = trace
+        sizes: Sizes = ctx.sizes
+        grad = _grads(sizes, values, trace, grads)
+        ready = _backward_weights(_pairs(weights), head_weight)
+        # Going backwards takes the memory apart: a copy, so that it can be done twice.
+        rows = ctx.rows._replace(strength=ctx.rows.strength.copy(), links=ctx.rows.links.copy())
+
+        def run(part: slice) -> Tensor:
+            return _backward_part(sizes, part, ready, initial, rows, values, trace, grad)
+
+        grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
+        grad_weights: list[Tensor] = []
+        below = _one_step_late(reads, nothing_read(sizes, sizes.batch))
+        for layer in range(sizes.layers):
+            before = _one_step_late(hidden[:, :, layer], initial[layer, 0])
+            inner = grad.inner if sizes.cell.split else grad.projected
+            grad_weights.append(_product(grad.projected[:, :, layer], below))
+            grad_weights.append(_product(inner[:, :, layer], before))
+            below = hidden[:, :, layer]
+        return (
+            None,
+            None,
+            None,
+            grad.projected.flatten(2),
+            grad_initial,
+            _product(grad.heads, below),
+            grad.heads.sum(dim=(0, 1)),
+            *grad_weights,
+        )
+
+
+class _Grads(NamedTuple):
+    """Gradients that come from outside (`hidden` to `reads`), or are found step by step."""
+
+    hidden: Tensor
+    signals: Tensor
+    values: Tensor
+    reads: Tensor
+    projected: Tensor
+    inner: Tensor
+    heads: Tensor
+
+
+def _grads(
+    sizes: Sizes, values: Tensor, trace: Sequence[Tensor], given: Sequence[Tensor | None]
+) -> _Grads:
+    _, hidden, signals, reads = trace
+    batch, steps, layers, size = hidden.shape
+    gates = (batch, steps, layers, sizes.cell.gates * size)
+    grad_hidden, grad_signals, grad_values, grad_reads = given
+    # A copy: compiled code adds to this one.
+    new_values = fresh(*values.shape, dtype=sizes.dtype)
+    new_values.copy_(_or_zeros(grad_values, values).view(values.shape))
+    return _Grads(
+        _or_zeros(grad_hidden, hidden[:, :, -1]).unsqueeze(2),
+        _or_zeros(grad_signals, signals),
+        new_values,
+        _or_zeros(grad_reads, reads),
+        fresh(*gates, dtype=sizes.dtype),
+        fresh(*(gates if sizes.cell.split else (batch, 0, 0, 0)), dtype=sizes.dtype),
+        fresh(batch, steps, sizes.heads, dtype=sizes.dtype),
+    )
+
+
+def _backward_part(
+    sizes: Sizes,
+    part: slice,
+    weights: Weights,
+    initial: Tensor,
+    rows: Rows,
+    values: Tensor,
+    trace: Sequence[Tensor],
+    grad: _Grads,
+) -> Tensor:
+    """Run the steps backwards for a part of the batch; gives back the gradient of `initial`."""
+    dtype, count = sizes.dtype, part.stop - part.start
+    saved, hidden, signals, reads = (as_array(tensor[part]) for tensor in trace)
+    grad_state = fresh_zeros(*initial[:, :, part].shape, dtype=dtype)
+    outer = in_place(fresh(count, sizes.cell.gates, sizes.size, dtype=dtype))
+    inner, grad_inner = outer, grad.inner[:0]
+    if sizes.cell.split:
+        inner, grad_inner = np.empty_like(outer), grad.inner[part]
+    sequence_backward(
+        sizes.cell.number,
+        sizes.ends,
+        weights,
+        as_array(initial[:, :, part]),
+        rows.of(part),
+        as_array(values[part]),
+        Trace(saved, hidden, signals, reads),
+        Trace(
+            saved,
+            as_array(grad.hidden[part]),
+            as_array(grad.signals[part]),
+            as_array(grad.reads[part]),
+        ),
+        in_place(grad.values[part]),
+        in_place(grad.projected[part]),
+        in_place(grad_inner),
+        in_place(grad.heads[part]),
+        in_place(grad_state),
+        in_place(fresh_zeros(count, values.shape[1] + 1, dtype=dtype)),
+        outer,
+        inner,
+        in_place(fresh(count, sizes.heads, dtype=dtype)),
+        in_place(fresh(count, padded(sizes.read, dtype), dtype=dtype)),
+        in_place(fresh(count, padded(sizes.size, dtype), dtype=dtype)),
+    )
+    return grad_state
+
+
+def _pairs(weights: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """`below` and `hidden` of each layer."""
+    return list(zip(weights[::2], weights[1::2], strict=True))
+
+
+def _product(grad: Tensor, by: Tensor) -> Tensor:
+    """Gradient of a weight: [B, T, out] of what came out and [B, T, in] -> [out, in]."""
+    return grad.flatten(0, 1).t() @ by.flatten(0, 1)
+
+
+def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if grad is None else grad
+
+
+def _one_step_late(sequence: Tensor, first: Tensor) -> Tensor:
+    """What was there before each step: [B, T, size] and [B, size] -> [B, T, size]."""
+    return torch.cat([first.unsqueeze(1), sequence], dim=1)[:, :-1]
+
+
+def fused_sequence(
+    controller: str,
+    memory: str,
+    projected: Sequence[Tensor],
+    layers: Sequence[LayerWeights],
+    signal_weight: Tensor,
+    signal_bias: Tensor,
+    value_weight: Tensor,
+    value_bias: Tensor,
+) -> SequenceOutput:
+    """T steps of a controller and the memory it operates.
+
+    Args:
+        controller: "lstm", "gru" or "rnn".
+        memory: "stack", "queue", "deque" or "none".
+        projected: for each layer, [B, T, gates * H] the gates' sums over the input, bias
+            included.
+        layers: the lowest first.
+        signal_weight: [signals, H].
+        signal_bias: [signals].
+        value_weight: [pushes * m, H].
+        value_bias: [pushes * m].
+    """
+    batch, size = projected[0].shape[0], layers[0].hidden.shape[1]
+    initial = [
+        torch.stack([state.expand(batch, size) for state in layer.initial]) for layer in layers
+    ]
+    weights = [weight for layer in layers for weight in (layer.below, layer.hidden)]
+    run: Any = _Sequence.apply
+    return SequenceOutput(
+        *run(
+            controller,
+            memory,
+            signal_weight.shape[0],
+            torch.cat(list(projected), dim=2) if projected[1:] else projected[0],
+            torch.stack(initial),
+            torch.cat([signal_weight, value_weight]),
+            torch.cat([signal_bias, value_bias]),
+            *weights,
+        )
+    )
+
+
+class _MemoryAlone(torch.autograd.Function):
+    """All steps of a memory; see `fused_memory`."""
+
+    @staticmethod
+    def forward(ctx: Any, memory: str, signals: Tensor, values: Tensor) -> Tensor:
+        """Run the steps; shapes as for `fused_memory`."""
+        ends, dtype = ENDS[memory], values.dtype
+        batch, steps, _ = signals.shape
+        rows = empty_rows(ends, batch, steps, array_dtype(dtype))
+        columns = values.shape[2] // len(ends.pushes)
+        pushed = values.reshape(batch, steps * len(ends.pushes), columns)
+        reads = fresh(batch, steps, len(ends.reads) * columns, dtype=dtype)
+
+        def run(part: slice) -> None:
+            memory_forward(
+                ends,
+                rows.of(part),
+                as_array(signals[part]),
+                as_array(pushed[part]),
+                0,
+                in_place(reads[part]),
+            )
+
+        in_parts(run, batch)
+        ctx.save_for_backward(signals, pushed)
+        ctx.ends, ctx.rows, ctx.shape = ends, rows, values.shape
+        return reads
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Run the steps backwards."""
+        signals, pushed = ctx.saved_tensors
+        dtype = pushed.dtype
+        batch, count, _ = pushed.shape
+        grad_signals = fresh(*signals.shape, dtype=dtype)
+        grad_values = fresh_zeros(*pushed.shape, dtype=dtype)
+        grad_strength = fresh_zeros(batch, count + 1, dtype=dtype)
+        rows = ctx.rows._replace(strength=ctx.rows.strength.copy(), links=ctx.rows.links.copy())
+
+        def run(part: slice) -> None:
+            memory_backward(
+                ctx.ends,
+                rows.of(part),
+                as_array(pushed[part]),
+                as_array(grads[0][part]),
+                in_place(grad_strength[part]),
+                in_place(grad_values[part]),
+                in_place(grad_signals[part]),
+            )
+
+        in_parts(run, batch)
+        return None, grad_signals, grad_values.view(ctx.shape)
+
+
+def fused_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
+    """T steps of a memory alone, from empty.
+
+    Args:
+        memory: "stack", "queue" or "deque".
+        signals: [B, T, signals] strengths in [0, 1].
+        values: [B, T, pushes * m] the vectors to push.
+
+    Returns:
+        [B, T, reads * m] the vectors read.
+    """
+    run: Any = _MemoryAlone.apply
+    reads: Tensor = run(memory, signals, values)
+    return reads

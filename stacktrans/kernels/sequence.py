@@ -1,0 +1,335 @@
+"""Whole sequences, forward and backward: any controller with any memory, or a memory alone."""
+
+from typing import NamedTuple
+
+from stacktrans.kernels.arithmetic import copy, sigmoid, tanh
+from stacktrans.kernels.cells import cell_adjoint, cell_step
+from stacktrans.kernels.compiling import Array, compiled, compiled_entry
+from stacktrans.kernels.ends import Ends, Rows, memory_adjoint, memory_step
+from stacktrans.kernels.products import product
+
+
+class Weights(NamedTuple):
+    """What multiplies rows at each step, in panels (see `products`), for L layers.
+
+    Attributes:
+        below: what was read, for the gates of the lowest layer.
+        between: [L - 1, ...] a layer's output, for the gates of the layer above.
+        hidden: [L, ...] a layer's hidden state, for its own gates.
+        heads: the highest layer's output, for all signals and then all values.
+    """
+
+    below: Array
+    between: Array
+    hidden: Array
+    heads: Array
+
+
+class Trace(NamedTuple):
+    """What went on in T steps of a batch of B.
+
+    Attributes:
+        saved: [B, T, L, saved, H] what the adjoint of the units needs.
+        hidden: [B, T, L, H].
+        signals: [B, T, signals].
+        reads: [B, T, reads * m].
+    """
+
+    saved: Array
+    hidden: Array
+    signals: Array
+    reads: Array
+
+
+@compiled
+def _add(out: Array, more: Array) -> None:
+    """Add as many numbers as both have."""
+    for i in range(min(out.shape[0], more.shape[0])):
+        out[i] += more[i]
+
+
+@compiled
+def _heads(sums: Array, bias: Array, signals: Array, values: Array) -> None:
+    """The signals and values of one item.
+
+    Args:
+        sums: [signals + pushes * m or more].
+        bias: [signals + pushes * m].
+        signals: [signals] set.
+        values: [pushes, m] set.
+    """
+    count = signals.shape[0]
+    for i in range(count):
+        signals[i] = sigmoid(sums[i] + bias[i])
+    size = values.shape[1]
+    for push in range(values.shape[0]):
+        start = count + push * size
+        value = values[push]
+        part, part_bias = sums[start : start + size], bias[start : start + size]
+        for i in range(size):
+            value[i] = tanh(part[i] + part_bias[i])
+
+
+@compiled
+def _heads_adjoint(signals: Array, values: Array, grad_values: Array, grad: Array) -> None:
+    """Gradients of the sums under the signals and values of one item.
+
+    Args:
+        signals: [signals].
+        values: [pushes, m].
+        grad_values: [pushes, m].
+        grad: [signals + pushes * m] holds the gradients of the signals, and is set.
+    """
+    one = grad.dtype.type(1)
+    count = signals.shape[0]
+    for i in range(count):
+        grad[i] *= signals[i] * (one - signals[i])
+    size = values.shape[1]
+    for push in range(values.shape[0]):
+        part = grad[count + push * size : count + (push + 1) * size]
+        value, grad_value = values[push], grad_values[push]
+        for i in range(size):
+            part[i] = grad_value[i] * (one - value[i] * value[i])
+
+
+@compiled_entry
+def sequence_forward(
+    cell: int,
+    ends: Ends,
+    weights: Weights,
+    bias: Array,
+    projected: Array,
+    state: Array,
+    read: Array,
+    rows: Rows,
+    values: Array,
+    old: int,
+    trace: Trace,
+    outer: Array,
+    inner: Array,
+    heads: Array,
+) -> None:
+    """All steps: units, then signals and values, then the memory.
+
+    Args:
+        cell: number of the kind of units.
+        ends: the kind of memory.
+        weights: in panels.
+        bias: [signals + pushes * m] of the signals and values.
+        projected: [B, T, L, gates, H] sums of the gates over the input.
+        state: [L, states, B, H] of the units before the first step; becomes that after the last.
+        read: [B, reads * m] read before the first step; becomes what was read last.
+        rows: the memory before the first step; becomes that after the last.
+        values: [B, rows, m] the vectors of all rows; those of new ones are set.
+        old: how many rows there were.
+        trace: set.
+        outer: [B, gates, as wide as a gate in `weights.below`] to work in.
+        inner: the same.
+        heads: [B, as wide as `weights.heads`] to work in.
+    """
+    batch, steps, layers = trace.hidden.shape[:3]
+    pushes = ends.pushes.shape[0]
+    last = state.shape[1] - 1
+    outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
+    for step in range(steps):
+        for layer in range(layers):
+            if layer == 0:
+                product(read, weights.below, outer_rows)
+            else:
+                product(state[layer - 1, 0], weights.between[layer - 1], outer_rows)
+            product(state[layer, 0], weights.hidden[layer], inner_rows)
+            for item in range(batch):
+                hidden = state[layer, 0, item]
+                cell_step(
+                    cell,
+                    projected[item, step, layer],
+                    outer[item],
+                    inner[item],
+                    hidden,
+                    state[layer, last, item],
+                    trace.saved[item, step, layer],
+                )
+                copy(trace.hidden[item, step, layer], hidden)
+        product(state[layers - 1, 0], weights.heads, heads)
+        new = old + step * pushes
+        for item in range(batch):
+            signals = trace.signals[item, step]
+            _heads(heads[item], bias, signals, values[item, new : new + pushes])
+            memory_step(ends, rows, item, step, new + 1, signals, values[item], read[item])
+            copy(trace.reads[item, step], read[item])
+
+
+@compiled_entry
+def sequence_backward(
+    cell: int,
+    ends: Ends,
+    weights: Weights,
+    initial: Array,
+    rows: Rows,
+    values: Array,
+    trace: Trace,
+    grads: Trace,
+    grad_values: Array,
+    grad_projected: Array,
+    grad_inner: Array,
+    grad_heads: Array,
+    grad_state: Array,
+    grad_strength: Array,
+    outer: Array,
+    inner: Array,
+    heads: Array,
+    grad_read: Array,
+    grad_hidden: Array,
+) -> None:
+    """All steps backwards, of a memory that was empty before the first.
+
+    Args:
+        cell: number of the kind of units.
+        ends: the kind of memory.
+        weights: in panels, but those of the transposed matrices.
+        initial: [L, states, B, H] the state before the first step.
+        rows: the memory after the last step; becomes that before the first.
+        values: [B, rows, m] the vectors of all rows.
+        trace: of the steps.
+        grads: gradients of what is in the trace, from outside: of `hidden`, [B, T, 1, H], that
+            of the highest layer; `saved` is not used.
+        grad_values: [B, rows, m] gradients of the values from outside; become those from
+            everywhere.
+        grad_projected: [B, T, L, gates * H] set.
+        grad_inner: the same of what the hidden state adds to the gates; set, unless empty.
+        grad_heads: [B, T, signals + pushes * m] of the sums under both; set.
+        grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
+        grad_strength: [B, rows + 1] zeros.
+        outer: [B, gates, H] to work in.
+        inner: the same; the same array if grad_inner is empty.
+        heads: [B, signals + pushes * m] to work in.
+        grad_read: [B, as wide as `weights.below`] to work in.
+        grad_hidden: [B, as wide as `weights.hidden`] to work in.
+    """
+    batch, steps, layers = trace.hidden.shape[:3]
+    pushes = ends.pushes.shape[0]
+    last = grad_state.shape[1] - 1
+    outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
+    grad_read.fill(0)
+    for step in range(steps - 1, -1, -1):
+        new = step * pushes
+        for item in range(batch):
+            _add(grad_read[item], grads.reads[item, step])
+            memory_adjoint(
+                ends,
+                rows,
+                item,
+                step,
+                new + 1,
+                values[item],
+                grad_read[item],
+                grad_strength[item],
+                grad_values[item],
+                heads[item],
+            )
+            _add(heads[item], grads.signals[item, step])
+            _heads_adjoint(
+                trace.signals[item, step],
+                values[item, new : new + pushes],
+                grad_values[item, new : new + pushes],
+                heads[item],
+            )
+            copy(grad_heads[item, step], heads[item])
+        product(heads, weights.heads, grad_hidden)
+        for item in range(batch):
+            _add(grad_state[layers - 1, 0, item], grads.hidden[item, step, 0])
+            _add(grad_state[layers - 1, 0, item], grad_hidden[item])
+        for layer in range(layers - 1, -1, -1):
+            for item in range(batch):
+                before = trace.hidden[item, step - 1, layer] if step else initial[layer, 0, item]
+                cell_adjoint(
+                    cell,
+                    trace.saved[item, step, layer],
+                    before,
+                    grad_state[layer, 0, item],
+                    grad_state[layer, last, item],
+                    outer[item],
+                    inner[item],
+                )
+                copy(grad_projected[item, step, layer], outer_rows[item])
+                if grad_inner.shape[0]:
+                    copy(grad_inner[item, step, layer], inner_rows[item])
+            product(inner_rows, weights.hidden[layer], grad_hidden)
+            for item in range(batch):
+                _add(grad_state[layer, 0, item], grad_hidden[item])
+            if layer == 0:
+                product(outer_rows, weights.below, grad_read)
+            else:
+                product(outer_rows, weights.between[layer - 1], grad_hidden)
+                for item in range(batch):
+                    _add(grad_state[layer - 1, 0, item], grad_hidden[item])
+
+
+@compiled_entry
+def memory_forward(
+    ends: Ends, rows: Rows, signals: Array, values: Array, old: int, reads: Array
+) -> None:
+    """All steps of a memory alone.
+
+    Args:
+        ends: the kind of memory.
+        rows: the memory before the first step; becomes that after the last.
+        signals: [B, T, signals].
+        values: [B, rows, m] the vectors of all rows.
+        old: how many rows there were.
+        reads: [B, T, reads * m] set.
+    """
+    batch, steps = signals.shape[:2]
+    pushes = ends.pushes.shape[0]
+    for item in range(batch):
+        for step in range(steps):
+            new = old + step * pushes + 1
+            memory_step(
+                ends,
+                rows,
+                item,
+                step,
+                new,
+                signals[item, step],
+                values[item],
+                reads[item, step],
+            )
+
+
+@compiled_entry
+def memory_backward(
+    ends: Ends,
+    rows: Rows,
+    values: Array,
+    grad_reads: Array,
+    grad_strength: Array,
+    grad_values: Array,
+    grad_signals: Array,
+) -> None:
+    """All steps of a memory alone backwards, down to the empty memory.
+
+    Args:
+        ends: the kind of memory.
+        rows: the memory after the last step; becomes that before the first.
+        values: [B, rows, m] the vectors of all rows.
+        grad_reads: [B, T, reads * m].
+        grad_strength: [B, rows + 1] zeros.
+        grad_values: [B, rows, m] zeros; become the gradients of the values.
+        grad_signals: [B, T, signals] set.
+    """
+    batch, steps = grad_signals.shape[:2]
+    pushes = ends.pushes.shape[0]
+    for item in range(batch):
+        for step in range(steps - 1, -1, -1):
+            memory_adjoint(
+                ends,
+                rows,
+                item,
+                step,
+                step * pushes + 1,
+                values[item],
+                grad_reads[item, step],
+                grad_strength[item],
+                grad_values[item],
+                grad_signals[item, step],
+            )

@@ -1,0 +1,87 @@
+"""A transducer's steps in compiled code."""
+
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from stacktrans.controllers import CONTROLLERS, Controller, RecurrentLayer
+from stacktrans.kernels.cells import CELLS
+from stacktrans.kernels.compiling import compiled_before
+from stacktrans.kernels.ends import ENDS
+from stacktrans.kernels.fused import LayerWeights, SequenceOutput, fused_sequence
+from stacktrans.kernels.running import Running
+from stacktrans.kernels.tensors import can_run
+
+_told = False
+
+
+def fits(memory: str, controller: Controller, weight: Tensor) -> bool:
+    """Whether there is compiled code for a memory, a controller and weights such as this one."""
+    return memory in ENDS and _kind(controller) in CELLS and can_run(weight)
+
+
+def sequence(
+    memory: str, controller: Controller, embedded: Tensor, heads: Sequence[Tensor]
+) -> SequenceOutput:
+    """All steps from the start, with gradients.
+
+    Args:
+        memory: its name, or "none".
+        controller: what operates it.
+        embedded: [B, T, E].
+        heads: weight and bias of the signals, weight and bias of the values.
+    """
+    _say_that_it_compiles()
+    layers = _layers(controller)
+    projected = [layer.project(embedded) for layer in layers]
+    return fused_sequence(_kind(controller), memory, projected, _weights(layers), *heads)
+
+
+class Run:
+    """Steps that go on from call to call, without gradients.
+
+    Args:
+        memory: its name, or "none".
+        controller: what operates it.
+        batch_size: number of strings B.
+        heads: weight and bias of the signals, weight and bias of the values.
+    """
+
+    def __init__(
+        self, memory: str, controller: Controller, batch_size: int, heads: Sequence[Tensor]
+    ) -> None:
+        _say_that_it_compiles()
+        self._layers = _layers(controller)
+        self._running = Running(
+            _kind(controller), memory, batch_size, _weights(self._layers), *heads
+        )
+
+    @torch.no_grad()
+    def step(self, embedded: Tensor) -> SequenceOutput:
+        """The next T steps: [B, T, E]."""
+        return self._running.step([layer.project(embedded) for layer in self._layers])
+
+
+def _kind(controller: Controller) -> str:
+    names = {layer: name for name, layer in CONTROLLERS.items()}
+    return names[type(_layers(controller)[0])]
+
+
+def _layers(controller: Controller) -> list[RecurrentLayer]:
+    return [layer for layer in controller.layers if isinstance(layer, RecurrentLayer)]
+
+
+def _weights(layers: Sequence[RecurrentLayer]) -> list[LayerWeights]:
+    return [
+        LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
+        for layer in layers
+    ]
+
+
+def _say_that_it_compiles() -> None:
+    global _told
+    if not _told and not compiled_before():
+        print("stacktrans: compiling for this machine, once (some seconds)", file=sys.stderr)
+    _told = True
