@@ -1,0 +1,206 @@
+"""Cases for the compiled code, the torch definition of what it computes, and comparing the two."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from stacktrans.controllers import CONTROLLERS, RecurrentLayer
+from stacktrans.kernels.fused import LayerWeights, fused_sequence
+from stacktrans.memory import MEMORIES
+
+Named = dict[str, Tensor]
+
+KINDS = sorted(CONTROLLERS)
+NAMES = sorted(MEMORIES)
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
+"""How far from the float64 definition each type of number may be, by the largest number."""
+
+
+class Shape(NamedTuple):
+    """B, T, H and m."""
+
+    batch: int
+    steps: int
+    hidden: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """A controller, a memory, and by name every tensor that goes into running them.
+
+    Attributes:
+        controller: its name.
+        memory: its name, or "none".
+        layers: of the controller.
+        tensors: for each layer `projected0`, `below0`, `hidden0`, `initial0_0`, ...; and the
+            weights and biases of signals and values.
+    """
+
+    controller: str
+    memory: str
+    layers: int
+    tensors: Named
+
+    @classmethod
+    def drawn(
+        cls, controller: str, memory: str, shape: Shape, dtype: torch.dtype, layers: int = 1
+    ) -> Self:
+        """A case with numbers that float32 holds exactly."""
+        generator = torch.Generator().manual_seed(0)
+
+        def normal(*size: int) -> Tensor:
+            return torch.randn(*size, generator=generator).to(dtype)
+
+        # As small as weights are at the start of training: with larger ones the recurrence is
+        # chaotic, and two right answers in float32 part by as much as they can.
+        def weight(*size: int) -> Tensor:
+            drawn = torch.rand(*size, generator=generator) * 2 - 1
+            return drawn.mul(shape.hidden**-0.5).to(dtype)
+
+        kind = CONTROLLERS[controller]
+        ends = 0 if memory == "none" else len(MEMORIES[memory].ends)
+        signals = 0 if memory == "none" else len(MEMORIES[memory].signal_names)
+        rows = len(kind.gates) * shape.hidden
+        tensors: Named = {}
+        for layer in range(layers):
+            tensors[f"projected{layer}"] = 0.5 * normal(shape.batch, shape.steps, rows)
+            tensors[f"below{layer}"] = weight(rows, shape.hidden if layer else ends * shape.size)
+            tensors[f"hidden{layer}"] = weight(rows, shape.hidden)
+            for state in range(kind.states):
+                tensors[f"initial{layer}_{state}"] = normal(shape.hidden)
+        tensors["signal_weight"] = 4 * weight(signals, shape.hidden)
+        tensors["signal_bias"] = normal(signals)
+        tensors["value_weight"] = weight(ends * shape.size, shape.hidden)
+        tensors["value_bias"] = normal(ends * shape.size)
+        return cls(controller, memory, layers, tensors).changed()
+
+    def changed(self, **tensors: Tensor) -> Self:
+        """The case with other tensors for some, all of them new leaves."""
+        merged = {
+            name: tensor.detach().requires_grad_()
+            for name, tensor in (self.tensors | tensors).items()
+        }
+        return type(self)(self.controller, self.memory, self.layers, merged)
+
+    def in_double(self) -> Self:
+        """The same numbers in float64."""
+        return self.changed(**{name: tensor.double() for name, tensor in self.tensors.items()})
+
+    @property
+    def projected(self) -> list[Tensor]:
+        """The sums over the input, of each layer."""
+        return [self.tensors[f"projected{layer}"] for layer in range(self.layers)]
+
+    @property
+    def layer_weights(self) -> list[LayerWeights]:
+        """The weights and the initial state of each layer."""
+        return [
+            LayerWeights(
+                self.tensors[f"below{layer}"],
+                self.tensors[f"hidden{layer}"],
+                self._initial(layer),
+            )
+            for layer in range(self.layers)
+        ]
+
+    @property
+    def heads(self) -> list[Tensor]:
+        """Weight and bias of the signals, weight and bias of the values."""
+        names = ("signal_weight", "signal_bias", "value_weight", "value_bias")
+        return [self.tensors[name] for name in names]
+
+    def _initial(self, layer: int) -> tuple[Tensor, ...]:
+        states = range(CONTROLLERS[self.controller].states)
+        return tuple(self.tensors[f"initial{layer}_{state}"] for state in states)
+
+    def fused(self) -> Named:
+        """What compiled code makes of it."""
+        return fused_sequence(
+            self.controller, self.memory, self.projected, self.layer_weights, *self.heads
+        )._asdict()
+
+    def defined(self) -> Named:
+        """What the definition makes of it, step by step."""
+        signal_weight, signal_bias, value_weight, value_bias = self.heads
+        layers = [self._layer(layer) for layer in range(self.layers)]
+        batch, steps, _ = self.projected[0].shape
+        states = [
+            tuple(state.expand(batch, -1) for state in self._initial(layer))
+            for layer in range(self.layers)
+        ]
+        memory = None if self.memory == "none" else MEMORIES[self.memory]()
+        read = value_bias.new_zeros(batch, len(value_bias))
+        held = None
+        if memory:
+            size = len(value_bias) // len(memory.ends)
+            held = memory.initial(batch, size, dtype=read.dtype, device=read.device)
+        out: list[tuple[Tensor, ...]] = []
+        for step in range(steps):
+            below = read
+            for index, layer in enumerate(layers):
+                states[index] = layer.step(self.projected[index][:, step], below, states[index])
+                below = states[index][0]
+            signals = torch.sigmoid(functional.linear(below, signal_weight, signal_bias))
+            values = torch.tanh(functional.linear(below, value_weight, value_bias))
+            if memory and held:
+                pushed = values.unflatten(1, (len(memory.ends), -1))
+                held, reads = memory.step(held, signals, pushed)
+                read = reads.flatten(1)
+            out.append((below, signals, values, read))
+        names = ("hidden", "signals", "values", "reads")
+        return {
+            name: torch.stack(parts, dim=1)
+            for name, parts in zip(names, zip(*out, strict=True), strict=True)
+        }
+
+    def _layer(self, index: int) -> RecurrentLayer:
+        """The definition of a layer, with the tensors themselves for weights."""
+        size = self.tensors[f"hidden{index}"].shape[1]
+        layer = CONTROLLERS[self.controller](1, 1, size)
+        for name in ("below", "hidden"):
+            delattr(layer, f"{name}_weight")
+            setattr(layer, f"{name}_weight", self.tensors[f"{name}{index}"])
+        return layer
+
+
+def gradients(outputs: Named, inputs: Named) -> Named:
+    """By input, of a sum of all outputs with random weights."""
+    generator = torch.Generator().manual_seed(1)
+    total = sum(
+        (part * torch.randn(part.shape, generator=generator).to(part.dtype)).sum()
+        for part in outputs.values()
+    )
+    assert isinstance(total, Tensor)
+    found = torch.autograd.grad(total, list(inputs.values()), materialize_grads=True)
+    return dict(zip(inputs, found, strict=True))
+
+
+@torch.no_grad()
+def compare(actual: Named, expected: Named, tolerance: float) -> None:
+    """Fail with the name of what differs by more than `tolerance` of its largest number."""
+    assert actual.keys() == expected.keys()
+    for name, right in expected.items():
+        assert actual[name].shape == right.shape, name
+        if right.numel():
+            largest = right.abs().max().clamp(min=1e-12)
+            error = ((actual[name].to(right.dtype) - right).abs().max() / largest).item()
+            assert error <= tolerance, (name, error)
+
+
+def check(case: Case) -> None:
+    """Compare outputs and gradients of compiled code with those of the definition in float64."""
+    exact = case.in_double()
+    compare_with_gradients(case.fused(), case.tensors, exact.defined(), exact.tensors)
+
+
+def compare_with_gradients(
+    actual: Named, inputs: Named, expected: Named, expected_inputs: Named
+) -> None:
+    """Compare outputs by name, and then their gradients by the name of what went in."""
+    tolerance = TOLERANCE[next(iter(actual.values())).dtype]
+    compare(actual, expected, tolerance)
+    compare(gradients(actual, inputs), gradients(expected, expected_inputs), tolerance)

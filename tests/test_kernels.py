@@ -1,0 +1,394 @@
+"""Compiled code against the definition in torch: outputs, and gradients by name."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from kernel_cases import (
+    KINDS,
+    NAMES,
+    TOLERANCE,
+    Case,
+    Named,
+    Shape,
+    check,
+    compare,
+    compare_with_gradients,
+    gradients,
+)
+from torch import Tensor
+
+from stacktrans.config import resolve
+from stacktrans.kernels import sequence
+from stacktrans.kernels.arithmetic import sigmoid, tanh
+from stacktrans.kernels.compiling import Array, compiled_entry
+from stacktrans.kernels.fused import fused_memory
+from stacktrans.kernels.running import Running
+from stacktrans.memory import MEMORIES
+from stacktrans.randomness import Purpose
+from stacktrans.randomness import generator as random_generator
+from stacktrans.sequences import JointSequence
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import Lengths
+from stacktrans.transducer import Transducer
+
+WITH_NONE = [*NAMES, "none"]
+# No size a multiple of another or of a vector register but by accident.
+SHAPES = [Shape(1, 1, 1, 1), Shape(3, 7, 5, 3), Shape(10, 63, 33, 17), Shape(13, 20, 40, 36)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("memory", WITH_NONE)
+@pytest.mark.parametrize("controller", KINDS)
+def test_equals_the_definition(
+    controller: str, memory: str, dtype: torch.dtype, shape: Shape
+) -> None:
+    check(Case.drawn(controller, memory, shape, dtype))
+
+
+@pytest.mark.parametrize("memory", WITH_NONE)
+@pytest.mark.parametrize("controller", KINDS)
+def test_layers(controller: str, memory: str) -> None:
+    check(Case.drawn(controller, memory, Shape(4, 9, 11, 6), torch.float64, layers=3))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("controller", KINDS)
+def test_long(controller: str, memory: str, dtype: torch.dtype) -> None:
+    check(Case.drawn(controller, memory, Shape(2, 500, 24, 8), dtype))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 11, 12, 13, 24, 25, 32, 37])
+def test_batch_sizes(batch: int) -> None:
+    check(Case.drawn("lstm", "stack", Shape(batch, 5, 20, 4), torch.float32))
+
+
+@pytest.mark.parametrize("memory", NAMES)
+def test_padded_batch(memory: str) -> None:
+    config = resolve(
+        task="copy",
+        options={"model": {"memory": memory, "layers": 2, "kernel": "fused"}},
+        assignments=["hidden_size=9", "memory_size=5", "embedding_size=3", "output_size=7"],
+    )
+    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    layout = JointSequence(len(task.source), len(task.target))
+    pairs = [
+        pair
+        for length in (30, 1, 17)
+        for pair in task.sample(
+            random_generator(1, Purpose.TRAINING, length),
+            Lengths(length, length),
+            1,
+            config.task.length_law,
+        )
+    ]
+    batch = layout.batch(pairs)
+    inputs, mask = torch.from_numpy(batch.inputs), torch.from_numpy(batch.mask)
+    torch.manual_seed(3)
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    exact = copy.deepcopy(model).double()
+    hidden = model.unroll(inputs).hidden
+    expected = exact.unroll_by_definition(inputs)[0].hidden
+    compare_with_gradients(
+        {"logits": model.read_out(hidden[mask])},
+        dict(model.named_parameters()),
+        {"logits": exact.read_out(expected[mask])},
+        dict(exact.named_parameters()),
+    )
+    with torch.no_grad():
+        for row, pair in enumerate(pairs):
+            steps = layout.steps(pair)
+            alone = model.unroll(inputs[row : row + 1, :steps]).hidden[0]
+            assert torch.equal(alone, hidden[row, :steps])
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("batch", [1, 9])
+@pytest.mark.parametrize("controller", KINDS)
+def test_two_threads(controller: str, batch: int) -> None:
+    check(Case.drawn(controller, "deque", Shape(batch, 20, 12, 4), torch.float64, layers=2))
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("memory", NAMES)
+def test_memory_alone_with_two_threads(memory: str) -> None:
+    check_memory(memory, *program(memory, "any", Shape(9, 20, 0, 3)), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("controller", KINDS)
+def test_a_string_does_not_see_its_batch(controller: str) -> None:
+    case = Case.drawn(controller, "deque", Shape(13, 40, 33, 7), torch.float32, layers=2)
+    together = case.fused()
+    for item in (0, 5, 12):
+        own = {
+            f"projected{layer}": projected[item : item + 1]
+            for layer, projected in enumerate(case.projected)
+        }
+        for name, part in case.changed(**own).fused().items():
+            assert torch.equal(part[0], together[name][item]), name
+
+
+@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("controller", KINDS)
+def test_gradients_equal_finite_differences(controller: str, memory: str) -> None:
+    case = Case.drawn(controller, memory, Shape(2, 5, 3, 2), torch.float64, layers=2)
+
+    def run(*tensors: Tensor) -> tuple[Tensor, ...]:
+        given = dict(zip(case.tensors, tensors, strict=True))
+        return tuple(Case(controller, memory, 2, given).fused().values())
+
+    assert torch.autograd.gradcheck(run, tuple(case.tensors.values()))
+
+
+@pytest.mark.parametrize("name", ["hidden", "signals", "values", "reads"])
+def test_gradients_of_one_output_alone(name: str) -> None:
+    case = Case.drawn("gru", "deque", Shape(3, 7, 5, 3), torch.float64)
+    compare_with_gradients(
+        {name: case.fused()[name]}, case.tensors, {name: case.defined()[name]}, case.tensors
+    )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("memory", NAMES)
+def test_signals_of_exactly_0_and_1(memory: str, dtype: torch.dtype) -> None:
+    case = Case.drawn("lstm", memory, Shape(3, 30, 6, 4), dtype)
+    case = case.changed(signal_weight=1e7 * case.tensors["signal_weight"])
+    assert case.fused()["signals"].unique().tolist() == [0, 1]
+    check(case)
+
+
+PROGRAMS: dict[str, Callable[[tuple[int, ...], np.random.Generator], Array]] = {
+    "any": lambda shape, rng: rng.random(shape),
+    "quarters": lambda shape, rng: rng.integers(0, 5, shape) / 4,
+    "zero or one": lambda shape, rng: rng.integers(0, 2, shape).astype(float),
+    "small": lambda shape, rng: rng.integers(0, 3, shape) / 16,
+    "pops only": lambda shape, rng: rng.random(shape) * (np.arange(shape[-1]) % 2 == 0),
+    "pushes only": lambda shape, rng: rng.random(shape) * (np.arange(shape[-1]) % 2 == 1),
+    "deep": lambda shape, rng: (
+        rng.integers(0, 5, shape) / 4 * np.where(np.arange(shape[-1]) % 2, 1, 0.5)
+    ),
+}
+
+
+def program(memory: str, kind: str, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Signals and values that float32 holds exactly."""
+    rng = np.random.default_rng(5)
+    store = MEMORIES[memory]
+    signals = PROGRAMS[kind]((shape.batch, shape.steps, len(store.signal_names)), rng)
+    values = rng.standard_normal((shape.batch, shape.steps, len(store.ends) * shape.size))
+    return torch.tensor(signals, dtype=torch.float32), torch.tensor(values, dtype=torch.float32)
+
+
+def defined_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
+    """The definition of `fused_memory`."""
+    store = MEMORIES[memory]()
+    pushed = values.unflatten(2, (len(store.ends), -1))
+    state = store.initial(len(signals), pushed.shape[3], dtype=values.dtype, device=values.device)
+    reads = []
+    for step in range(signals.shape[1]):
+        state, read = store.step(state, signals[:, step], pushed[:, step])
+        reads.append(read.flatten(1))
+    return torch.stack(reads, dim=1)
+
+
+def check_memory(memory: str, signals: Tensor, values: Tensor, dtype: torch.dtype) -> None:
+    def given(dtype: torch.dtype) -> Named:
+        return {
+            "signals": signals.to(dtype).clone().requires_grad_(),
+            "values": values.to(dtype).clone().requires_grad_(),
+        }
+
+    inputs, exact = given(dtype), given(torch.float64)
+    compare_with_gradients(
+        {"reads": fused_memory(memory, **inputs)},
+        inputs,
+        {"reads": defined_memory(memory, **exact)},
+        exact,
+    )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("kind", PROGRAMS)
+@pytest.mark.parametrize("memory", NAMES)
+def test_memory_alone(memory: str, kind: str, dtype: torch.dtype) -> None:
+    for shape in [Shape(1, 1, 0, 1), Shape(3, 2, 0, 2), Shape(20, 40, 0, 3), Shape(2, 150, 0, 5)]:
+        check_memory(memory, *program(memory, kind, shape), dtype)
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"), [("stack", [0.8, 1.5, 2.8]), ("queue", [0.8, 1.3, 2.7])]
+)
+def test_worked_example(memory: str, expected: list[float]) -> None:
+    signals = torch.tensor([[[0, 0.8], [0.1, 0.5], [0.9, 0.9]]])
+    values = torch.tensor([[[1.0], [2.0], [3.0]]])
+    assert fused_memory(memory, signals, values).flatten().tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("memory", NAMES)
+def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> None:
+    signals, values = program(memory, "any", Shape(3, 9, 0, 2))
+    assert torch.autograd.gradcheck(
+        lambda s, v: fused_memory(memory, s, v),
+        (signals.double().requires_grad_(), values.double().requires_grad_()),
+    )
+
+
+def run_in_pieces(case: Case, pieces: list[int]) -> tuple[Named, Running]:
+    running = Running(
+        case.controller, case.memory, len(case.projected[0]), case.layer_weights, *case.heads
+    )
+    cut = zip(*(projected.split(pieces, dim=1) for projected in case.projected), strict=True)
+    with torch.no_grad():
+        parts = [running.step(part)._asdict() for part in cut]
+    whole = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
+    return whole, running
+
+
+@pytest.mark.parametrize("memory", WITH_NONE)
+@pytest.mark.parametrize("controller", KINDS)
+def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # So that room runs out, and rows move, several times.
+    monkeypatch.setattr("stacktrans.kernels.running._LEAST_ROWS", 2)
+    case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
+    expected = case.fused()
+    for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
+        compare(run_in_pieces(case, pieces)[0], expected, 1e-12)
+
+
+def test_pieces_keep_only_what_can_be_read() -> None:
+    case = Case.drawn("lstm", "stack", Shape(1, 4000, 9, 4), torch.float32)
+    case = case.changed(
+        signal_weight=torch.zeros(2, 9),
+        signal_bias=torch.tensor([2.0, 0.0]),  # pops more than it pushes
+    )
+    _, running = run_in_pieces(case, [10] * 400)
+    assert running._values.shape[1] < 200
+
+
+@pytest.mark.parametrize("memory", WITH_NONE)
+@pytest.mark.parametrize("controller", KINDS)
+def test_no_fresh_memory_is_read(
+    controller: str, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = [
+        *(Case.drawn(controller, memory, shape, torch.float64, 2) for shape in SHAPES[:2]),
+        *(Case.drawn(controller, memory, shape, torch.float32) for shape in SHAPES[:2]),
+    ]
+    for case in cases:
+        check(case)  # compiles, which is to go on undisturbed
+    poison_fresh_memory(monkeypatch)
+    assert np.isnan(np.empty(2)).all()
+    for case in cases:
+        check(case)
+        for result in run_in_pieces(case, [1] * case.projected[0].shape[1])[0].values():
+            assert not result.isnan().any()
+
+
+def poison_fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill what is new and not yet written: NaN for numbers, and what is no place for links."""
+
+    def poisoned_array(make: Callable[..., Array]) -> Callable[..., Array]:
+        def poisoned(*args: Any, **options: Any) -> Array:
+            array = make(*args, **options)
+            array[...] = np.nan if array.dtype.kind == "f" else -(2**30)
+            return array
+
+        return poisoned
+
+    def poisoned_tensor(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def poisoned(*args: Any, **options: Any) -> Tensor:
+            return make(*args, **options).fill_(torch.nan)
+
+        return poisoned
+
+    for name in ("empty", "empty_like"):
+        monkeypatch.setattr(np, name, poisoned_array(getattr(np, name)))
+        monkeypatch.setattr(torch, name, poisoned_tensor(getattr(torch, name)))
+    monkeypatch.setattr(Tensor, "new_empty", poisoned_tensor(Tensor.new_empty))
+
+
+@pytest.mark.parametrize("name", ["projected0", "hidden0", "value_bias"])
+def test_nan_shows(name: str) -> None:
+    case = Case.drawn("lstm", "stack", Shape(2, 5, 8, 4), torch.float32)
+    with torch.no_grad():
+        case.tensors[name].view(-1)[0] = torch.nan
+    outputs = case.fused()
+    assert outputs["reads"].isnan().any()
+    assert gradients(outputs, case.tensors)["below0"].isnan().any()
+
+
+def test_backward_twice() -> None:
+    case = Case.drawn("lstm", "deque", Shape(2, 5, 8, 4), torch.float32)
+    total = case.fused()["hidden"].sum()
+    (first,) = torch.autograd.grad(total, case.tensors["below0"], retain_graph=True)
+    (second,) = torch.autograd.grad(total, case.tensors["below0"])
+    assert torch.equal(first, second)
+
+
+def test_an_initial_state_for_each_string_and_tensors_out_of_order() -> None:
+    case = Case.drawn("lstm", "stack", Shape(3, 5, 8, 4), torch.float64)
+    case = case.changed(
+        initial0_0=torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(3, 8),
+        projected0=case.tensors["projected0"].transpose(0, 1).contiguous().transpose(0, 1),
+        below0=case.tensors["below0"].t().contiguous().t(),
+    )
+    assert not case.tensors["projected0"].is_contiguous()
+    check(case)
+
+
+def test_no_steps() -> None:
+    case = Case.drawn("lstm", "stack", Shape(2, 0, 8, 4), torch.float32)
+    outputs = case.fused()
+    assert outputs["reads"].shape == (2, 0, 4)
+    assert gradients(outputs, case.tensors)["below0"].eq(0).all()
+
+
+def test_compiles_once_for_each_type() -> None:
+    for shape in [*SHAPES[:2], Shape(10, 2, 64, 32), Shape(1, 2, 32, 32)]:
+        for controller in KINDS:
+            for memory in WITH_NONE:
+                for dtype in TOLERANCE:
+                    case = Case.drawn(controller, memory, shape, dtype)
+                    gradients(case.fused(), case.tensors)
+    entries: list[Any] = [sequence.sequence_forward, sequence.sequence_backward]
+    for entry in entries:
+        assert len(entry.signatures) <= len(TOLERANCE)
+
+
+@compiled_entry
+def sigmoids_and_tanhs(x: Array, sigmoids: Array, tanhs: Array) -> None:
+    for i in range(x.shape[0]):
+        sigmoids[i] = sigmoid(x[i])
+    for i in range(x.shape[0]):
+        tanhs[i] = tanh(x[i])
+
+
+def test_sigmoid_and_tanh() -> None:
+    small = np.logspace(-37, 2, 200_001)
+    x = np.concatenate([np.linspace(-100, 100, 400_001), small, -small]).astype(np.float32)
+    sigmoids, tanhs = np.empty_like(x), np.empty_like(x)
+    sigmoids_and_tanhs(x, sigmoids, tanhs)
+    exact = 1 / (1 + np.exp(-x.astype(np.float64)))
+    normal = exact > np.finfo(np.float32).tiny
+    assert np.abs(sigmoids[normal] / exact[normal] - 1).max() < 2e-7
+    assert np.abs(sigmoids[~normal] - exact[~normal]).max() < 1e-38
+    exact = np.tanh(x.astype(np.float64))
+    assert np.abs(tanhs[exact != 0] / exact[exact != 0] - 1).max() < 2e-7
+    x = np.array([np.nan, np.inf, -np.inf, 0, 200, -200], dtype=np.float32)
+    sigmoids, tanhs = np.empty_like(x), np.empty_like(x)
+    sigmoids_and_tanhs(x, sigmoids, tanhs)
+    np.testing.assert_array_equal(sigmoids, np.array([np.nan, 1, 0, 0.5, 1, 0], np.float32))
+    np.testing.assert_array_equal(tanhs, np.array([np.nan, 1, -1, 0, 1, -1], np.float32))
