@@ -39,15 +39,22 @@ class CheckpointError(StacktransError):
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary neighbour of `path` that takes its place if all goes well."""
+    """A temporary neighbour of `path` that takes its place if all goes well.
+
+    Raises:
+        OSError: it can't be written; the error names `path`.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
         _flush(temporary)
         os.replace(temporary, path)
         _flush(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

@@ -99,6 +99,7 @@ class Progress:
     since_best: int = 0
     solved_in_a_row: int = 0
     metrics_size: int = 0
+    outcome: str | None = None
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ class Trainer:
         """Train until something ends the run; what it is."""
         if self.progress.step == 0:
             self._save_last()
-        outcome = self._budget_spent()
+        outcome = self.progress.outcome or self._budget_spent()
         while outcome is None:
             began = time.monotonic()
             outcome = self._advance()
@@ -366,10 +367,16 @@ class Trainer:
         )
         if self._accuracy_due():
             record.train, record.test = self._measure_both()
-        self.metrics.write(json.dumps(asdict(record)) + "\n")
-        self.metrics.flush()
+        self._write_metrics(json.dumps(asdict(record)) + "\n")
         self.report(record)
         return self._judge(record)
+
+    def _write_metrics(self, line: str) -> None:
+        try:
+            self.metrics.write(line)
+            self.metrics.flush()
+        except OSError as error:
+            raise TrainingError(f"{self.directory / METRICS}: {error.strerror}") from error
 
     def _accuracy_due(self) -> bool:
         training, progress = self.config.training, self.progress
@@ -461,6 +468,8 @@ class Trainer:
 
     def _finish(self, outcome: str) -> Summary:
         """Measure the kept weights, write the summary and close the run."""
+        if outcome in {"solved", "converged"}:
+            self.progress.outcome = outcome
         if not self.progress.best:
             self.progress.best_step = self.progress.step
             self._save_best()

@@ -49,8 +49,12 @@ class Case:
     def drawn(
         cls, controller: str, memory: str, shape: Shape, dtype: torch.dtype, layers: int = 1
     ) -> Self:
-        """A case with numbers that float32 holds exactly."""
-        generator = torch.Generator().manual_seed(0)
+        """A case with numbers that float32 holds exactly.
+
+        Where strengths add up to 1, or to a pop, gradients jump. With this seed the sums stay so
+        far from there that float32 and float64 are on the same side.
+        """
+        generator = torch.Generator().manual_seed(1)
 
         def normal(*size: int) -> Tensor:
             return torch.randn(*size, generator=generator).to(dtype)

@@ -572,3 +572,19 @@ def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert "perplexity" in done.stdout.decode()
+
+
+def test_a_home_that_can_not_be_written_to_is_no_hindrance(model: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*STACKTRANS, "transduce", str(model)],
+        input=b"abc\n",
+        capture_output=True,
+        env={
+            **{key: value for key, value in ENVIRONMENT.items() if key != "XDG_CACHE_HOME"},
+            "HOME": "/proc/nowhere",
+            "TMPDIR": str(tmp_path),
+        },
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout == run("transduce", model, stdin=b"abc\n").stdout

@@ -271,3 +271,12 @@ def test_indecision_is_0_for_whole_strengths() -> None:
     assert indecision(torch.tensor([0.0, 1.0, 1.0])) == 0
     assert indecision(torch.tensor([0.5])) == 0.25
     assert indecision(torch.zeros(0)) == 0
+
+
+def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Trainer, "_measure_both", lambda self: (Accuracy(1.0, 1.0, 20), Accuracy(1.0, 1.0, 20))
+    )
+    first = trainer_of(small_run(), tmp_path).run(ignore)
+    assert (first.outcome, first.steps) == ("solved", 20)
+    assert Trainer.resume(tmp_path, {}, CPU).run(ignore) == first

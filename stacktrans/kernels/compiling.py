@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,13 @@ def _cache_directory() -> str:
         sources.update(path.read_bytes())
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     root = Path(_config.CACHE_DIR or Path(home) / "stacktrans")
-    return str(root / sources.hexdigest()[:16])
+    directory = root / sources.hexdigest()[:16]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        # A home that can't be written to: compiled code is kept as long as the machine runs.
+        directory = Path(tempfile.gettempdir()) / f"stacktrans-{os.getuid()}" / directory.name
+    return str(directory)
 
 
 _DIRECTORY = _cache_directory()

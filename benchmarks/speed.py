@@ -1,0 +1,622 @@
+"""How fast training is, beside torch's own LSTM, the definition in torch and a naive loop.
+
+    python benchmarks/speed.py [--parts a,b,c,d,e] [--markdown FILE] [--quick]
+
+    a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
+    b  strings from short to long, beside nn.LSTM
+    c  a memory alone, from short to long
+    d  one thread and two
+    e  from nothing to a solved task, by the command line
+
+Times are of this machine; what can be compared is the ratios. What is compared is
+measured in one process in turn, round after round, and of each the shortest time is
+taken, since whatever else the machine does only adds to it. Every group of numbers
+comes from a process of its own, since how a process gets its memory depends on
+what it did before.
+"""
+
+import argparse
+import functools
+import itertools
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from stacktrans import __version__
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from stacktrans.transducer import Transducer
+
+MEMORIES = ("stack", "queue", "deque")
+EMBEDDING = 64
+BATCH = 10
+TASKS = (("copy", "queue"), ("reverse", "stack"))
+SIDE_BY_SIDE = 2
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        sizes: hidden and memory sizes of parts a and d.
+        steps: length of their strings.
+        growing_sizes: sizes of part b.
+        lengths: lengths of strings in parts b and c.
+        memory_size: size m in part c.
+        rounds: least number of measurements of each thing.
+        seconds: each thing is measured for at least so long.
+        processes: how often part c starts a process for each number.
+        seeds: runs of each task in part e.
+        training: arguments that cut the runs of part e short.
+    """
+
+    sizes: tuple[tuple[int, int], ...] = ((64, 32), (128, 64), (256, 256), (512, 256))
+    steps: int = 131
+    growing_sizes: tuple[tuple[int, int], ...] = ((64, 32), (256, 256))
+    lengths: tuple[int, ...] = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+    memory_size: int = 256
+    rounds: int = 5
+    seconds: float = 1.0
+    processes: int = 2
+    seeds: int = 5
+    training: tuple[str, ...] = ()
+
+
+QUICK = Scale(
+    sizes=((16, 8),),
+    steps=20,
+    growing_sizes=((16, 8),),
+    lengths=(32, 64),
+    memory_size=16,
+    rounds=2,
+    seconds=0.02,
+    processes=1,
+    seeds=1,
+    training=("--max-steps", "20", "--set", "validation_count=10"),
+)
+
+
+# What a process of its own measures. Only these functions load torch.
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one process measures: training steps, or a memory alone.
+
+    Attributes:
+        subjects: names of what is measured in turn; see `subject`.
+        hidden: size H.
+        memory_size: size m.
+        steps: length of the strings.
+        rounds: as in `Scale`.
+        seconds: as in `Scale`.
+    """
+
+    subjects: tuple[str, ...]
+    hidden: int
+    memory_size: int
+    steps: int
+    rounds: int
+    seconds: float
+
+
+def shortest(subjects: Mapping[str, Callable[[], None]], job: Measurement) -> dict[str, float]:
+    """Milliseconds that each subject takes at best."""
+    spent: dict[str, list[float]] = {}
+    for name, run in subjects.items():
+        run()  # compiles, and fills caches
+        spent[name] = []
+    while waiting := [
+        name for name, times in spent.items() if len(times) < job.rounds or sum(times) < job.seconds
+    ]:
+        for name in waiting:
+            began = time.perf_counter()
+            subjects[name]()
+            spent[name].append(time.perf_counter() - began)
+    return {name: 1000 * min(times) for name, times in spent.items()}
+
+
+@functools.cache
+def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Transducer":
+    import torch
+
+    from stacktrans.config import resolve
+    from stacktrans.sequences import JointSequence
+    from stacktrans.tasks import make_task
+    from stacktrans.transducer import Transducer
+
+    shape = {"memory": memory, "hidden_size": hidden, "memory_size": memory_size}
+    config = resolve(
+        task="copy",
+        options={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}},
+    )
+    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    layout = JointSequence(len(task.source), len(task.target))
+    torch.manual_seed(1)
+    return Transducer(config.model, layout.inputs, layout.outputs)
+
+
+def recurrent_weights(model: "Transducer") -> int:
+    """Number of parameters of controller and memory."""
+    parts = [model.controller, *([model.operation] if model.operation else [])]
+    return sum(weight.numel() for part in parts for weight in part.parameters())
+
+
+def lstm_of_as_many_weights(wanted: int) -> int:
+    """The hidden size with which an nn.LSTM of one layer is nearest to a number of parameters."""
+
+    def off(hidden: int) -> int:
+        return abs(4 * hidden * (EMBEDDING + hidden + 2) - wanted)
+
+    return next(hidden for hidden in itertools.count(1) if off(hidden) <= off(hidden + 1))
+
+
+def subject(name: str, job: Measurement) -> Callable[[], None]:
+    """What a name stands for: the words say what, then of or with what.
+
+    "fused stack": the transducer with a stack as it is trained. "torch stack": by the
+    definition. "naive stack": by the naive loop. "lstm 2": an nn.LSTM of two layers.
+    "equal stack": one of as many parameters as the transducer. "alone stack": only the
+    memory. With "2 threads: " before, that many threads.
+    """
+    import torch
+
+    threads, _, what = name.rpartition(" threads: ")
+    run = alone(what.split()[1], job) if what.startswith("alone ") else step(what, job)
+
+    def with_threads() -> None:
+        torch.set_num_threads(int(threads or 1))
+        run()
+
+    return with_threads
+
+
+def step(name: str, job: Measurement) -> Callable[[], None]:
+    """Forward and backward from ids to the controller's outputs, and their gradient."""
+    import torch
+    from naive import NaiveTransducer
+    from torch import nn
+
+    kind, which = name.split()
+    model: nn.Module
+    forward: Callable[[Tensor], Tensor]
+    if kind in ("lstm", "equal"):
+        hidden, layers = job.hidden, 1
+        if kind == "lstm":
+            layers = int(which)
+        else:
+            like = transducer(which, "fused", job.hidden, job.memory_size)
+            hidden = lstm_of_as_many_weights(recurrent_weights(like))
+        lstm = nn.LSTM(EMBEDDING, hidden, layers, batch_first=True)
+        embedding = transducer("none", "fused", job.hidden, job.memory_size).embedding
+        model = nn.ModuleList([embedding, lstm])
+
+        def forward(ids: "Tensor") -> "Tensor":
+            outputs: Tensor = lstm(embedding(ids))[0]
+            return outputs
+
+    else:
+        kernel = "torch" if kind == "naive" else kind
+        trained = transducer(which, kernel, job.hidden, job.memory_size)
+        if kind == "naive":
+            naive = NaiveTransducer(trained)
+            model, forward = naive, naive.forward
+        else:
+            model, forward = trained, lambda ids: trained.unroll(ids).hidden
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(0, 100, (BATCH, job.steps), generator=generator)
+    grad = torch.randn(forward(ids).shape, generator=generator)
+
+    def run() -> None:
+        model.zero_grad()
+        forward(ids).backward(grad)
+
+    return run
+
+
+def alone(memory: str, job: Measurement) -> Callable[[], None]:
+    """Forward and backward through a memory with random signals and values."""
+    import torch
+
+    from stacktrans.kernels.fused import fused_memory
+    from stacktrans.memory import MEMORIES
+
+    store = MEMORIES[memory]
+    generator = torch.Generator().manual_seed(2)
+    signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
+    shape = (BATCH, job.steps, len(store.ends) * job.memory_size)
+    values, grad = torch.randn(shape, generator=generator), torch.randn(shape, generator=generator)
+    signals.requires_grad_()
+    values.requires_grad_()
+
+    def run() -> None:
+        torch.autograd.grad(fused_memory(memory, signals, values), (signals, values), grad)
+
+    return run
+
+
+def check_the_naive_loop(job: Measurement) -> None:
+    """See that the naive loop computes what the others do, so that their times can be compared."""
+    import torch
+    from naive import NaiveTransducer
+
+    ids = torch.arange(2 * 30).reshape(2, 30)
+    for memory in (*MEMORIES, "none"):
+        model = transducer(memory, "fused", job.hidden, job.memory_size)
+        with torch.no_grad():
+            torch.testing.assert_close(
+                NaiveTransducer(model)(ids), model.unroll(ids).hidden, rtol=1e-4, atol=1e-5
+            )
+
+
+def measure_here(job: Measurement) -> dict[str, float]:
+    """Milliseconds of each subject."""
+    if any(name.startswith("naive ") for name in job.subjects):
+        check_the_naive_loop(job)
+    return shortest({name: subject(name, job) for name in job.subjects}, job)
+
+
+def equal_hidden(memory: str, job: Measurement) -> int:
+    """The hidden size behind "equal ..."."""
+    return lstm_of_as_many_weights(
+        recurrent_weights(transducer(memory, "fused", job.hidden, job.memory_size))
+    )
+
+
+# What is asked of those processes, and the tables made of it.
+
+
+def measure(job: Measurement) -> dict[str, float]:
+    """Measure in a process of its own."""
+    print(f"measuring {describe(job)}", file=sys.stderr)
+    done = subprocess.run(
+        [sys.executable, __file__, "--measure", json.dumps(asdict(job))],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    times: dict[str, float] = json.loads(done.stdout)
+    return times
+
+
+def describe(job: Measurement) -> str:
+    return f"{job.hidden}/{job.memory_size}, {job.steps} steps: {', '.join(job.subjects)}"
+
+
+@dataclass
+class Result:
+    """A table and what is to be known about it."""
+
+    title: str
+    note: str
+    columns: list[str]
+    rows: list[list[str]]
+
+
+def milliseconds(number: float) -> str:
+    return f"{number:.{max(0, 2 - len(str(int(number))) + 1)}f}"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def job_of(scale: Scale, subjects: Sequence[str], size: tuple[int, int], steps: int) -> Measurement:
+    return Measurement(tuple(subjects), *size, steps, scale.rounds, scale.seconds)
+
+
+def training_step(scale: Scale) -> Iterator[Result]:
+    """Part a."""
+    memories = (*MEMORIES, "none")
+    rows = []
+    for size in scale.sizes:
+        kinds = ("fused", "equal", "torch", "naive")
+        subjects = ["lstm 1", "lstm 2", *(f"{k} {m}" for m in memories for k in kinds)]
+        job = job_of(scale, subjects, size, scale.steps)
+        found = measure(job)
+        for memory in memories:
+            ours = found[f"fused {memory}"]
+            rows.append(
+                [
+                    f"{size[0]}/{size[1]}" if memory != "none" else str(size[0]),
+                    memory,
+                    milliseconds(ours),
+                    times(ours / found["lstm 1"]),
+                    times(ours / found["lstm 2"]),
+                    times(ours / found[f"equal {memory}"]),
+                    f"{equal_hidden(memory, job)}",
+                    times(found[f"torch {memory}"] / ours),
+                    times(found[f"naive {memory}"] / ours),
+                ]
+            )
+    yield Result(
+        "A training step",
+        f"Forward and backward over {BATCH} strings of {scale.steps} steps, from ids to the "
+        "controller's outputs, one thread. First our time as a multiple of nn.LSTM's: with one "
+        "and two layers of as many units, and with one layer of as many parameters, whose units "
+        "are given. Then the multiple of our time that the definition in torch and a naive loop "
+        "over nn.LSTMCell take.",
+        [
+            "hidden/memory",
+            "memory",
+            "ms",
+            "of LSTM, 1 layer",
+            "of LSTM, 2 layers",
+            "of LSTM, as many parameters",
+            "its units",
+            "definition takes",
+            "naive loop takes",
+        ],
+        rows,
+    )
+
+
+def growing_strings(scale: Scale) -> Iterator[Result]:
+    """Part b."""
+    for size in scale.growing_sizes:
+        rows = []
+        for steps in scale.lengths:
+            subjects = ["lstm 2", *(f"fused {memory}" for memory in MEMORIES)]
+            found = measure(job_of(scale, subjects, size, steps))
+            ours = [found[f"fused {memory}"] for memory in MEMORIES]
+            rows.append(
+                [
+                    str(steps),
+                    milliseconds(found["lstm 2"]),
+                    *(milliseconds(time) for time in ours),
+                    *(times(time / found["lstm 2"]) for time in ours),
+                ]
+            )
+        yield Result(
+            f"Longer strings, {size[0]}/{size[1]}",
+            f"Forward and backward over {BATCH} strings, one thread: milliseconds, and multiples "
+            "of the time of an nn.LSTM of two layers of as many units.",
+            [
+                "steps",
+                "LSTM, 2 layers, ms",
+                *(f"{memory}, ms" for memory in MEMORIES),
+                *(f"{memory} of LSTM" for memory in MEMORIES),
+            ],
+            rows,
+        )
+
+
+def memory_alone(scale: Scale) -> Iterator[Result]:
+    """Part c."""
+    found: dict[tuple[str, int], float] = {}
+    for _ in range(scale.processes):
+        for steps in scale.lengths:
+            for memory in MEMORIES:
+                job = job_of(scale, [f"alone {memory}"], (0, scale.memory_size), steps)
+                (time,) = measure(job).values()
+                found[memory, steps] = min(time, found.get((memory, steps), time))
+    first = scale.lengths[0]
+    rows = []
+    for steps in scale.lengths:
+        each = [1000 * found[memory, steps] / steps for memory in MEMORIES]
+        at_first = [1000 * found[memory, first] / first for memory in MEMORIES]
+        rows.append(
+            [
+                str(steps),
+                *(f"{time:.1f}" for time in each),
+                *(times(now / then) for now, then in zip(each, at_first, strict=True)),
+            ]
+        )
+    yield Result(
+        f"A memory alone, vectors of {scale.memory_size}",
+        f"Forward and backward over {BATCH} strings with random strengths, one thread: "
+        f"microseconds a step, and multiples of those at {first} steps. Each number is from a "
+        "process of its own, since the first writing to fresh memory counts too.",
+        [
+            "steps",
+            *(f"{memory}, µs a step" for memory in MEMORIES),
+            *(f"{memory} of {first} steps'" for memory in MEMORIES),
+        ],
+        rows,
+    )
+
+
+def threads(scale: Scale) -> Iterator[Result]:
+    """Part d."""
+    rows = []
+    for size in scale.sizes:
+        what = {f"fused {memory}": memory for memory in MEMORIES} | {"lstm 2": "LSTM, 2 layers"}
+        subjects = [f"{count} threads: {name}" for count in (1, 2) for name in what]
+        found = measure(job_of(scale, subjects, size, scale.steps))
+        for name, shown in what.items():
+            one, two = (found[f"{count} threads: {name}"] for count in (1, 2))
+            rows.append(
+                [
+                    f"{size[0]}/{size[1]}",
+                    shown,
+                    milliseconds(one),
+                    milliseconds(two),
+                    times(one / two),
+                    times(two / found["2 threads: lstm 2"]),
+                ]
+            )
+    yield Result(
+        "One thread and two",
+        f"Forward and backward over {BATCH} strings of {scale.steps} steps. The last column are "
+        "multiples of the time of an nn.LSTM of two layers, both with two threads.",
+        [
+            "hidden/memory",
+            "what",
+            "1 thread, ms",
+            "2 threads, ms",
+            "speed-up",
+            "of LSTM, 2 layers",
+        ],
+        rows,
+    )
+
+
+def solve(task: str, memory: str, seed: int, more: Sequence[str]) -> dict[str, Any]:
+    """What `stacktrans train` prints at the end of a run."""
+    print(f"training {task} with a {memory}, seed {seed}", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as directory:
+        command = ["train", "--task", task, "--memory", memory, "--seed", str(seed), *more]
+        done = subprocess.run(
+            [sys.executable, "-m", "stacktrans", *command, "--json", "--out", f"{directory}/run"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def solutions(scale: Scale) -> Iterator[Result]:
+    """Part e."""
+    jobs = [(task, memory, seed) for task, memory in TASKS for seed in range(1, scale.seeds + 1)]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        done = list(pool.map(lambda job: solve(*job, scale.training), jobs))
+    rows, each = [], []
+    for task, memory in TASKS:
+        runs = [run for job, run in zip(jobs, done, strict=True) if job[:2] == (task, memory)]
+        seconds = [run["seconds"] for run in runs]
+        batches = [run["steps"] for run in runs]
+        rows.append(
+            [
+                task,
+                memory,
+                f"{sum(run['outcome'] == 'solved' for run in runs)} of {len(runs)}",
+                f"{statistics.median(seconds):.1f}",
+                f"{min(seconds):.1f} to {max(seconds):.1f}",
+                f"{statistics.median(batches):.0f}",
+                f"{min(batches)} to {max(batches)}",
+            ]
+        )
+        for run in runs:
+            each.append(
+                [
+                    task,
+                    memory,
+                    str(run["seed"]),
+                    run["outcome"],
+                    str(run["attempts"]),
+                    f"{run['seconds']:.1f}",
+                    str(run["steps"]),
+                ]
+            )
+    command = " ".join(
+        ["stacktrans train --task TASK --memory MEMORY --seed SEED", *scale.training]
+    )
+    yield Result(
+        "Time to solution",
+        f"Medians and ranges over seeds 1 to {scale.seeds} of `{command}`, {SIDE_BY_SIDE} runs "
+        "side by side, one thread each. Seconds are of training, validation included.",
+        ["task", "memory", "solved", "seconds", "from, to", "batches", "from, to"],
+        rows,
+    )
+    yield Result(
+        "Each run",
+        "",
+        ["task", "memory", "seed", "outcome", "starts", "seconds", "batches"],
+        each,
+    )
+
+
+PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
+    "a": training_step,
+    "b": growing_strings,
+    "c": memory_alone,
+    "d": threads,
+    "e": solutions,
+}
+
+
+def provenance(options: argparse.Namespace) -> str:
+    """What made the tables, and where."""
+    command = f"python benchmarks/speed.py --parts {','.join(options.parts)}"
+    return (
+        f"stacktrans {__version__}, torch {version('torch')}, numba {version('numba')}, "
+        f"Python {platform.python_version()}; {processor()}, {os.cpu_count()} cores; "
+        f"one thread where nothing else is said. Written by `{command}"
+        f"{' --quick' * options.quick}`."
+    )
+
+
+def processor() -> str:
+    """The processor's name, where the system tells it."""
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def show(result: Result, console: Console) -> None:
+    table = Table(title=result.title, caption=result.note, title_justify="left")
+    for column in result.columns:
+        table.add_column(column, justify="right")
+    for row in result.rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def markdown(results: Sequence[Result], origin: str) -> str:
+    lines = ["# Speed", "", origin]
+    for result in results:
+        lines += ["", f"## {result.title}", ""]
+        if result.note:
+            lines += [result.note, ""]
+        lines.append(f"| {' | '.join(result.columns)} |")
+        lines.append("|---" + "|---:" * (len(result.columns) - 1) + "|")
+        lines += [f"| {' | '.join(row)} |" for row in result.rows]
+    return "\n".join([*lines, ""])
+
+
+def parts(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in PARTS:
+            raise argparse.ArgumentTypeError(f"no part {name!r}; expected some of a,b,c,d,e")
+    return names
+
+
+def main() -> None:
+    """Measure, and show or write the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--parts", type=parts, default=list(PARTS), help="such as a,c")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here, too")
+    parser.add_argument("--quick", action="store_true", help="only see that everything works")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        json.dump(measure_here(Measurement(**json.loads(options.measure))), sys.stdout)
+        return
+    scale = QUICK if options.quick else Scale()
+    origin = provenance(options)
+    console = Console()
+    results: list[Result] = []
+    for part in options.parts:
+        for result in PARTS[part](scale):
+            results.append(result)
+            show(result, console)
+            if options.markdown:
+                options.markdown.write_text(markdown(results, origin), encoding="utf-8")
+    console.print(origin)
+
+
+if __name__ == "__main__":
+    main()

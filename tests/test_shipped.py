@@ -1,0 +1,61 @@
+"""The shipped models do what is said of them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from stacktrans import checkpoint
+from stacktrans.config import shipped
+from stacktrans.decoding import transduce
+from stacktrans.evaluation import score
+from stacktrans.randomness import Purpose, generator
+from stacktrans.tasks.base import Lengths
+
+NAMES = ["copy-deque", "copy-queue", "reverse-stack"]
+CPU = torch.device("cpu")
+
+
+def test_these_are_shipped() -> None:
+    assert {path.name for path in shipped("checkpoints").glob("*/") if path.name in NAMES} == set(
+        NAMES
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_models_are_small_and_tell_where_they_come_from(name: str) -> None:
+    directory = shipped("checkpoints") / name
+    assert sum(path.stat().st_size for path in directory.iterdir()) < 1_000_000
+    summary = json.loads((directory / "summary.json").read_text())
+    assert summary["command"].startswith("stacktrans train --task ")
+    assert summary["outcome"] == "solved"
+    assert checkpoint.load(directory, CPU).config.recipe == "default"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_models_are_right_far_beyond_their_training(name: str) -> None:
+    loaded = checkpoint.load(name, CPU)
+    strings = generator(11, Purpose.EVALUATION)
+    pairs = loaded.task.sample(strings, Lengths(65, 128), 300, "task")
+    assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_models_transduce_what_people_type(name: str) -> None:
+    loaded = checkpoint.load(name, CPU)
+    source = "Hello,stack!"
+    (answer,) = transduce(loaded.model, loaded.layout, [loaded.task.source.encode(list(source))])
+    expected = source[::-1] if name == "reverse-stack" else source
+    assert loaded.task.target.join(loaded.task.target.decode(answer.target)) == expected
+    assert answer.ended
+    assert answer.log_probability > np.log(0.5)
+
+
+def test_a_shipped_model_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("reverse-stack", "checkpoints/reverse-stack"):
+        assert checkpoint.locate(name).name == "reverse-stack"
