@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 DEMO := .venv/demo
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format bench clean
 
 demo: $(INSTALLED)
 	@rm -rf $(DEMO)
@@ -24,6 +24,9 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: $(INSTALLED)
+	$(BIN)/python benchmarks/speed.py --markdown benchmarks/speed.md
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""A transducer as one would write it down at first: equations 1 to 11 of grefenstette2015, in torch.
+"""A transducer as one would write it at first: equations 1 to 11 of grefenstette2015, in torch.
 
 Every step looks at all rows: V grows by `torch.cat`, sums of strengths are taken anew by
 `cumsum`, and the controller is an `nn.LSTMCell`.

@@ -39,7 +39,7 @@ from rich.table import Table
 from stacktrans import __version__
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from stacktrans.transducer import Transducer
 
@@ -117,20 +117,46 @@ class Measurement:
     seconds: float
 
 
-def shortest(subjects: Mapping[str, Callable[[], None]], job: Measurement) -> dict[str, float]:
+@dataclass(frozen=True)
+class Measured:
+    """What came of it.
+
+    Attributes:
+        milliseconds: the shortest time of each subject.
+        units: of each "equal ..." subject.
+    """
+
+    milliseconds: dict[str, float]
+    units: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something to be timed, and with how many threads."""
+
+    threads: int
+    run: Callable[[], None]
+
+
+def shortest(subjects: Mapping[str, Subject], job: Measurement) -> dict[str, float]:
     """Milliseconds that each subject takes at best."""
-    spent: dict[str, list[float]] = {}
-    for name, run in subjects.items():
-        run()  # compiles, and fills caches
-        spent[name] = []
+    import torch
+
+    def timed(subject: Subject) -> float:
+        torch.set_num_threads(subject.threads)
+        began = time.perf_counter()
+        subject.run()
+        return time.perf_counter() - began
+
+    found: dict[str, list[float]] = {name: [] for name in subjects}
+    for subject in subjects.values():
+        timed(subject)  # compiles, and fills caches
     while waiting := [
-        name for name, times in spent.items() if len(times) < job.rounds or sum(times) < job.seconds
+        name for name, each in found.items() if len(each) < job.rounds or sum(each) < job.seconds
     ]:
         for name in waiting:
-            began = time.perf_counter()
-            subjects[name]()
-            spent[name].append(time.perf_counter() - began)
-    return {name: 1000 * min(times) for name, times in spent.items()}
+            found[name].append(timed(subjects[name]))
+    return {name: 1000 * min(each) for name, each in found.items()}
 
 
 @functools.cache
@@ -153,82 +179,66 @@ def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Tran
     return Transducer(config.model, layout.inputs, layout.outputs)
 
 
-def recurrent_weights(model: "Transducer") -> int:
-    """Number of parameters of controller and memory."""
+def equal_units(memory: str, job: Measurement) -> int:
+    """Units of the nn.LSTM of one layer with as many parameters as controller and memory."""
+    model = transducer(memory, "fused", job.hidden, job.memory_size)
     parts = [model.controller, *([model.operation] if model.operation else [])]
-    return sum(weight.numel() for part in parts for weight in part.parameters())
+    wanted = sum(weight.numel() for part in parts for weight in part.parameters())
+
+    def off(units: int) -> int:
+        return abs(4 * units * (EMBEDDING + units + 2) - wanted)
+
+    return next(units for units in itertools.count(1) if off(units) <= off(units + 1))
 
 
-def lstm_of_as_many_weights(wanted: int) -> int:
-    """The hidden size with which an nn.LSTM of one layer is nearest to a number of parameters."""
+def subject(name: str, job: Measurement) -> Subject:
+    """What a name stands for.
 
-    def off(hidden: int) -> int:
-        return abs(4 * hidden * (EMBEDDING + hidden + 2) - wanted)
-
-    return next(hidden for hidden in itertools.count(1) if off(hidden) <= off(hidden + 1))
-
-
-def subject(name: str, job: Measurement) -> Callable[[], None]:
-    """What a name stands for: the words say what, then of or with what.
-
-    "fused stack": the transducer with a stack as it is trained. "torch stack": by the
-    definition. "naive stack": by the naive loop. "lstm 2": an nn.LSTM of two layers.
-    "equal stack": one of as many parameters as the transducer. "alone stack": only the
-    memory. With "2 threads: " before, that many threads.
+    "fused stack" is the transducer with a stack as it is trained, "torch stack" by the
+    definition, "naive stack" by the naive loop; "equal stack" an nn.LSTM of as many
+    parameters; "lstm 2" one of two layers; "alone stack" only the memory. With
+    "2 threads: " before, with so many threads.
     """
-    import torch
-
     threads, _, what = name.rpartition(" threads: ")
-    run = alone(what.split()[1], job) if what.startswith("alone ") else step(what, job)
-
-    def with_threads() -> None:
-        torch.set_num_threads(int(threads or 1))
-        run()
-
-    return with_threads
+    kind, which = what.split()
+    run = alone(which, job) if kind == "alone" else step(kind, which, job)
+    return Subject(int(threads or 1), run)
 
 
-def step(name: str, job: Measurement) -> Callable[[], None]:
-    """Forward and backward from ids to the controller's outputs, and their gradient."""
+def step(kind: str, which: str, job: Measurement) -> Callable[[], None]:
+    """Forward and backward from ids to the outputs of the recurrent part."""
     import torch
-    from naive import NaiveTransducer
-    from torch import nn
 
-    kind, which = name.split()
-    model: nn.Module
-    forward: Callable[[Tensor], Tensor]
-    if kind in ("lstm", "equal"):
-        hidden, layers = job.hidden, 1
-        if kind == "lstm":
-            layers = int(which)
-        else:
-            like = transducer(which, "fused", job.hidden, job.memory_size)
-            hidden = lstm_of_as_many_weights(recurrent_weights(like))
-        lstm = nn.LSTM(EMBEDDING, hidden, layers, batch_first=True)
-        embedding = transducer("none", "fused", job.hidden, job.memory_size).embedding
-        model = nn.ModuleList([embedding, lstm])
-
-        def forward(ids: "Tensor") -> "Tensor":
-            outputs: Tensor = lstm(embedding(ids))[0]
-            return outputs
-
-    else:
-        kernel = "torch" if kind == "naive" else kind
-        trained = transducer(which, kernel, job.hidden, job.memory_size)
-        if kind == "naive":
-            naive = NaiveTransducer(trained)
-            model, forward = naive, naive.forward
-        else:
-            model, forward = trained, lambda ids: trained.unroll(ids).hidden
+    units = equal_units(which, job) if kind == "equal" else job.hidden
+    model, forward = recurrent(kind, which, units, job)
     generator = torch.Generator().manual_seed(2)
     ids = torch.randint(0, 100, (BATCH, job.steps), generator=generator)
-    grad = torch.randn(forward(ids).shape, generator=generator)
+    grad = torch.randn(BATCH, job.steps, units, generator=generator)
 
     def run() -> None:
         model.zero_grad()
         forward(ids).backward(grad)
 
     return run
+
+
+def recurrent(
+    kind: str, which: str, units: int, job: Measurement
+) -> "tuple[nn.Module, Callable[[Tensor], Tensor]]":
+    """A model, and what makes its recurrent part's outputs [B, T, units] from ids [B, T]."""
+    from naive import NaiveTransducer
+    from torch import nn
+
+    if kind in ("lstm", "equal"):
+        embedding = transducer("none", "fused", job.hidden, job.memory_size).embedding
+        layers = int(which) if kind == "lstm" else 1
+        lstm = nn.LSTM(EMBEDDING, units, layers, batch_first=True)
+        return nn.ModuleList([embedding, lstm]), lambda ids: lstm(embedding(ids))[0]
+    if kind == "naive":
+        naive = NaiveTransducer(transducer(which, "torch", units, job.memory_size))
+        return naive, naive.forward
+    model = transducer(which, kind, units, job.memory_size)
+    return model, lambda ids: model.unroll(ids).hidden
 
 
 def alone(memory: str, job: Measurement) -> Callable[[], None]:
@@ -266,24 +276,19 @@ def check_the_naive_loop(job: Measurement) -> None:
             )
 
 
-def measure_here(job: Measurement) -> dict[str, float]:
-    """Milliseconds of each subject."""
+def measure_here(job: Measurement) -> Measured:
+    """Measure in this process."""
     if any(name.startswith("naive ") for name in job.subjects):
         check_the_naive_loop(job)
-    return shortest({name: subject(name, job) for name in job.subjects}, job)
-
-
-def equal_hidden(memory: str, job: Measurement) -> int:
-    """The hidden size behind "equal ..."."""
-    return lstm_of_as_many_weights(
-        recurrent_weights(transducer(memory, "fused", job.hidden, job.memory_size))
-    )
+    found = shortest({name: subject(name, job) for name in job.subjects}, job)
+    equal = [name for name in job.subjects if name.startswith("equal ")]
+    return Measured(found, {name: equal_units(name.split()[1], job) for name in equal})
 
 
 # What is asked of those processes, and the tables made of it.
 
 
-def measure(job: Measurement) -> dict[str, float]:
+def measure(job: Measurement) -> Measured:
     """Measure in a process of its own."""
     print(f"measuring {describe(job)}", file=sys.stderr)
     done = subprocess.run(
@@ -291,12 +296,12 @@ def measure(job: Measurement) -> dict[str, float]:
         stdout=subprocess.PIPE,
         check=True,
     )
-    times: dict[str, float] = json.loads(done.stdout)
-    return times
+    return Measured(**json.loads(done.stdout))
 
 
 def describe(job: Measurement) -> str:
-    return f"{job.hidden}/{job.memory_size}, {job.steps} steps: {', '.join(job.subjects)}"
+    what = job.subjects[0] if len(job.subjects) == 1 else f"{len(job.subjects)} subjects"
+    return f"{what}, sizes {job.hidden} and {job.memory_size}, {job.steps} steps"
 
 
 @dataclass
@@ -310,10 +315,11 @@ class Result:
 
 
 def milliseconds(number: float) -> str:
-    return f"{number:.{max(0, 2 - len(str(int(number))) + 1)}f}"
+    """With three digits, or all before the point."""
+    return f"{number:.{max(0, 3 - len(str(int(number))))}f}"
 
 
-def times(ratio: float) -> str:
+def multiple(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
 
 
@@ -328,8 +334,8 @@ def training_step(scale: Scale) -> Iterator[Result]:
     for size in scale.sizes:
         kinds = ("fused", "equal", "torch", "naive")
         subjects = ["lstm 1", "lstm 2", *(f"{k} {m}" for m in memories for k in kinds)]
-        job = job_of(scale, subjects, size, scale.steps)
-        found = measure(job)
+        measured = measure(job_of(scale, subjects, size, scale.steps))
+        found = measured.milliseconds
         for memory in memories:
             ours = found[f"fused {memory}"]
             rows.append(
@@ -337,12 +343,12 @@ def training_step(scale: Scale) -> Iterator[Result]:
                     f"{size[0]}/{size[1]}" if memory != "none" else str(size[0]),
                     memory,
                     milliseconds(ours),
-                    times(ours / found["lstm 1"]),
-                    times(ours / found["lstm 2"]),
-                    times(ours / found[f"equal {memory}"]),
-                    f"{equal_hidden(memory, job)}",
-                    times(found[f"torch {memory}"] / ours),
-                    times(found[f"naive {memory}"] / ours),
+                    multiple(ours / found["lstm 1"]),
+                    multiple(ours / found["lstm 2"]),
+                    multiple(ours / found[f"equal {memory}"]),
+                    str(measured.units[f"equal {memory}"]),
+                    multiple(found[f"torch {memory}"] / ours),
+                    multiple(found[f"naive {memory}"] / ours),
                 ]
             )
     yield Result(
@@ -373,14 +379,14 @@ def growing_strings(scale: Scale) -> Iterator[Result]:
         rows = []
         for steps in scale.lengths:
             subjects = ["lstm 2", *(f"fused {memory}" for memory in MEMORIES)]
-            found = measure(job_of(scale, subjects, size, steps))
+            found = measure(job_of(scale, subjects, size, steps)).milliseconds
             ours = [found[f"fused {memory}"] for memory in MEMORIES]
             rows.append(
                 [
                     str(steps),
                     milliseconds(found["lstm 2"]),
-                    *(milliseconds(time) for time in ours),
-                    *(times(time / found["lstm 2"]) for time in ours),
+                    *map(milliseconds, ours),
+                    *(multiple(our / found["lstm 2"]) for our in ours),
                 ]
             )
         yield Result(
@@ -404,8 +410,8 @@ def memory_alone(scale: Scale) -> Iterator[Result]:
         for steps in scale.lengths:
             for memory in MEMORIES:
                 job = job_of(scale, [f"alone {memory}"], (0, scale.memory_size), steps)
-                (time,) = measure(job).values()
-                found[memory, steps] = min(time, found.get((memory, steps), time))
+                (best,) = measure(job).milliseconds.values()
+                found[memory, steps] = min(best, found.get((memory, steps), best))
     first = scale.lengths[0]
     rows = []
     for steps in scale.lengths:
@@ -414,8 +420,8 @@ def memory_alone(scale: Scale) -> Iterator[Result]:
         rows.append(
             [
                 str(steps),
-                *(f"{time:.1f}" for time in each),
-                *(times(now / then) for now, then in zip(each, at_first, strict=True)),
+                *(f"{now:.1f}" for now in each),
+                *(multiple(now / then) for now, then in zip(each, at_first, strict=True)),
             ]
         )
     yield Result(
@@ -426,7 +432,7 @@ def memory_alone(scale: Scale) -> Iterator[Result]:
         [
             "steps",
             *(f"{memory}, µs a step" for memory in MEMORIES),
-            *(f"{memory} of {first} steps'" for memory in MEMORIES),
+            *(f"{memory}, of {first} steps" for memory in MEMORIES),
         ],
         rows,
     )
@@ -438,7 +444,7 @@ def threads(scale: Scale) -> Iterator[Result]:
     for size in scale.sizes:
         what = {f"fused {memory}": memory for memory in MEMORIES} | {"lstm 2": "LSTM, 2 layers"}
         subjects = [f"{count} threads: {name}" for count in (1, 2) for name in what]
-        found = measure(job_of(scale, subjects, size, scale.steps))
+        found = measure(job_of(scale, subjects, size, scale.steps)).milliseconds
         for name, shown in what.items():
             one, two = (found[f"{count} threads: {name}"] for count in (1, 2))
             rows.append(
@@ -447,14 +453,14 @@ def threads(scale: Scale) -> Iterator[Result]:
                     shown,
                     milliseconds(one),
                     milliseconds(two),
-                    times(one / two),
-                    times(two / found["2 threads: lstm 2"]),
+                    multiple(one / two),
+                    multiple(two / found["2 threads: lstm 2"]),
                 ]
             )
     yield Result(
         "One thread and two",
-        f"Forward and backward over {BATCH} strings of {scale.steps} steps. The last column are "
-        "multiples of the time of an nn.LSTM of two layers, both with two threads.",
+        f"Forward and backward over {BATCH} strings of {scale.steps} steps. In the last column, "
+        "our time as a multiple of that of an nn.LSTM of two layers, both with two threads.",
         [
             "hidden/memory",
             "what",
@@ -467,8 +473,9 @@ def threads(scale: Scale) -> Iterator[Result]:
     )
 
 
-def solve(task: str, memory: str, seed: int, more: Sequence[str]) -> dict[str, Any]:
-    """What `stacktrans train` prints at the end of a run."""
+def solve(run: tuple[str, str, int], more: Sequence[str]) -> dict[str, Any]:
+    """What `stacktrans train` prints at the end of a run of a task with a memory and a seed."""
+    task, memory, seed = run
     print(f"training {task} with a {memory}, seed {seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as directory:
         command = ["train", "--task", task, "--memory", memory, "--seed", str(seed), *more]
@@ -486,7 +493,7 @@ def solutions(scale: Scale) -> Iterator[Result]:
     """Part e."""
     jobs = [(task, memory, seed) for task, memory in TASKS for seed in range(1, scale.seeds + 1)]
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        done = list(pool.map(lambda job: solve(*job, scale.training), jobs))
+        done = list(pool.map(lambda job: solve(job, scale.training), jobs))
     rows, each = [], []
     for task, memory in TASKS:
         runs = [run for job, run in zip(jobs, done, strict=True) if job[:2] == (task, memory)]
@@ -522,7 +529,7 @@ def solutions(scale: Scale) -> Iterator[Result]:
         "Time to solution",
         f"Medians and ranges over seeds 1 to {scale.seeds} of `{command}`, {SIDE_BY_SIDE} runs "
         "side by side, one thread each. Seconds are of training, validation included.",
-        ["task", "memory", "solved", "seconds", "from, to", "batches", "from, to"],
+        ["task", "memory", "solved", "seconds", "range", "batches", "range"],
         rows,
     )
     yield Result(
@@ -564,12 +571,13 @@ def processor() -> str:
 
 
 def show(result: Result, console: Console) -> None:
-    table = Table(title=result.title, caption=result.note, title_justify="left")
+    table = Table(title=result.title, title_justify="left")
     for column in result.columns:
         table.add_column(column, justify="right")
     for row in result.rows:
         table.add_row(*row)
     console.print(table)
+    console.print(f"{result.note}\n")
 
 
 def markdown(results: Sequence[Result], origin: str) -> str:
@@ -603,11 +611,11 @@ def main() -> None:
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
-        json.dump(measure_here(Measurement(**json.loads(options.measure))), sys.stdout)
+        json.dump(asdict(measure_here(Measurement(**json.loads(options.measure)))), sys.stdout)
         return
     scale = QUICK if options.quick else Scale()
     origin = provenance(options)
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140)
     results: list[Result] = []
     for part in options.parts:
         for result in PARTS[part](scale):
