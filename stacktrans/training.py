@@ -27,7 +27,7 @@ SUMMARY = "summary.json"
 RUNNING_DECAY = 0.95
 """Decay of the running mean of the loss by which a run is judged."""
 FIRST_LOOK = 100
-"""Validation goes on past this many strings only while all of them are right."""
+"""Validation begins with this many strings, and goes on only while all are right."""
 
 
 class TrainingError(StacktransError):
@@ -231,10 +231,14 @@ class Trainer:
         assert isinstance(module, Transducer)
         return module
 
-    def _draw(self, purpose: Purpose, index: int, lengths: Lengths, count: int) -> list[Pair]:
+    def _draw(
+        self, purpose: Purpose, index: int, lengths: Lengths, count: int, *further: int
+    ) -> list[Pair]:
         training = purpose is Purpose.TRAINING
         law = (training and self.config.training.length_law) or self.config.task.length_law
-        return self.task.sample(generator(self.config.seed, purpose, index), lengths, count, law)
+        return self.task.sample(
+            generator(self.config.seed, purpose, index, *further), lengths, count, law
+        )
 
     @property
     def parameter_count(self) -> int:
@@ -393,12 +397,14 @@ class Trainer:
         return train, self._measure(lengths.test, count)
 
     def _measure(self, lengths: Lengths, count: int) -> Accuracy:
-        """Accuracy on fresh strings; few if they show errors, `count` if they do not."""
-        first = min(FIRST_LOOK, count)
-        drawn = self._draw(Purpose.VALIDATION, self.progress.step, lengths, count)
-        scores = score(self.evaluated, self.layout, drawn[:first])
-        if count > first and scores.coarse_accuracy == 1:
-            scores += score(self.evaluated, self.layout, drawn[first:])
+        """Accuracy on fresh strings: few if they show errors, up to `count` if they do not."""
+        scores: Scores | None = None
+        while scores is None or (scores.count < count and scores.coarse_accuracy == 1):
+            done = scores.count if scores else 0
+            size = min(max(FIRST_LOOK, 2 * done), count - done)
+            drawn = self._draw(Purpose.VALIDATION, self.progress.step, lengths, size, done)
+            found = score(self.evaluated, self.layout, drawn)
+            scores = scores + found if scores else found
         return Accuracy.of(scores)
 
     def _judge(self, record: Record) -> str | None:
