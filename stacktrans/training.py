@@ -298,13 +298,15 @@ class Trainer:
             self._restart(f"the loss is no number any more after batch {progress.step}")
             return None
         outcome = None
-        if progress.step % training.loss_every == 0:
+        accuracy_due = progress.step % training.accuracy_every == 0
+        if accuracy_due or progress.step % training.loss_every == 0:
             outcome = self._record(signals)
-        if progress.step % training.accuracy_every == 0:
-            self._save_last()
         taken_off = (progress.running_loss or 0.0) <= training.restart_loss
         if progress.step - progress.attempt_began == training.restart_after and not taken_off:
             self._restart("the run has not taken off")
+        # Last, so that a resumed run finds every decision taken.
+        if accuracy_due:
+            self._save_last()
         return outcome
 
     def _train_on_batch(self) -> Tensor:

@@ -94,7 +94,7 @@ def test_a_configuration_repeats_its_run_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("memory", ["stack", "deque", "none"])
-@pytest.mark.parametrize("stop_at", [1, 13, 20])
+@pytest.mark.parametrize("stop_at", [1, 13, 20, 25])
 def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, stop_at: int) -> None:
     changes = ("max_steps=40", "settle_loss=1.2", "restart_after=25", "restart_loss=0.01")
     config = small_run(*changes, memory=memory)
@@ -121,8 +121,9 @@ def stop_after(trainer: Trainer, step: int) -> None:
     trainer.optimizer.step = stepping  # type: ignore[method-assign]
 
 
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    config = small_run("max_steps=40")
+@pytest.mark.parametrize("restart_after", [20, 25, 100])
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, restart_after: int) -> None:
+    config = small_run("max_steps=40", f"restart_after={restart_after}", "restart_loss=0.01")
     trainer_of(config, tmp_path / "whole").run(ignore)
 
     killed = trainer_of(config, tmp_path / "killed")
@@ -280,3 +281,17 @@ def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     first = trainer_of(small_run(), tmp_path).run(ignore)
     assert (first.outcome, first.steps) == ("solved", 20)
     assert Trainer.resume(tmp_path, {}, CPU).run(ignore) == first
+
+
+def test_accuracy_is_measured_when_it_is_due_though_no_loss_is(tmp_path: Path) -> None:
+    trainer_of(small_run("max_steps=12", "loss_every=5", "accuracy_every=3"), tmp_path).run(ignore)
+    records = records_of(tmp_path)
+    assert [record["step"] for record in records] == [3, 5, 6, 9, 10, 12]
+    assert [record["test"] is not None for record in records] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
