@@ -41,12 +41,21 @@ class CheckpointError(StacktransError):
 def _replacing(path: Path) -> Iterator[Path]:
     """A temporary neighbour of `path` that takes its place if all goes well.
 
+    Links are followed, and what is no regular file (a device, a pipe) is written
+    to as it is.
+
     Raises:
         OSError: it can't be written; the error names `path`.
     """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        yield path
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
+        if path.exists():
+            shutil.copymode(path, temporary)
         _flush(temporary)
         os.replace(temporary, path)
         _flush(path.parent)
@@ -86,6 +95,7 @@ def save(
     Raises:
         CheckpointError: it can't be written; what was there is still there.
     """
+    directory = directory.resolve()
     new = directory.with_name(f".{directory.name}.new")
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -120,6 +130,9 @@ def _swap(new: Path, directory: Path) -> None:
 
 
 def _aside(directory: Path) -> Path:
+    directory = directory.resolve()
+    if not directory.name:
+        return directory
     return directory.with_name(f".{directory.name}.old")
 
 
@@ -144,7 +157,10 @@ def locate(name: str | Path) -> Path:
         CheckpointError: there is none.
     """
     given = Path(name)
-    for path in (given, shipped("checkpoints") / given.name):
+    paths = [given]
+    if not given.exists() and given in {Path(given.name), Path("checkpoints") / given.name}:
+        paths.append(shipped("checkpoints") / given.name)
+    for path in paths:
         for place in (path, path / "best", path / "last"):
             for candidate in (place, _aside(place)):
                 if (candidate / WEIGHTS).is_file():
@@ -152,7 +168,7 @@ def locate(name: str | Path) -> Path:
     if not given.exists():
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(
-            f"{name}: there is no such checkpoint; shipped are {', '.join(available)}"
+            f"{given}: there is no such checkpoint; shipped are {', '.join(available)}"
         )
     raise CheckpointError(
         f"{name}: not a stacktrans checkpoint; expected a directory with {CONFIG} and {WEIGHTS}"

@@ -5,6 +5,7 @@ Nothing heavy is imported at the top: `--help` must answer at once.
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import re
@@ -43,11 +44,13 @@ app = typer.Typer(
 P = ParamSpec("P")
 R = TypeVar("R")
 INTERRUPTED = 130
+STDIN = Path("-")
 
 
 def complain(message: str) -> None:
-    """Say on stderr what went wrong."""
-    print(f"stacktrans: {message}", file=sys.stderr)
+    """Say on stderr what went wrong; if nobody listens, nobody is told."""
+    with contextlib.suppress(OSError):
+        print(f"stacktrans: {message}", file=sys.stderr, flush=True)
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
@@ -73,6 +76,11 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+        except (MemoryError, RuntimeError) as error:
+            if not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
+                raise
+            complain("not enough memory for sizes, lengths or a batch as large as these")
+            raise typer.Exit(1) from None
 
     return guarded
 
@@ -91,14 +99,16 @@ class PairFormat(StrEnum):
 
 
 def _parse_lengths(text: str) -> "Lengths":
-    from stacktrans.tasks.base import Lengths
+    from stacktrans.tasks.base import LONGEST, Lengths
 
-    match = re.fullmatch(r"(\d+)(?::(\d+))?", text)
+    match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
     if match is None:
         raise UsageError(f"--lengths {text}: expected SHORTEST:LONGEST, such as 65:128")
     lengths = Lengths(int(match[1]), int(match[2] or match[1]))
     if not 1 <= lengths.shortest <= lengths.longest:
         raise UsageError(f"--lengths {text}: expected 1 <= shortest <= longest")
+    if lengths.longest > LONGEST:
+        raise UsageError(f"--lengths {text}: expected lengths of at most {LONGEST}")
     return lengths
 
 
@@ -125,8 +135,8 @@ def _device(name: str) -> "torch.device":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise UsageError(f"--device {name}: not available here ({reason})") from error
     return device
@@ -140,15 +150,27 @@ def _check_positive(option: str, value: int) -> None:
 def _console() -> "Console":
     from rich.console import Console
 
-    return Console(stderr=True)
+    class Progress(Console):
+        """A console whose reader may leave: the work goes on without it."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+
+    return Progress(stderr=True)
 
 
 def _print(*renderables: Any) -> None:
     """Print tables and the like on stdout, whole lines even when it is no terminal."""
     from rich.console import Console
 
+    class Output(Console):
+        """A console whose reader may leave, which ends the command as for all others."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     width = None if sys.stdout.isatty() else 200
-    console = Console(width=width, highlight=False, markup=False)
+    console = Output(width=width, highlight=False, markup=False)
     for renderable in renderables:
         console.print(renderable)
 
@@ -212,8 +234,10 @@ def generate(
 ) -> None:
     """Write pairs of a task: a source and its exact answer on each line.
 
-    stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
-    stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
+    Printed, or written to a file of its own.
+
+        stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
+        stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
     """
     from stacktrans.checkpoint import write_atomically
     from stacktrans.config import load_task
@@ -245,13 +269,23 @@ def _pair_lines(
             yield format_pair(task, pair, form)
 
 
-def _free_directory(name: str) -> Path:
-    path = Path("checkpoints") / name
-    number = 2
-    while path.exists():
-        path = Path("checkpoints") / f"{name}-{number}"
-        number += 1
-    return path
+def _check_free(directory: Path) -> None:
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"--out {directory}: something is there; choose another, or --resume it")
+
+
+def _claim(out: Path | None, name: str) -> Path:
+    """Make a directory that no other run has, even one that starts at the same moment."""
+    if out is not None:
+        _check_free(out)
+        out.mkdir(parents=True, exist_ok=True)
+        return out
+    for number in itertools.count(1):
+        path = Path("checkpoints") / (name if number == 1 else f"{name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError("numbers do not end")
 
 
 def _options(**values: Any) -> "Settings":
@@ -362,12 +396,13 @@ def _fresh(
     run = resolve(
         task=task, recipe=recipe, config=config, options=settings, assignments=assignments
     )
-    directory = out or _free_directory(f"{run.task.name}-{run.model.memory}-{run.seed}")
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"--out {directory}: something is there; choose another, or --resume it")
+    name = f"{run.task.name}-{run.model.memory}-{run.seed}"
+    if out is not None:
+        _check_free(out)
     told = shlex.join(["stacktrans", *sys.argv[1:]])
-    trainer = Trainer(run, directory, _device(device), command=told)
-    directory.mkdir(parents=True, exist_ok=True)
+    # Nothing is written before everything that was asked for is known to be there.
+    trainer = Trainer(run, Path(), _device(device), command=told)
+    trainer.directory = directory = _claim(out, name)
     write_atomically(directory / CONFIG, run.to_yaml())
     return trainer
 
@@ -510,7 +545,8 @@ def _scores_of_data(
 def transduce(
     checkpoint: CheckpointArgument,
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="Files; stdin if none.")
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Files, - for stdin; stdin if none."),
     ] = None,
     max_length: Annotated[
         int | None,
@@ -533,7 +569,7 @@ def transduce(
     if max_length is not None:
         _check_positive("--max-length", max_length)
     for path in files or []:
-        if not path.is_file():
+        if path.is_dir() or not (path.exists() or path == STDIN):
             raise UsageError(f"{path}: {'a directory' if path.is_dir() else 'no such file'}")
     loaded = _load(checkpoint, device)
     failed = False
@@ -552,9 +588,10 @@ def transduce(
 
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
-    if not files:
-        yield sys.stdin.fileno(), "standard input"
-    for path in files or []:
+    for path in files or [STDIN]:
+        if path == STDIN:
+            yield sys.stdin.fileno(), "standard input"
+            continue
         with path.open("rb") as stream:
             yield stream.fileno(), str(path)
 
@@ -610,4 +647,18 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
 
 def main() -> None:
     """The entry point."""
+    _open_standard_streams()
     app()
+
+
+def _open_standard_streams() -> None:
+    """Have all three streams, and in UTF-8, as everything that is read and written here is."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+        elif descriptor and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -31,26 +31,27 @@ from stacktrans.settings import (
     read_layer,
     validated,
 )
-from stacktrans.tasks.base import LengthLaw, Lengths
+from stacktrans.tasks.base import LONGEST, LengthLaw, Lengths
 
-FORMAT = 1
+FORMAT: Literal[1] = 1
 """Version of the layout of configurations and checkpoints."""
 
 
 def _in_order(lengths: Lengths) -> Lengths:
-    if not 1 <= lengths.shortest <= lengths.longest:
-        raise ValueError(f"{lengths} is no range; expected 1 <= shortest <= longest")
+    if not 1 <= lengths.shortest <= lengths.longest <= LONGEST:
+        raise ValueError(f"{lengths} is no range; expected 1 <= shortest <= longest <= {LONGEST}")
     return lengths
 
 
 Range = Annotated[Lengths, AfterValidator(_in_order)]
+Size = Annotated[int, Field(ge=1, le=65_536)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Strict(BaseModel):
     """Settings that refuse a key they do not know."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class TaskLengths(Strict):
@@ -78,13 +79,20 @@ class TaskConfig(Strict):
         recipes: changes to recipes, by the recipe's name.
     """
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
     description: str = ""
     generator: str
     parameters: Settings = {}
     lengths: TaskLengths
     length_law: LengthLaw
     recipes: dict[str, Settings] = {}
+
+    @model_validator(mode="after")
+    def _recipes_exist(self) -> Self:
+        for name in self.recipes:
+            if name not in recipe_names():
+                raise ValueError(unknown_name("recipe", name, recipe_names()))
+        return self
 
 
 class StartConfig(Strict):
@@ -127,11 +135,11 @@ class ModelConfig(Strict):
 
     memory: str
     controller: str
-    layers: PositiveInt
-    hidden_size: PositiveInt
-    memory_size: PositiveInt
-    embedding_size: PositiveInt
-    output_size: PositiveInt
+    layers: Annotated[int, Field(ge=1, le=64)]
+    hidden_size: Size
+    memory_size: Size
+    embedding_size: Size
+    output_size: Size
     kernel: Literal["auto", "fused", "torch"]
     start: StartConfig
     other_starts: list[Settings]
@@ -146,8 +154,18 @@ class ModelConfig(Strict):
             raise ValueError(unknown_name("memory", self.memory, [*MEMORIES, "none"]))
         if self.controller not in CONTROLLERS:
             raise ValueError(unknown_name("controller", self.controller, CONTROLLERS))
+        gates = {gate for layer in CONTROLLERS.values() for gate in layer.gates}
+        signals = {name for memory in MEMORIES.values() for name in memory.signal_names}
+        signals |= {name.split()[0] for name in signals}
         for attempt in range(1, len(self.other_starts) + 2):
-            self.start_of(attempt)
+            start = self.start_of(attempt)
+            for kind, names, existing in (
+                ("gate", start.gate_bias, gates),
+                ("signal", start.signal_bias, signals),
+            ):
+                for name in names:
+                    if name not in existing:
+                        raise ValueError(unknown_name(kind, name, existing))
         return self
 
     def start_of(self, attempt: int) -> StartConfig:
@@ -227,11 +245,11 @@ class RunConfig(Strict):
         training: how.
     """
 
-    format: int = FORMAT
+    format: Literal[1] = FORMAT
     version: str = __version__
     recipe: str
     seed: Annotated[int, Field(ge=0)]
-    threads: PositiveInt
+    threads: Annotated[int, Field(ge=1, le=256)]
     task: TaskConfig
     model: ModelConfig
     training: TrainingConfig
@@ -331,6 +349,8 @@ def resolve(
     validated(TaskConfig, task_settings, task_layers)
     _check_kinds(layers)
     memory = asked.get("model", {}).get("memory")
+    if memory is not None and not isinstance(memory, str):
+        raise UsageError(f"model.memory: expected a name (given: {memory!r})")
     if memory is None:
         raise UsageError("no memory given; say --memory stack, queue, deque or none")
     name = asked.get("recipe", "default")
@@ -343,8 +363,8 @@ def _check_format(settings: Settings, config: str | None) -> None:
     found = settings.get("format", FORMAT)
     if isinstance(found, int) and found > FORMAT:
         raise UsageError(
-            f"{config}: format {found} is newer than this stacktrans {__version__} reads "
-            f"(up to {FORMAT}); upgrade stacktrans"
+            f"{config or 'settings'}: format {found} is newer than this stacktrans "
+            f"{__version__} reads (up to {FORMAT}); upgrade stacktrans"
         )
 
 

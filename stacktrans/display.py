@@ -1,5 +1,6 @@
 """How records, scores and traces are shown in a terminal."""
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -91,6 +92,11 @@ class TrainingDisplay:
     def show(self, record: Record) -> None:
         """Show one more record."""
         self.records.append(record)
+        # A display that can't be written to is no reason to lose a run.
+        with contextlib.suppress(OSError):
+            self._show(record)
+
+    def _show(self, record: Record) -> None:
         if self.live:
             self.live.update(self._table())
         elif record.step % self.config.training.accuracy_every == 0:
@@ -239,6 +245,8 @@ def verdict(trace: Trace) -> str:
     """The answer, and whether it is right."""
     if not trace.ended:
         judgement = "cut off: the model did not end it"
+        if trace.expected is not None:
+            judgement += f"; right is {trace.expected}"
     elif trace.why_not is not None:
         judgement = f"the task gives no answer: {trace.why_not}"
     elif trace.correct:

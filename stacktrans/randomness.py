@@ -18,6 +18,7 @@ class Purpose(IntEnum):
     EVALUATION = 3
     GENERATION = 4
     SAMPLE = 5
+    SUMMARY = 6
 
 
 def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:

@@ -40,10 +40,16 @@ class Layer:
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
     def section(self, *keys: str) -> "Layer":
-        """The part of the layer under `keys`; empty if it is not there."""
+        """The part of the layer under `keys`; empty if it is not there.
+
+        Raises:
+            UsageError: what is there has no parts.
+        """
         settings, node = self.settings, self.node
-        for key in keys:
+        for depth, key in enumerate(keys, start=1):
             settings, node = settings.get(key) or {}, _child(node, key)
+            if not isinstance(settings, dict):
+                raise UsageError(f"{self.place(keys[:depth])}: {key}: expected settings")
         return Layer(self.origin, settings, node)
 
 
@@ -76,6 +82,8 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path}: not readable as YAML ({error})") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -83,7 +91,22 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
         raise UsageError(f"{path}{line}: {problem}") from error
     if not isinstance(settings, dict):
         raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
+    _refuse_duplicates(path, node)
     return Layer(os.fspath(path), settings, node)
+
+
+def _refuse_duplicates(path: str | os.PathLike[str], node: yaml.Node | None) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, child in node.value:
+            if str(key.value) in seen:
+                line = key.start_mark.line + 1
+                raise UsageError(f"{path}:{line}: '{key.value}' is there twice")
+            seen.add(str(key.value))
+            _refuse_duplicates(path, child)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            _refuse_duplicates(path, child)
 
 
 def overlay(layers: Sequence[Layer]) -> Settings:
@@ -166,7 +189,7 @@ def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
     path = _full_path(key, _paths(known), origin)
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{origin}: the value is not readable as YAML") from error
     for part in reversed(path.split(".")):
         value = {part: value}

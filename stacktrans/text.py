@@ -81,12 +81,13 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
+    as_json = path.suffix in {".jsonl", ".json"}
     pairs = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            source, target = _fields(decode_line(line), path.suffix == ".jsonl")
+            source, target = _fields(decode_line(line), as_json)
             pairs.append(
                 Pair(
                     task.source.encode(task.source.split(source)),
@@ -104,8 +105,11 @@ def _fields(line: str, as_json: bool) -> tuple[str, str]:
     if as_json:
         try:
             entry = json.loads(line)
-            return str(entry["source"]), str(entry["target"])
-        except (ValueError, TypeError, KeyError):
+            source, target = entry["source"], entry["target"]
+            if isinstance(source, str) and isinstance(target, str):
+                return source, target
+            raise ValueError
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise StacktransError(
                 f"expected a JSON object with source and target, found {line[:60]!r}"
             ) from None

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,7 @@ from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.randomness import Purpose, generator
 from stacktrans.sequences import JointSequence, Pair
+from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
 from stacktrans.transducer import Transducer
@@ -278,8 +280,8 @@ class Trainer:
         path = self.directory / METRICS
         metrics = path.open("r+" if path.exists() else "w", encoding="utf-8")
         # What was recorded after the checkpoint that is resumed will be recorded again.
-        metrics.truncate(self.progress.metrics_size)
-        metrics.seek(self.progress.metrics_size)
+        metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
+        metrics.seek(0, os.SEEK_END)
         return metrics
 
     def _budget_spent(self) -> str | None:
@@ -372,7 +374,7 @@ class Trainer:
             signals=dict(zip(names, signals.tolist(), strict=True)),
         )
         if self._accuracy_due():
-            record.train, record.test = self._measure_both()
+            record.train, record.test = self._measure_both(Purpose.VALIDATION)
         self._write_metrics(json.dumps(asdict(record)) + "\n")
         self.report(record)
         return self._judge(record)
@@ -392,19 +394,19 @@ class Trainer:
             progress.running_loss is not None and progress.running_loss < training.accuracy_loss
         )
 
-    def _measure_both(self) -> tuple[Accuracy, Accuracy]:
+    def _measure_both(self, purpose: Purpose) -> tuple[Accuracy, Accuracy]:
         lengths = self.config.task.lengths
         count = self.config.training.validation_count
-        train = self._measure(lengths.train, min(FIRST_LOOK, count))
-        return train, self._measure(lengths.test, count)
+        train = self._measure(purpose, lengths.train, min(FIRST_LOOK, count))
+        return train, self._measure(purpose, lengths.test, count)
 
-    def _measure(self, lengths: Lengths, count: int) -> Accuracy:
+    def _measure(self, purpose: Purpose, lengths: Lengths, count: int) -> Accuracy:
         """Accuracy on fresh strings: few if they show errors, up to `count` if they do not."""
         scores: Scores | None = None
         while scores is None or (scores.count < count and scores.coarse_accuracy == 1):
             done = scores.count if scores else 0
             size = min(max(FIRST_LOOK, 2 * done), count - done)
-            drawn = self._draw(Purpose.VALIDATION, self.progress.step, lengths, size, done)
+            drawn = self._draw(purpose, self.progress.step, lengths, size, done)
             found = score(self.evaluated, self.layout, drawn)
             scores = scores + found if scores else found
         return Accuracy.of(scores)
@@ -426,7 +428,7 @@ class Trainer:
             return "converged" if progress.since_best >= training.patience else None
         solved = record.test is not None and record.test.coarse == 1
         progress.solved_in_a_row = progress.solved_in_a_row + 1 if solved else 0
-        return "solved" if progress.solved_in_a_row == 2 else None
+        return "solved" if progress.solved_in_a_row >= 2 else None
 
     def _save_best(self) -> None:
         checkpoint.save(self.directory / "best", self.config, self.evaluated.state_dict())
@@ -466,12 +468,20 @@ class Trainer:
         last = checkpoint.last_of(directory)
         saved = checkpoint.load_training(last)
         config = checkpoint.read_config(last)
-        config = config.model_copy(update={"training": config.training.model_copy(update=budgets)})
-        trainer = cls(config, directory, device, saved["command"])
-        trainer.progress = Progress(**saved["progress"])
+        layers = [
+            Layer(str(last / checkpoint.CONFIG), config.model_dump()),
+            Layer("the command line", {"training": budgets}),
+        ]
+        config = validated(RunConfig, overlay(layers), layers)
+        try:
+            trainer = cls(config, directory, device, saved["command"])
+            trainer.progress = Progress(**saved["progress"])
+            trainer.optimizer.load_state_dict(saved["optimizer"])
+            trainer.average.load_state_dict(saved["average"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            path = last / checkpoint.TRAINING
+            raise checkpoint.CheckpointError(f"{path}: damaged ({error})") from error
         checkpoint.load_weights(trainer.model, last / checkpoint.WEIGHTS)
-        trainer.optimizer.load_state_dict(saved["optimizer"])
-        trainer.average.load_state_dict(saved["average"])
         return trainer
 
     def _finish(self, outcome: str) -> Summary:
@@ -484,7 +494,7 @@ class Trainer:
         self._save_last()
         best = checkpoint.load(self.directory / "best", self.device).model
         self.average.module.load_state_dict(best.state_dict())
-        train, test = self._measure_both()
+        train, test = self._measure_both(Purpose.SUMMARY)
         summary = Summary(
             outcome=outcome,
             rule=RULES[outcome],

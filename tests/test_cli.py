@@ -588,3 +588,172 @@ def test_a_home_that_can_not_be_written_to_is_no_hindrance(model: Path, tmp_path
     )
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout == run("transduce", model, stdin=b"abc\n").stdout
+
+
+# what people and systems do to a tool
+
+
+def shell(command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    done = subprocess.run(
+        ["bash", "-c", command.replace("stacktrans", shlex.join(STACKTRANS), 1)],
+        capture_output=True,
+        env={**ENVIRONMENT, **environment},
+        cwd=cwd,
+        check=False,
+        timeout=240,
+    )
+    assert b"Traceback" not in done.stderr, done.stderr.decode()
+    return done
+
+
+def test_out_follows_links_and_keeps_modes(tmp_path: Path) -> None:
+    (tmp_path / "real.tsv").write_text("old")
+    (tmp_path / "real.tsv").chmod(0o600)
+    (tmp_path / "link.tsv").symlink_to("real.tsv")
+    assert run("generate", "--task", "copy", "--out", "link.tsv", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "link.tsv").is_symlink()
+    assert len((tmp_path / "real.tsv").read_text().splitlines()) == 10
+    assert (tmp_path / "real.tsv").stat().st_mode & 0o777 == 0o600
+
+
+def test_out_writes_to_a_pipe_as_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = shell("stacktrans generate --task copy --out pipe & cat pipe; wait", tmp_path)
+    assert len(done.stdout.splitlines()) == 10
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_wrong_budgets_do_not_harm_a_run(trained: Path) -> None:
+    before = (trained / "last" / "config.yaml").read_text()
+    done = run("train", "--resume", trained, "--max-steps", "-5")
+    assert done.returncode == 2
+    assert "training.max_steps" in done.stderr.decode()
+    assert (trained / "last" / "config.yaml").read_text() == before
+
+
+def test_runs_that_start_together_get_directories_of_their_own(tmp_path: Path) -> None:
+    arguments = ["train", "--task", "copy", "--memory", "stack", "--max-steps", "2", *SMALL]
+    together = [start(*arguments, cwd=tmp_path) for _ in range(2)]
+    for process in together:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert len(list(tmp_path.glob("checkpoints/*/summary.json"))) == 2
+
+
+def test_a_shipped_model_does_not_stand_in_for_one_of_one_s_own(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "copy-queue").mkdir(parents=True)
+    for name in ("runs/copy-queue", "elsewhere/copy-queue"):
+        done = run("transduce", name, stdin=b"abc\n", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (1, b"")
+    assert run("transduce", "copy-queue", stdin=b"abc\n", cwd=tmp_path).stdout == b"abc\n"
+
+
+@pytest.mark.parametrize("name", [".", "/", ""])
+def test_odd_names_of_checkpoints(model: Path, name: str) -> None:
+    done = run("inspect", name, "abc", cwd=model)
+    assert done.returncode == (0 if name in {".", ""} else 1)
+
+
+def test_readers_may_leave_early(model: Path, tmp_path: Path) -> None:
+    done = shell(f"stacktrans inspect {model} abc | true; echo ${{PIPESTATUS[0]}}", tmp_path)
+    assert done.stdout == b"0\n"
+    done = shell(
+        "stacktrans train --task copy --memory stack --max-steps 20 --out run "
+        f"{shlex.join(SMALL)} 2>&1 >/dev/null | true; echo ${{PIPESTATUS[0]}}",
+        tmp_path,
+    )
+    assert done.stdout == b"0\n"
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 20
+
+
+def test_closed_streams(model: Path, tmp_path: Path) -> None:
+    assert shell(f"stacktrans transduce {model} <&-", tmp_path).returncode == 0
+    assert shell(f"stacktrans inspect {model} abc >&-", tmp_path).returncode == 0
+    done = shell(f"printf '€\\n' | stacktrans transduce {model} 2>&-", tmp_path)
+    assert (done.returncode, done.stdout) == (1, b"\n")
+
+
+def test_everything_is_utf_8_in_every_locale(model: Path, tmp_path: Path) -> None:
+    plain = run("inspect", model, "abÀ").stdout
+    odd = shell(f"stacktrans inspect {model} abÀ", tmp_path, PYTHONIOENCODING="ascii")
+    assert odd.stdout == plain
+
+
+def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
+    plain = run("transduce", model, stdin=b"abc\n").stdout
+    done = shell(f"stacktrans transduce {model} <(echo abc)", tmp_path)
+    assert done.stdout == plain
+    assert run("transduce", model, "-", stdin=b"abc\n").stdout == plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "learning_rate=.inf"], "finite"),
+        (["--set", "gate_bias.forgot=1"], "did you mean 'forget'"),
+        (["--set", "signal_bias.pusch=1"], "did you mean 'push'"),
+        (["--set", "layers=99999999999"], "layers"),
+        (["--set", "threads=100000"], "threads"),
+        (["--set", "hidden_size=99999999"], "hidden_size"),
+        (["--set", "lengths.test=[1, 1000000000]"], "no range"),
+        (["--set", "task.name=x/../../y"], "name"),
+        (["--set", "max_steps=2020-99-99"], "not readable as YAML"),
+        (["--set", "parameters.symbols='12'"], "symbols is '12'"),
+        (["--set", "parameters.foo=3"], "unknown parameter 'foo'"),
+        (["--set", "format=2"], "format 2 is newer"),
+        (["--set", "model.memory=[queue]"], "memory"),
+        (["--device", "meta"], "--device meta"),
+    ],
+)
+def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run("train", "--task", "copy", "--memory", "queue", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 2020-13-45\n", "not readable as YAML"),
+        ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' is there twice"),
+        ("task: {recipes: {default: {by_memory: 5}}}\n", "by_memory: expected settings"),
+        ("task: {recipes: {defautl: {}}}\n", "did you mean 'default'"),
+        ('format: "7"\n', "format"),
+    ],
+)
+def test_train_refuses_odd_files(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    done = run("train", "--task", "copy", "--memory", "queue", "--config", "odd.yaml", cwd=tmp_path)
+    if text.startswith("task:"):
+        task = (Path(__file__).parent.parent / "tasks" / "copy.yaml").read_text()
+        (tmp_path / "odd.yaml").write_text(task + text.removeprefix("task: {")[:-2] + "\n")
+        done = run("train", "--task", "odd.yaml", "--memory", "queue", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]
+
+
+@pytest.mark.parametrize(
+    "line", ['{"source": 5, "target": null}', "[" * 20_000, '{"source": "a"}', "abc\tabc"]
+)
+def test_eval_refuses_odd_json(model: Path, tmp_path: Path, line: str) -> None:
+    (tmp_path / "odd.jsonl").write_text(line + "\n")
+    done = run("eval", model, "--data", "odd.jsonl", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "odd.jsonl:1: expected a JSON object" in done.stderr.decode()
+
+
+def test_a_damaged_training_state_is_told(trained: Path, tmp_path: Path) -> None:
+    for key, value in (("command", None), ("progress", {"steps": 1}), ("optimizer", {})):
+        copy = tmp_path / key
+        shutil.copytree(trained, copy)
+        state = torch.load(copy / "last" / "training.pt", weights_only=True)
+        if value is None:
+            del state[key]
+        else:
+            state[key] = value
+        torch.save(state, copy / "last" / "training.pt")
+        done = run("train", "--resume", copy)
+        assert done.returncode == 1
+        assert "training.pt: damaged" in done.stderr.decode()

@@ -136,7 +136,7 @@ def test_the_meaningless_symbols_are_128_printable_characters() -> None:
     ("generator_name", "parameters", "message"),
     [
         ("copi", {}, "did you mean 'copy'"),
-        ("copy", {"symbols": 5000}, "symbols is 5000; expected 1 to"),
+        ("copy", {"symbols": 5000}, "symbols is 5000; expected a number from 1 to"),
         ("copy", {"letters": 5}, "letters"),
         ("grammar", {"root": "A", "rules": {"A": [{"probability": 0.5, "source": "b"}]}}, "'A'"),
     ],

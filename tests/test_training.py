@@ -12,6 +12,7 @@ import torch
 
 from stacktrans import checkpoint
 from stacktrans.config import RunConfig, resolve
+from stacktrans.randomness import Purpose
 from stacktrans.training import (
     METRICS,
     SUMMARY,
@@ -176,7 +177,7 @@ def test_it_stops_when_solved_twice_running(
 
     perfect = [False, True, False, True, True, True]
 
-    def measured(self: Trainer) -> tuple[Accuracy, Accuracy]:
+    def measured(self: Trainer, _: Purpose) -> tuple[Accuracy, Accuracy]:
         coarse = float(perfect.pop(0)) if perfect else 1.0
         return Accuracy(coarse, coarse, 20), Accuracy(coarse, coarse, 20)
 
@@ -276,7 +277,7 @@ def test_indecision_is_0_for_whole_strengths() -> None:
 
 def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Trainer, "_measure_both", lambda self: (Accuracy(1.0, 1.0, 20), Accuracy(1.0, 1.0, 20))
+        Trainer, "_measure_both", lambda self, _: (Accuracy(1.0, 1.0, 20), Accuracy(1.0, 1.0, 20))
     )
     first = trainer_of(small_run(), tmp_path).run(ignore)
     assert (first.outcome, first.steps) == ("solved", 20)

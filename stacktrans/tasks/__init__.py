@@ -1,5 +1,6 @@
 """Task generators. A new one is one file beside these and one entry in `GENERATORS`."""
 
+import inspect
 from collections.abc import Callable
 
 from stacktrans.errors import UsageError, unknown_name
@@ -24,7 +25,12 @@ def make_task(name: str, generator: str, parameters: Settings) -> Task:
     """
     if generator not in GENERATORS:
         raise UsageError(f"task {name}: {unknown_name('generator', generator, GENERATORS)}")
+    maker = GENERATORS[generator]
+    known = inspect.signature(maker).parameters
+    for parameter in parameters:
+        if "parameters" not in known and parameter not in known:
+            raise UsageError(f"task {name}: {unknown_name('parameter', parameter, known)}")
     try:
-        return GENERATORS[generator](**parameters)
+        return maker(**parameters)
     except (TypeError, ValueError) as error:
         raise UsageError(f"task {name}: parameters: {error}") from error

@@ -10,6 +10,8 @@ from stacktrans.errors import StacktransError
 from stacktrans.sequences import Ids, Pair
 
 LengthLaw = Literal["uniform", "task"]
+LONGEST = 1_000_000
+"""The longest source that can be asked for, in symbols."""
 
 
 class Lengths(NamedTuple):

@@ -16,8 +16,8 @@ LATIN_LETTERS = [chr(code) for code in range(0xC0, 0x100) if chr(code).isalpha()
 def meaningless_symbols(count: int) -> list[str]:
     """`count` printable characters: ASCII without the space, then Latin-1 letters."""
     available = ASCII + LATIN_LETTERS
-    if not 1 <= count <= len(available):
-        raise ValueError(f"symbols is {count}; expected 1 to {len(available)}")
+    if type(count) is not int or not 1 <= count <= len(available):
+        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {len(available)}")
     return available[:count]
 
 
