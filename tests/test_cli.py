@@ -61,6 +61,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a model that has learned nothing, but gives various short answers."""
     config = resolve(
         task="copy",
+        recipe="paper",
         options={"model": {"memory": "queue"}},
         assignments=["hidden_size=8", "memory_size=4", "embedding_size=4", "output_size=6"],
     )
@@ -717,18 +718,18 @@ def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], messag
     [
         ("a: 2020-13-45\n", "not readable as YAML"),
         ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' is there twice"),
-        ("task: {recipes: {default: {by_memory: 5}}}\n", "by_memory: expected settings"),
-        ("task: {recipes: {defautl: {}}}\n", "did you mean 'default'"),
+        ("recipes: {default: {by_memory: 5}}\n", "by_memory: expected settings"),
+        ("recipes: {defautl: {}}\n", "did you mean 'default'"),
         ('format: "7"\n', "format"),
     ],
 )
 def test_train_refuses_odd_files(tmp_path: Path, text: str, message: str) -> None:
+    options = ["--task", "copy", "--config", "odd.yaml"]
+    if text.startswith("recipes:"):
+        text += (Path(__file__).parent.parent / "tasks" / "copy.yaml").read_text()
+        options = ["--task", "odd.yaml"]
     (tmp_path / "odd.yaml").write_text(text)
-    done = run("train", "--task", "copy", "--memory", "queue", "--config", "odd.yaml", cwd=tmp_path)
-    if text.startswith("task:"):
-        task = (Path(__file__).parent.parent / "tasks" / "copy.yaml").read_text()
-        (tmp_path / "odd.yaml").write_text(task + text.removeprefix("task: {")[:-2] + "\n")
-        done = run("train", "--task", "odd.yaml", "--memory", "queue", cwd=tmp_path)
+    done = run("train", *options, "--memory", "queue", "--max-steps", "1", cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr.decode()
     assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]

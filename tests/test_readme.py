@@ -81,3 +81,11 @@ def test_every_file_is_in_the_file_tree() -> None:
             assert f" {path.name} " in tree, path.name
         elif path.is_dir() and not path.name.startswith("_"):
             assert f" {path.name}/ " in tree, path.name
+
+
+def test_the_results_are_those_recorded() -> None:
+    recorded = (ROOT / "experiments" / "results" / "default-recipe.md").read_text().splitlines()
+    section = README.split("## What the default recipe achieves")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(rows) > 5
+    assert set(rows) <= set(recorded)
