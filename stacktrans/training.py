@@ -401,9 +401,12 @@ class Trainer:
         return train, self._measure(purpose, lengths.test, count)
 
     def _measure(self, purpose: Purpose, lengths: Lengths, count: int) -> Accuracy:
-        """Accuracy on fresh strings: few if they show errors, up to `count` if they do not."""
+        """Accuracy on `count` fresh strings; validation stops early once some are wrong."""
+        early = purpose is Purpose.VALIDATION
         scores: Scores | None = None
-        while scores is None or (scores.count < count and scores.coarse_accuracy == 1):
+        while scores is None or (
+            scores.count < count and (scores.coarse_accuracy == 1 or not early)
+        ):
             done = scores.count if scores else 0
             size = min(max(FIRST_LOOK, 2 * done), count - done)
             drawn = self._draw(purpose, self.progress.step, lengths, size, done)
