@@ -163,11 +163,6 @@ def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> to
     )
 
 
-def sequence_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean nats a scored symbol: logits [N, outputs], targets [N]."""
-    return nn.functional.cross_entropy(logits, targets)
-
-
 def indecision(strengths: Tensor) -> Tensor:
     """The mean of s (1 - s), which is 0 where every strength is 0 or 1; 0 for no strengths."""
     return (strengths * (1 - strengths)).sum() / max(strengths.numel(), 1)
@@ -323,7 +318,8 @@ class Trainer:
             for array in (batch.inputs, batch.targets, batch.mask)
         )
         unrolled = self.model.unroll(inputs)
-        loss = sequence_loss(self.model.read_out(unrolled.hidden[mask]), targets[mask])
+        logits = self.model.read_out(unrolled.hidden[mask])
+        loss = nn.functional.cross_entropy(logits, targets[mask])
         read = mask.flip(1).cumsum(1).flip(1) > 0
         signals = unrolled.signals[read]
         objective = loss

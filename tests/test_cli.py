@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_runs import SETTINGS
 
 from stacktrans import checkpoint
 from stacktrans.config import resolve
@@ -22,22 +23,7 @@ from stacktrans.transducer import Transducer
 STACKTRANS = (sys.executable, "-m", "stacktrans")
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
 ENVIRONMENT.pop("NO_COLOR", None)
-SMALL = [
-    word
-    for setting in (
-        "task.parameters.symbols=3",
-        "task.lengths.train=[1, 5]",
-        "task.lengths.test=[6, 8]",
-        "hidden_size=8",
-        "memory_size=4",
-        "embedding_size=4",
-        "output_size=8",
-        "loss_every=5",
-        "accuracy_every=5",
-        "validation_count=20",
-    )
-    for word in ("--set", setting)
-]
+SMALL = [word for setting in (*SETTINGS, "accuracy_every=5") for word in ("--set", setting)]
 
 
 def run(

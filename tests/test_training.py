@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_runs import SETTINGS
 
 from stacktrans import checkpoint
 from stacktrans.config import RunConfig, resolve
@@ -26,19 +27,7 @@ from stacktrans.training import (
 )
 
 CPU = torch.device("cpu")
-SMALL = (
-    "task.parameters.symbols=3",
-    "task.lengths.train=[1, 5]",
-    "task.lengths.test=[6, 8]",
-    "hidden_size=8",
-    "memory_size=4",
-    "embedding_size=4",
-    "output_size=8",
-    "loss_every=5",
-    "accuracy_every=10",
-    "validation_count=20",
-    "accuracy_loss=null",
-)
+SMALL = (*SETTINGS, "accuracy_every=10", "accuracy_loss=null")
 
 
 def small_run(*changes: str, memory: str = "stack") -> RunConfig:
