@@ -171,7 +171,7 @@ def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Tran
     shape = {"memory": memory, "hidden_size": hidden, "memory_size": memory_size}
     config = resolve(
         task="copy",
-        options={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}},
+        settings={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}},
     )
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
     layout = JointSequence(len(task.source), len(task.target))

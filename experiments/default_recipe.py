@@ -52,7 +52,7 @@ def stacktrans(*arguments: str) -> Record:
 
 def fingerprint(task: str, memory: str) -> str:
     """Changes whenever anything does that decides a condition's runs, but the seed."""
-    config = resolve(task=task, options={"model": {"memory": memory}})
+    config = resolve(task=task, settings={"model": {"memory": memory}})
     return hashlib.sha256(config.to_yaml().encode()).hexdigest()[:12]
 
 

@@ -7,14 +7,11 @@ import contextlib
 import functools
 import itertools
 import json
-import os
-import re
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -22,13 +19,29 @@ import typer
 
 from stacktrans import __version__
 from stacktrans.errors import StacktransError, UsageError
+from stacktrans.options import (
+    CheckpointArgument,
+    DeviceOption,
+    JsonOption,
+    PairFormat,
+    TaskOption,
+    check_positive,
+    find_device,
+    given,
+    parse_lengths,
+    parse_seconds,
+)
+from stacktrans.terminal import (
+    complain,
+    open_standard_streams,
+    print_out,
+    progress_console,
+    silence_stdout,
+)
 
 if TYPE_CHECKING:
-    import torch
-    from rich.console import Console
-
     from stacktrans.checkpoint import Checkpoint
-    from stacktrans.settings import Settings
+    from stacktrans.settings import Layer
     from stacktrans.tasks.base import Lengths, Task
     from stacktrans.training import Trainer
 
@@ -47,12 +60,6 @@ INTERRUPTED = 130
 STDIN = Path("-")
 
 
-def complain(message: str) -> None:
-    """Say on stderr what went wrong; if nobody listens, nobody is told."""
-    with contextlib.suppress(OSError):
-        print(f"stacktrans: {message}", file=sys.stderr, flush=True)
-
-
 def command(function: Callable[P, R]) -> Callable[P, R]:
     """Register a command whose failures end in a message and an exit code."""
 
@@ -67,10 +74,10 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             complain(str(error))
             raise typer.Exit(error.exit_code) from None
         except BrokenPipeError:
-            _silence_stdout()
+            silence_stdout()
             raise typer.Exit(0) from None
         except OSError as error:
-            _silence_stdout()
+            silence_stdout()
             where = f"{error.filename}: " if error.filename else "standard output: "
             complain(f"{where}{error.strerror}")
             raise typer.Exit(1) from None
@@ -83,96 +90,6 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(1) from None
 
     return guarded
-
-
-def _silence_stdout() -> None:
-    # Otherwise the interpreter fails again when it flushes what is left at exit.
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class PairFormat(StrEnum):
-    """How pairs are written."""
-
-    tsv = "tsv"
-    jsonl = "jsonl"
-
-
-def _parse_lengths(text: str) -> "Lengths":
-    from stacktrans.tasks.base import LONGEST, Lengths
-
-    match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
-    if match is None:
-        raise UsageError(f"--lengths {text}: expected SHORTEST:LONGEST, such as 65:128")
-    lengths = Lengths(int(match[1]), int(match[2] or match[1]))
-    if not 1 <= lengths.shortest <= lengths.longest:
-        raise UsageError(f"--lengths {text}: expected 1 <= shortest <= longest")
-    if lengths.longest > LONGEST:
-        raise UsageError(f"--lengths {text}: expected lengths of at most {LONGEST}")
-    return lengths
-
-
-def _parse_seconds(text: str) -> float:
-    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
-    seconds = (
-        sum(
-            float(part) * unit
-            for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)
-            if part
-        )
-        if match
-        else 0.0
-    )
-    if seconds <= 0:
-        raise UsageError(f"--time-limit {text}: expected a time such as 90s, 5m or 1h30m")
-    return seconds
-
-
-def _device(name: str) -> "torch.device":
-    import torch
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"--device {name}: not available here ({reason})") from error
-    return device
-
-
-def _check_positive(option: str, value: int) -> None:
-    if value < 1:
-        raise UsageError(f"{option} {value}: expected a number of at least 1")
-
-
-def _console() -> "Console":
-    from rich.console import Console
-
-    class Progress(Console):
-        """A console whose reader may leave: the work goes on without it."""
-
-        def on_broken_pipe(self) -> None:
-            self.quiet = True
-
-    return Progress(stderr=True)
-
-
-def _print(*renderables: Any) -> None:
-    """Print tables and the like on stdout, whole lines even when it is no terminal."""
-    from rich.console import Console
-
-    class Output(Console):
-        """A console whose reader may leave, which ends the command as for all others."""
-
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
-    width = None if sys.stdout.isatty() else 200
-    console = Output(width=width, highlight=False, markup=False)
-    for renderable in renderables:
-        console.print(renderable)
 
 
 def _version(wanted: bool) -> None:
@@ -198,22 +115,6 @@ def stacktrans(
         echo hello | stacktrans transduce checkpoints/reverse-stack
         stacktrans inspect checkpoints/reverse-stack hello
     """
-
-
-TaskOption = Annotated[
-    str,
-    typer.Option(
-        help="A task: copy, reverse, bigram-flip, svo-sov, gender, or a YAML file of your own."
-    ),
-]
-CheckpointArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="CHECKPOINT", help="A checkpoint's or a run's directory, or a shipped name."
-    ),
-]
-DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, ...")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")]
 
 
 @command
@@ -243,10 +144,10 @@ def generate(
     from stacktrans.config import load_task
     from stacktrans.tasks import make_task
 
-    _check_positive("--count", count)
+    check_positive("--count", count)
     config = load_task(task)
     maker = make_task(config.name, config.generator, config.parameters)
-    bounds = _parse_lengths(lengths) if lengths else config.lengths.train
+    bounds = parse_lengths(lengths) if lengths else config.lengths.train
     lines = _pair_lines(maker, bounds, config.length_law, count, seed, format.value)
     if out:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
@@ -286,19 +187,6 @@ def _claim(out: Path | None, name: str) -> Path:
             path.mkdir(parents=True)
             return path
     raise AssertionError("numbers do not end")
-
-
-def _options(**values: Any) -> "Settings":
-    """Settings nested by section, from names such as model__memory, without the absent."""
-    settings: Settings = {}
-    for name, value in values.items():
-        if value is not None:
-            *sections, key = name.split("__")
-            inner = settings
-            for section in sections:
-                inner = inner.setdefault(section, {})
-            inner[key] = value
-    return settings
 
 
 @command
@@ -357,9 +245,10 @@ def train(
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --resume checkpoints/copy-queue-1
     """
-    budgets = _options(
-        max_steps=max_steps, time_limit=_parse_seconds(time_limit) if time_limit else None
-    )
+    budgets = [
+        *given("--max-steps", "training.max_steps", max_steps),
+        *given("--time-limit", "training.time_limit", time_limit and parse_seconds(time_limit)),
+    ]
     if resume:
         others = (task, memory, controller, hidden, memory_size, recipe, config, set_, seed, out)
         if any(other is not None and other != [] for other in others):
@@ -368,15 +257,15 @@ def train(
             )
         trainer = _resumed(resume, budgets, device)
     else:
-        settings = _options(
-            seed=seed,
-            model__memory=memory,
-            model__controller=controller,
-            model__hidden_size=hidden,
-            model__memory_size=memory_size,
-        )
-        settings |= {"training": budgets} if budgets else {}
-        trainer = _fresh(task, recipe, config, settings, set_ or [], out, device)
+        options = [
+            *given("--seed", "seed", seed),
+            *given("--memory", "model.memory", memory),
+            *given("--controller", "model.controller", controller),
+            *given("--hidden", "model.hidden_size", hidden),
+            *given("--memory-size", "model.memory_size", memory_size),
+            *budgets,
+        ]
+        trainer = _fresh(task, recipe, config, options, set_ or [], out, device)
     _run(trainer, as_json)
 
 
@@ -384,7 +273,7 @@ def _fresh(
     task: str | None,
     recipe: str | None,
     config: str | None,
-    settings: "Settings",
+    options: "list[Layer]",
     assignments: list[str],
     out: Path | None,
     device: str,
@@ -393,31 +282,29 @@ def _fresh(
     from stacktrans.config import resolve
     from stacktrans.training import Trainer
 
-    run = resolve(
-        task=task, recipe=recipe, config=config, options=settings, assignments=assignments
-    )
+    run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
     name = f"{run.task.name}-{run.model.memory}-{run.seed}"
     if out is not None:
         _check_free(out)
     told = shlex.join(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
-    trainer = Trainer(run, Path(), _device(device), command=told)
+    trainer = Trainer(run, Path(), find_device(device), command=told)
     trainer.directory = directory = _claim(out, name)
     write_atomically(directory / CONFIG, run.to_yaml())
     return trainer
 
 
-def _resumed(directory: Path, budgets: "Settings", device: str) -> "Trainer":
+def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
     from stacktrans.training import Trainer
 
-    return Trainer.resume(directory, budgets, _device(device))
+    return Trainer.resume(directory, budgets, find_device(device))
 
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
     from stacktrans.display import TrainingDisplay, summary_table
     from stacktrans.training import Interrupted
 
-    console, directory = _console(), str(trainer.directory)
+    console, directory = progress_console(), str(trainer.directory)
     display = TrainingDisplay(console, trainer.config, trainer.parameter_count, directory)
     try:
         with _stopping(trainer), display:
@@ -428,7 +315,7 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
     if as_json:
         print(json.dumps({**asdict(summary), "directory": directory}))
     else:
-        _print(summary_table(summary, trainer.config, directory))
+        print_out(summary_table(summary, trainer.config, directory))
 
 
 @contextlib.contextmanager
@@ -454,7 +341,7 @@ def _load(name: str, device: str) -> "Checkpoint":
 
     from stacktrans.checkpoint import load
 
-    checkpoint = load(name, _device(device))
+    checkpoint = load(name, find_device(device))
     torch.set_num_threads(checkpoint.config.threads)
     return checkpoint
 
@@ -491,8 +378,8 @@ def eval(
     from stacktrans.display import model_line, scores_json, scores_tables
 
     if count is not None:
-        _check_positive("--count", count)
-    bounds = [_parse_lengths(text) for text in lengths or []]
+        check_positive("--count", count)
+    bounds = [parse_lengths(text) for text in lengths or []]
     loaded = _load(checkpoint, device)
     if data:
         results = _scores_of_data(loaded, data, bounds, count)
@@ -506,7 +393,7 @@ def eval(
         facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
         print(json.dumps({**facts, "results": scores_json(results)}))
     else:
-        _print(model_line(loaded.config), *scores_tables(results))
+        print_out(model_line(loaded.config), *scores_tables(results))
 
 
 def _scores_of_range(checkpoint: "Checkpoint", lengths: "Lengths", count: int, seed: int) -> Any:
@@ -567,7 +454,7 @@ def transduce(
     from stacktrans.transduction import transduce_lines
 
     if max_length is not None:
-        _check_positive("--max-length", max_length)
+        check_positive("--max-length", max_length)
     for path in files or []:
         if path.is_dir() or not (path.exists() or path == STDIN):
             raise UsageError(f"{path}: {'a directory' if path.is_dir() else 'no such file'}")
@@ -623,14 +510,14 @@ def inspect(
     from stacktrans.display import trace_view
     from stacktrans.trace import trace
 
-    bounds = _parse_lengths(lengths) if lengths else None
+    bounds = parse_lengths(lengths) if lengths else None
     loaded = _load(checkpoint, device)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
     followed = trace(loaded, source)
     if as_json:
         print(json.dumps(asdict(followed), ensure_ascii=False))
     else:
-        _print(trace_view(followed, loaded.config))
+        print_out(trace_view(followed, loaded.config))
 
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:
@@ -647,18 +534,5 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
 
 def main() -> None:
     """The entry point."""
-    _open_standard_streams()
+    open_standard_streams()
     app()
-
-
-def _open_standard_streams() -> None:
-    """Have all three streams, and in UTF-8, as everything that is read and written here is."""
-    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        stream = getattr(sys, name)
-        if stream is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            if nowhere != descriptor:
-                os.dup2(nowhere, descriptor)
-            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-        elif descriptor and hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

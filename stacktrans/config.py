@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
@@ -144,16 +145,30 @@ class ModelConfig(Strict):
     start: StartConfig
     other_starts: list[Settings]
 
+    # Names are imported where they are checked: they live beside the modules, which need torch.
+    @field_validator("memory")
+    @classmethod
+    def _memory_exists(cls, name: str) -> str:
+        from stacktrans.memory import MEMORIES
+
+        if name not in {*MEMORIES, "none"}:
+            raise ValueError(unknown_name("memory", name, [*MEMORIES, "none"]))
+        return name
+
+    @field_validator("controller")
+    @classmethod
+    def _controller_exists(cls, name: str) -> str:
+        from stacktrans.controllers import CONTROLLERS
+
+        if name not in CONTROLLERS:
+            raise ValueError(unknown_name("controller", name, CONTROLLERS))
+        return name
+
     @model_validator(mode="after")
-    def _names_exist(self) -> Self:
-        # Imported here because the names live beside the modules, which need torch.
+    def _starting_biases_exist(self) -> Self:
         from stacktrans.controllers import CONTROLLERS
         from stacktrans.memory import MEMORIES
 
-        if self.memory not in {*MEMORIES, "none"}:
-            raise ValueError(unknown_name("memory", self.memory, [*MEMORIES, "none"]))
-        if self.controller not in CONTROLLERS:
-            raise ValueError(unknown_name("controller", self.controller, CONTROLLERS))
         gates = {gate for layer in CONTROLLERS.values() for gate in layer.gates}
         signals = {name for memory in MEMORIES.values() for name in memory.signal_names}
         signals |= {name.split()[0] for name in signals}
@@ -175,6 +190,22 @@ class ModelConfig(Strict):
         return StartConfig.model_validate(overlaid(self.start.model_dump(), change))
 
 
+class CurriculumConfig(Strict):
+    """Short strings first: a memory is learned sooner where its uses lie close together.
+
+    Attributes:
+        share: of the range of training lengths, from the shortest up, that a start begins
+            with.
+        growth: what the share is multiplied with whenever the running loss (nats a
+            symbol) falls under `loss`, until the range is whole.
+        loss: see growth.
+    """
+
+    share: Annotated[float, Field(gt=0, le=1)]
+    growth: Annotated[float, Field(gt=1)]
+    loss: PositiveFloat
+
+
 class TrainingConfig(Strict):
     """How a transducer is trained.
 
@@ -185,8 +216,9 @@ class TrainingConfig(Strict):
         batch_size: strings in a batch.
         gradient_clip: largest norm of the gradient.
         length_law: how training lengths are spread; null for the task's own law.
-        settle_loss: a run settles, once, when its running loss (nats a symbol) falls
-            under this; null for never.
+        curriculum: how training lengths grow; null for the whole range from the first batch.
+        settle_loss: a run settles, once, when its running loss (nats a symbol) on the
+            whole range of lengths falls under this; null for never.
         settle_rate: what the learning rate is multiplied with then.
         sharpening: weight in the loss, from then on, of the mean of s (1 - s) over all
             strengths s, which drives them to 0 and 1. A strength of 0.002 is as good
@@ -194,16 +226,19 @@ class TrainingConfig(Strict):
         averaging: decay of the running mean of the weights, which is what is
             evaluated and kept; 0 for the weights themselves.
         restart_after: start again from other weights when, this many batches after
-            a start, the running loss has not fallen under restart_loss; null for never.
+            a start, the running loss is not under restart_loss and the curriculum has not
+            gone on; null for never.
         restart_loss: the running loss (nats a symbol) of a run that has taken off.
         loss_every: batches between two records of loss and perplexity.
         accuracy_every: batches between two measurements of accuracy.
         accuracy_loss: accuracy is measured only while the running loss is under
             this, and at the end; null for always.
         validation_count: strings of each length range in a measurement of accuracy.
-        stop: "solved" ends the run when every validation string as long as the test
-            range is right, twice running; "converged" ends it when the perplexity
-            has not improved for `patience` records.
+        solved_accuracy: coarse accuracy, on validation strings as long as the test range,
+            of a task that counts as solved.
+        stop: "solved" ends the run when the task is solved in two measurements running;
+            "converged" ends it when the perplexity has not improved for `patience`
+            records.
         patience: see stop.
         max_steps: most batches; null for no limit.
         time_limit: most seconds of training; null for no limit.
@@ -215,6 +250,7 @@ class TrainingConfig(Strict):
     batch_size: PositiveInt
     gradient_clip: PositiveFloat
     length_law: LengthLaw | None
+    curriculum: CurriculumConfig | None
     settle_loss: PositiveFloat | None
     settle_rate: PositiveFloat
     sharpening: Annotated[float, Field(ge=0)]
@@ -225,6 +261,7 @@ class TrainingConfig(Strict):
     accuracy_every: PositiveInt
     accuracy_loss: PositiveFloat | None
     validation_count: PositiveInt
+    solved_accuracy: Annotated[float, Field(gt=0, le=1)]
     stop: Literal["solved", "converged"]
     patience: PositiveInt
     max_steps: PositiveInt | None
@@ -319,7 +356,8 @@ def resolve(
     task: str | None = None,
     recipe: str | None = None,
     config: str | None = None,
-    options: Settings | None = None,
+    settings: Settings | None = None,
+    options: Sequence[Layer] = (),
     assignments: Sequence[str] = (),
 ) -> RunConfig:
     """Put a run's configuration together.
@@ -328,7 +366,8 @@ def resolve(
         task: name or file of a task.
         recipe: name of a recipe.
         config: file of a configuration, whole or in part.
-        options: settings given as options of their own, nested by section.
+        settings: other settings, nested by section.
+        options: settings given as options of their own.
         assignments: settings given as `key=value`.
 
     Raises:
@@ -339,7 +378,8 @@ def resolve(
         layers.append(Layer("--task", {"task": task}))
     if recipe:
         layers.append(Layer("--recipe", {"recipe": recipe}))
-    layers.append(Layer("the command line", options or {}))
+    layers.append(Layer("settings", settings or {}))
+    layers += options
     layers += [option_layer(assignment, RunConfig) for assignment in assignments]
     asked = overlay(layers)
     _check_format(asked, config)
@@ -355,8 +395,8 @@ def resolve(
         raise UsageError("no memory given; say --memory stack, queue, deque or none")
     name = asked.get("recipe", "default")
     layers = [*_recipe_layers(name, memory, task_layers), *layers]
-    settings = overlay(layers) | {"task": task_settings, "recipe": name}
-    return validated(RunConfig, settings, layers)
+    resolved = overlay(layers) | {"task": task_settings, "recipe": name}
+    return validated(RunConfig, resolved, layers)
 
 
 def _check_format(settings: Settings, config: str | None) -> None:

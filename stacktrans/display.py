@@ -115,6 +115,7 @@ class TrainingDisplay:
         parts = [
             f"batch {record.step}",
             f"start {record.attempt}" if record.attempt > 1 else "",
+            f"lengths {record.lengths}",
             f"loss {record.loss:.4f}",
             f"perplexity {record.perplexity:.3f}",
             f"{self._speed(record):.1f} batches/s",
@@ -129,6 +130,7 @@ class TrainingDisplay:
         table = plain_table(
             "batch",
             "start",
+            "lengths",
             "loss",
             "perplexity",
             "batches/s",
@@ -141,6 +143,7 @@ class TrainingDisplay:
             table.add_row(
                 str(record.step),
                 str(record.attempt),
+                str(record.lengths),
                 f"{record.loss:.4f}",
                 f"{record.perplexity:.3f}",
                 f"{self._speed(record):.1f}",

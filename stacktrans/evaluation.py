@@ -38,6 +38,11 @@ class Scores:
         return len(self.lengths)
 
     @property
+    def wrong(self) -> int:
+        """Number of strings with an error."""
+        return int((self.fine < 1).sum())
+
+    @property
     def coarse_accuracy(self) -> float:
         """Share of strings that are right from first to last."""
         return float((self.fine == 1).mean())

@@ -25,11 +25,13 @@ class Batch:
         inputs: [B, T] ids of what the model reads.
         targets: [B, T] ids of what it should say; 0 where nothing is scored.
         mask: [B, T] True at the scored positions.
+        lengths: [B] steps of each before the padding.
     """
 
     inputs: Ids
     targets: Ids
     mask: npt.NDArray[np.bool_]
+    lengths: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,16 @@ class JointSequence:
 
     def batch(self, pairs: Sequence[Pair]) -> Batch:
         """Lay pairs out side by side."""
-        shape = (len(pairs), max(map(self.steps, pairs)))
+        lengths = [self.steps(pair) for pair in pairs]
+        shape = (len(pairs), max(lengths))
         inputs = np.zeros(shape, dtype=np.int64)
         targets = np.zeros(shape, dtype=np.int64)
         mask = np.zeros(shape, dtype=np.bool_)
         for row, pair in enumerate(pairs):
-            start, stop = len(pair.source) + 1, self.steps(pair)
+            start, stop = len(pair.source) + 1, lengths[row]
             inputs[row, : start + 1] = self.prefix(pair.source)
             inputs[row, start + 1 : stop] = pair.target + self.first_target
             targets[row, start : stop - 1] = pair.target
             targets[row, stop - 1] = self.end
             mask[row, start:stop] = True
-        return Batch(inputs, targets, mask)
+        return Batch(inputs, targets, mask, lengths)

@@ -191,9 +191,15 @@ def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{origin}: the value is not readable as YAML") from error
+    return Layer(origin, nested(path, value))
+
+
+def nested(path: str, value: Any) -> Settings:
+    """The settings that have `value` under a path such as `training.learning_rate`."""
     for part in reversed(path.split(".")):
         value = {part: value}
-    return Layer(origin, value)
+    settings: Settings = value
+    return settings
 
 
 def _full_path(key: str, paths: Sequence[str], origin: str) -> str:

@@ -4,10 +4,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from stacktrans.randomness import Purpose, generator
 from stacktrans.sequences import JointSequence, Pair
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.base import Lengths, NoSuchLength
 from stacktrans.transducer import Transducer
 
 METRICS = "metrics.jsonl"
@@ -29,7 +29,7 @@ SUMMARY = "summary.json"
 RUNNING_DECAY = 0.95
 """Decay of the running mean of the loss by which a run is judged."""
 FIRST_LOOK = 100
-"""Validation begins with this many strings, and goes on only while all are right."""
+"""Validation begins with this many strings, and goes on only while the task may be solved."""
 
 
 class TrainingError(StacktransError):
@@ -68,6 +68,7 @@ class Record:
         loss: mean nats a scored symbol since the record before.
         perplexity: exp(loss).
         learning_rate: in force.
+        lengths: shortest and longest source trained on.
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured.
         test: accuracy on lengths of the test range, where it was measured.
@@ -79,6 +80,7 @@ class Record:
     loss: float
     perplexity: float
     learning_rate: float
+    lengths: Lengths
     signals: dict[str, float]
     train: Accuracy | None = None
     test: Accuracy | None = None
@@ -93,6 +95,7 @@ class Progress:
     attempt_began: int = 0
     seconds: float = 0.0
     running_loss: float | None = None
+    share: float = 1.0
     settled: bool = False
     loss_sum: float = 0.0
     loss_count: int = 0
@@ -140,7 +143,8 @@ class Summary:
 
 
 RULES = {
-    "solved": "every validation string as long as the test range was right, twice running",
+    "solved": "the coarse accuracy on validation strings as long as the test range was high enough "
+    "twice running",
     "converged": "the training perplexity did not improve any more",
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",
@@ -219,7 +223,26 @@ class Trainer:
         self.average = running_mean(self.model, self.config.training.averaging)
         progress = self.progress
         progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
+        progress.share = self._first_share()
         progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
+
+    def _first_share(self) -> float:
+        """The share of the training lengths to begin with, which some source must have."""
+        curriculum = self.config.training.curriculum
+        share = curriculum.share if curriculum else 1.0
+        while curriculum and share < 1:
+            try:
+                self._draw(Purpose.TRAINING, 0, self._lengths(share), 1)
+            except NoSuchLength:
+                share = min(1.0, share * curriculum.growth)
+            else:
+                break
+        return share
+
+    def _lengths(self, share: float) -> Lengths:
+        """The shortest training lengths."""
+        shortest, longest = self.config.task.lengths.train
+        return Lengths(shortest, shortest + math.ceil(share * (longest - shortest)))
 
     @property
     def evaluated(self) -> Transducer:
@@ -298,9 +321,8 @@ class Trainer:
         accuracy_due = progress.step % training.accuracy_every == 0
         if accuracy_due or progress.step % training.loss_every == 0:
             outcome = self._record(signals)
-        taken_off = (progress.running_loss or 0.0) <= training.restart_loss
-        if progress.step - progress.attempt_began == training.restart_after and not taken_off:
-            self._restart("the run has not taken off")
+        if progress.step - progress.attempt_began == training.restart_after:
+            self._restart_unless_taken_off()
         # Last, so that a resumed run finds every decision taken.
         if accuracy_due:
             self._save_last()
@@ -309,19 +331,18 @@ class Trainer:
     def _train_on_batch(self) -> Tensor:
         """One update of the weights; the mean strength of each signal, [signals]."""
         training, progress = self.config.training, self.progress
-        pairs = self._draw(
-            Purpose.TRAINING, progress.step, self.config.task.lengths.train, training.batch_size
-        )
+        lengths = self._lengths(progress.share)
+        pairs = self._draw(Purpose.TRAINING, progress.step, lengths, training.batch_size)
         batch = self.layout.batch(pairs)
         inputs, targets, mask = (
             torch.from_numpy(array).to(self.device)
             for array in (batch.inputs, batch.targets, batch.mask)
         )
-        unrolled = self.model.unroll(inputs)
+        unrolled = self.model.unroll(inputs, batch.lengths)
         logits = self.model.read_out(unrolled.hidden[mask])
         loss = nn.functional.cross_entropy(logits, targets[mask])
-        read = mask.flip(1).cumsum(1).flip(1) > 0
-        signals = unrolled.signals[read]
+        read = torch.arange(inputs.shape[1]) < torch.tensor(batch.lengths).unsqueeze(1)
+        signals = unrolled.signals[read.to(self.device)]
         objective = loss
         if progress.settled and training.sharpening:
             objective = loss + training.sharpening * indecision(signals)
@@ -341,11 +362,29 @@ class Trainer:
         if progress.running_loss is None:
             progress.running_loss = loss
         progress.running_loss += (1 - RUNNING_DECAY) * (loss - progress.running_loss)
-        low = training.settle_loss is not None and progress.running_loss < training.settle_loss
-        if low and not progress.settled:
-            progress.settled = True
+        if progress.share < 1:
+            self._lengthen(progress.running_loss)
+        elif training.settle_loss and progress.running_loss < training.settle_loss:
+            self._settle()
+
+    def _lengthen(self, running_loss: float) -> None:
+        """Train on longer strings if those so far are learned well enough."""
+        curriculum, progress = self.config.training.curriculum, self.progress
+        if curriculum and running_loss < curriculum.loss:
+            progress.share = min(1.0, progress.share * curriculum.growth)
+            progress.running_loss = None
+
+    def _settle(self) -> None:
+        if not self.progress.settled:
+            self.progress.settled = True
             for group in self.optimizer.param_groups:
-                group["lr"] *= training.settle_rate
+                group["lr"] *= self.config.training.settle_rate
+
+    def _restart_unless_taken_off(self) -> None:
+        progress = self.progress
+        low = (progress.running_loss or 0.0) <= self.config.training.restart_loss
+        if not low and progress.share == self._first_share():
+            self._restart("the run has not taken off")
 
     def _restart(self, reason: str) -> None:
         if self.config.training.restart_after is None:
@@ -367,6 +406,7 @@ class Trainer:
             loss=loss,
             perplexity=math.exp(min(loss, 700.0)),
             learning_rate=self.optimizer.param_groups[0]["lr"],
+            lengths=self._lengths(progress.share),
             signals=dict(zip(names, signals.tolist(), strict=True)),
         )
         if self._accuracy_due():
@@ -397,12 +437,12 @@ class Trainer:
         return train, self._measure(purpose, lengths.test, count)
 
     def _measure(self, purpose: Purpose, lengths: Lengths, count: int) -> Accuracy:
-        """Accuracy on `count` fresh strings; validation stops early once some are wrong."""
-        early = purpose is Purpose.VALIDATION
+        """Accuracy on `count` fresh strings; validation stops once too many are wrong."""
+        allowed = count
+        if purpose is Purpose.VALIDATION:
+            allowed -= math.ceil(count * self.config.training.solved_accuracy)
         scores: Scores | None = None
-        while scores is None or (
-            scores.count < count and (scores.coarse_accuracy == 1 or not early)
-        ):
+        while scores is None or (scores.count < count and scores.wrong <= allowed):
             done = scores.count if scores else 0
             size = min(max(FIRST_LOOK, 2 * done), count - done)
             drawn = self._draw(purpose, self.progress.step, lengths, size, done)
@@ -425,7 +465,7 @@ class Trainer:
             self._save_best()
         if training.stop == "converged":
             return "converged" if progress.since_best >= training.patience else None
-        solved = record.test is not None and record.test.coarse == 1
+        solved = record.test is not None and record.test.coarse >= training.solved_accuracy
         progress.solved_in_a_row = progress.solved_in_a_row + 1 if solved else 0
         return "solved" if progress.solved_in_a_row >= 2 else None
 
@@ -451,7 +491,7 @@ class Trainer:
     def resume(
         cls,
         directory: Path,
-        budgets: dict[str, Any],
+        budgets: Sequence[Layer],
         device: torch.device,
     ) -> Self:
         """Take up a run from its last checkpoint.
@@ -469,7 +509,7 @@ class Trainer:
         config = checkpoint.read_config(last)
         layers = [
             Layer(str(last / checkpoint.CONFIG), config.model_dump()),
-            Layer("the command line", {"training": budgets}),
+            *budgets,
         ]
         config = validated(RunConfig, overlay(layers), layers)
         try:

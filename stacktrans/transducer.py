@@ -7,6 +7,7 @@ grefenstette2015, section 3.3:
     v_t = tanh(W_v o'_t + b_v)         o_t = tanh(W_o o'_t + b_o)
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
 
@@ -148,21 +149,41 @@ class Transducer(nn.Module):
         reads = weight.new_zeros(batch_size, self.operation.read_size)
         return TransducerState(self.controller.initial(batch_size), memory, reads)
 
-    def unroll(self, inputs: Tensor) -> Unrolled:
+    def unroll(self, inputs: Tensor, lengths: Sequence[int] | None = None) -> Unrolled:
         """Run over whole sequences, in compiled code where there is some.
 
         Args:
             inputs: [B, T] ids.
+            lengths: how many steps of each item matter; all T unless given. What comes of
+                the others may be anything, and has no gradient.
         """
         if torch.is_grad_enabled() and self.is_fused():
-            from stacktrans.kernels import transducing
-
-            embedded = self.embedding(inputs)
-            done = transducing.sequence(self.memory, self.controller, embedded, self._heads())
-            return Unrolled(done.hidden, done.signals)
+            return self._unroll_fused(inputs, lengths or [inputs.shape[1]] * inputs.shape[0])
         if torch.is_grad_enabled():
             return self.unroll_by_definition(inputs)[0]
         return self.start(inputs.shape[0]).step(inputs)
+
+    def _unroll_fused(self, inputs: Tensor, lengths: Sequence[int]) -> Unrolled:
+        from stacktrans.kernels import transducing
+
+        longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+        steps = inputs.shape[1]
+        places = torch.cat(
+            [torch.arange(row * steps, row * steps + lengths[row]) for row in longest_first]
+        )
+        done = transducing.sequence(
+            self.memory,
+            self.controller,
+            [lengths[row] for row in longest_first],
+            self.embedding(inputs.flatten()[places]),
+            self._heads(),
+        )
+
+        def placed(numbers: Tensor) -> Tensor:
+            empty = numbers.new_zeros(inputs.numel(), numbers.shape[1])
+            return empty.index_copy(0, places, numbers).view(*inputs.shape, -1)
+
+        return Unrolled(placed(done.hidden), placed(done.signals))
 
     def start(self, batch_size: int) -> "Run":
         """A run over `batch_size` sequences that goes on from call to call, without gradients."""

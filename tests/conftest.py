@@ -1,5 +1,55 @@
-"""Settings of all tests: one thread, which is fastest for models this small."""
+"""Settings of all tests, and the models and runs that several of them share."""
 
+import re
+from pathlib import Path
+
+import pytest
 import torch
+from command_line import SMALL, run
 
+from stacktrans import checkpoint
+from stacktrans.config import resolve
+from stacktrans.sequences import JointSequence
+from stacktrans.transducer import Transducer
+
+# One thread is fastest for models this small.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a model that has learned nothing, but gives various short answers."""
+    config = resolve(
+        task="copy",
+        recipe="paper",
+        settings={"model": {"memory": "queue"}},
+        assignments=["hidden_size=8", "memory_size=4", "embedding_size=4", "output_size=6"],
+    )
+    layout = JointSequence(128, 128)
+    torch.manual_seed(36)
+    transducer = Transducer(config.model, layout.inputs, layout.outputs)
+    with torch.no_grad():
+        # Larger weights, so that answers differ, and a likely end, so that they are short.
+        for weight in transducer.parameters():
+            weight.mul_(3)
+        transducer.classifier.weight.mul_(10 / 3)
+        transducer.classifier.bias[layout.end] = 6
+    path = tmp_path_factory.mktemp("models") / "untrained"
+    checkpoint.save(path, config, transducer.state_dict())
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("runs") / "run"
+    done = run(
+        "train", "--task", "copy", "--memory", "queue", "--max-steps", "20", "--out", directory,
+        *SMALL,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert "max_steps" in done.stdout.decode()
+    progress = done.stderr.decode()
+    assert re.search(
+        r"batch 20 .*loss \d.*perplexity .*batches/s .*pop 0\.\d\d, push 0\.", progress
+    )
+    return directory

@@ -123,9 +123,16 @@ class Case:
 
     def fused(self) -> Named:
         """What compiled code makes of it."""
-        return fused_sequence(
-            self.controller, self.memory, self.projected, self.layer_weights, *self.heads
-        )._asdict()
+        batch, steps, _ = self.projected[0].shape
+        done = fused_sequence(
+            self.controller,
+            self.memory,
+            [steps] * batch,
+            [projected.flatten(0, 1) for projected in self.projected],
+            self.layer_weights,
+            *self.heads,
+        )
+        return {name: part.unflatten(0, (batch, steps)) for name, part in done._asdict().items()}
 
     def defined(self) -> Named:
         """What the definition makes of it, step by step."""
@@ -154,8 +161,8 @@ class Case:
                 pushed = values.unflatten(1, (len(memory.ends), -1))
                 held, reads = memory.step(held, signals, pushed)
                 read = reads.flatten(1)
-            out.append((below, signals, values, read))
-        names = ("hidden", "signals", "values", "reads")
+            out.append((below, signals, read))
+        names = ("hidden", "signals", "reads")
         return {
             name: torch.stack(parts, dim=1)
             for name, parts in zip(names, zip(*out, strict=True), strict=True)

@@ -20,7 +20,7 @@ CPU = torch.device("cpu")
 def tiny_config(**changes: int) -> RunConfig:
     return resolve(
         task="copy",
-        options={"model": {"memory": "stack"}},
+        settings={"model": {"memory": "stack"}},
         assignments=[
             "task.parameters.symbols=5",
             "hidden_size=6",

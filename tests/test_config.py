@@ -12,14 +12,14 @@ QUEUE = {"model": {"memory": "queue"}}
 
 
 def copy_queue(**changes: object) -> RunConfig:
-    return resolve(task="copy", options=QUEUE, **changes)  # type: ignore[arg-type]
+    return resolve(task="copy", settings=QUEUE, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("recipe", recipe_names())
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
 @pytest.mark.parametrize("task", sorted(path.stem for path in shipped("tasks").glob("*.yaml")))
 def test_every_recipe_fits_every_task_and_memory(recipe: str, memory: str, task: str) -> None:
-    config = resolve(task=task, recipe=recipe, options={"model": {"memory": memory}})
+    config = resolve(task=task, recipe=recipe, settings={"model": {"memory": memory}})
     assert (config.recipe, config.task.name, config.model.memory) == (recipe, task, memory)
 
 
@@ -51,7 +51,7 @@ def test_layers_lie_over_one_another_in_order(tmp_path: Path) -> None:
     )
     config = resolve(
         config=str(path),
-        options={"model": {"hidden_size": 30}, "seed": 5},
+        settings={"model": {"hidden_size": 30}, "seed": 5},
         assignments=["model.memory_size=7", "batch_size=6"],
     )
     assert config.model.memory == "stack"
@@ -71,12 +71,12 @@ def test_a_task_s_recipe_lies_over_the_general_one(tmp_path: Path) -> None:
     }
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(task))
-    config = resolve(task=str(path), options=QUEUE)
+    config = resolve(task=str(path), settings=QUEUE)
     assert config.training.batch_size == 3
     assert config.model.start.signal_bias["push"] == 0.25
-    other = resolve(task=str(path), options={"model": {"memory": "stack"}})
+    other = resolve(task=str(path), settings={"model": {"memory": "stack"}})
     assert other.model.start.signal_bias["push"] != 0.25
-    assert resolve(task=str(path), recipe="paper", options=QUEUE).training.batch_size == 10
+    assert resolve(task=str(path), recipe="paper", settings=QUEUE).training.batch_size == 10
 
 
 def test_an_option_changes_part_of_a_task() -> None:
@@ -112,11 +112,11 @@ def test_wrong_settings_are_named(changes: dict[str, object], message: str) -> N
 
 def test_a_missing_task_or_memory_is_asked_for() -> None:
     with pytest.raises(UsageError, match="no task given"):
-        resolve(options=QUEUE)
+        resolve(settings=QUEUE)
     with pytest.raises(UsageError, match="no memory given"):
         resolve(task="copy")
     with pytest.raises(UsageError, match="did you mean 'reverse'"):
-        resolve(task="revers", options=QUEUE)
+        resolve(task="revers", settings=QUEUE)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_wrong_task_files_are_named_with_the_line(tmp_path: Path) -> None:
     path = tmp_path / "task.yaml"
     path.write_text("name: t\ngenerator: copy\nlengths:\n  train: [1, 2]\n  tests: [3, 4]\n")
     with pytest.raises(UsageError) as caught:
-        resolve(task=str(path), options=QUEUE)
+        resolve(task=str(path), settings=QUEUE)
     message = str(caught.value)
     assert "task.yaml:5: unknown setting 'tests'; did you mean 'test'?" in message
     assert "lengths.test is missing" in message

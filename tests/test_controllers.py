@@ -75,7 +75,7 @@ def test_the_initial_state_is_learned(kind: str, memory: str) -> None:
 def small(controller: str, memory: str, layers: int = 1) -> ModelConfig:
     return resolve(
         task="copy",
-        options={"model": {"memory": memory, "controller": controller, "layers": layers}},
+        settings={"model": {"memory": memory, "controller": controller, "layers": layers}},
         assignments=["hidden_size=6", "memory_size=4", "embedding_size=3", "output_size=5"],
     ).model
 
@@ -105,7 +105,7 @@ def test_parameter_counts_are_the_published_ones(
     config = resolve(
         task="copy",
         recipe="paper",
-        options={"model": {"memory": memory, "layers": layers, "hidden_size": hidden}},
+        settings={"model": {"memory": memory, "layers": layers, "hidden_size": hidden}},
     ).model
     with torch.device("meta"):
         count = Transducer(config, inputs=258, outputs=129).inner_parameters()
@@ -116,7 +116,7 @@ def test_parameter_counts_are_the_published_ones(
 
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
 def test_signals_start_as_the_paper_says(memory: str) -> None:
-    config = resolve(task="copy", recipe="paper", options={"model": {"memory": memory}}).model
+    config = resolve(task="copy", recipe="paper", settings={"model": {"memory": memory}}).model
     operation = Transducer(config, inputs=4, outputs=3).operation
     assert operation is not None
     for name, bias in zip(

@@ -18,7 +18,7 @@ LAYOUT = JointSequence(source_size=4, target_size=4)
 def tiny(memory: str = "stack", seed: int = 0) -> Transducer:
     config = resolve(
         task="copy",
-        options={"model": {"memory": memory}},
+        settings={"model": {"memory": memory}},
         assignments=["hidden_size=8", "memory_size=4", "embedding_size=4", "output_size=6"],
     )
     torch.manual_seed(seed)

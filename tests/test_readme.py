@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import ENVIRONMENT
+from command_line import ENVIRONMENT
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -7,13 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_runs import SETTINGS
 
-from stacktrans import checkpoint
+from stacktrans import checkpoint, training
 from stacktrans.config import RunConfig, resolve
+from stacktrans.evaluation import Scores
 from stacktrans.randomness import Purpose
+from stacktrans.sequences import Pair
+from stacktrans.settings import Layer
 from stacktrans.training import (
     METRICS,
     SUMMARY,
@@ -32,7 +36,7 @@ SMALL = (*SETTINGS, "accuracy_every=10", "accuracy_loss=null")
 
 def small_run(*changes: str, memory: str = "stack") -> RunConfig:
     return resolve(
-        task="reverse", options={"model": {"memory": memory}}, assignments=[*SMALL, *changes]
+        task="reverse", settings={"model": {"memory": memory}}, assignments=[*SMALL, *changes]
     )
 
 
@@ -95,7 +99,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, sto
     with pytest.raises(Interrupted) as stopped:
         parted.run(ignore)
     assert stopped.value.exit_code == 130
-    Trainer.resume(tmp_path / "parted", {}, CPU).run(ignore)
+    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
 
 
@@ -125,13 +129,15 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, restart_after: int) ->
     with pytest.raises(MemoryError):
         killed.run(die)
     assert records_of(tmp_path / "killed")[-1]["step"] == 25
-    Trainer.resume(tmp_path / "killed", {}, CPU).run(ignore)
+    Trainer.resume(tmp_path / "killed", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "killed")
 
 
 def test_a_finished_run_can_be_given_a_larger_budget(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=20"), tmp_path / "parted").run(ignore)
-    summary = Trainer.resume(tmp_path / "parted", {"max_steps": 40}, CPU).run(ignore)
+    summary = Trainer.resume(
+        tmp_path / "parted", [Layer("--max-steps", {"training": {"max_steps": 40}})], CPU
+    ).run(ignore)
     assert summary.steps == 40
     trainer_of(small_run("max_steps=40"), tmp_path / "whole").run(ignore)
     assert records_of(tmp_path / "whole") == records_of(tmp_path / "parted")
@@ -160,20 +166,93 @@ def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
     assert all(0 < mean < 1 for mean in records[0]["signals"].values())
 
 
+@pytest.mark.parametrize(
+    ("solved_accuracy", "found", "best_step"),
+    [(1, [0.9, 1, 0.999, 1, 1], 50), (0.99, [0.9, 0.995, 0.985, 0.99, 0.991], 20)],
+)
 def test_it_stops_when_solved_twice_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    solved_accuracy: float,
+    found: list[float],
+    best_step: int,
 ) -> None:
-
-    perfect = [False, True, False, True, True, True]
-
-    def measured(self: Trainer, _: Purpose) -> tuple[Accuracy, Accuracy]:
-        coarse = float(perfect.pop(0)) if perfect else 1.0
+    def measured(_: Trainer, purpose: Purpose) -> tuple[Accuracy, Accuracy]:
+        coarse = found.pop(0) if purpose is Purpose.VALIDATION else 1.0
         return Accuracy(coarse, coarse, 20), Accuracy(coarse, coarse, 20)
 
     monkeypatch.setattr(Trainer, "_measure_both", measured)
-    summary = trainer_of(small_run("max_steps=1000"), tmp_path).run(ignore)
-    assert (summary.outcome, summary.steps, summary.best_step) == ("solved", 50, 50)
+    config = small_run("max_steps=1000", f"solved_accuracy={solved_accuracy}")
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.outcome, summary.steps, summary.best_step) == ("solved", 50, best_step)
     assert "twice running" in summary.rule
+
+
+@pytest.mark.parametrize(("solved_accuracy", "strings"), [(1, 100), (0.5, 900), (0.1, 1000)])
+def test_validation_goes_on_while_the_task_may_be_solved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solved_accuracy: float, strings: int
+) -> None:
+    monkeypatch.setattr(training, "score", one_in_four_right)
+    config = small_run(
+        f"solved_accuracy={solved_accuracy}", "validation_count=1000", "max_steps=10"
+    )
+    trainer_of(config, tmp_path).run(ignore)
+    (record,) = [record for record in records_of(tmp_path) if record["test"]]
+    assert record["test"] == {"coarse": 0.25, "fine": 0.25, "count": strings}
+
+
+def one_in_four_right(_: Any, __: Any, pairs: list[Pair]) -> Scores:
+    numbers = np.arange(len(pairs))
+    return Scores(numbers, np.where(numbers % 4 == 0, 1.0, 0.0))
+
+
+CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: %s}"
+
+
+def test_short_strings_come_first(tmp_path: Path) -> None:
+    longest = {2: 0, 3: 0, 5: 0}
+
+    class Watched(Trainer):
+        def _draw(self, purpose: Purpose, *rest: Any) -> list[Pair]:
+            drawn = super()._draw(purpose, *rest)
+            if purpose is Purpose.TRAINING and rest[2] > 1:
+                limit = self._lengths(self.progress.share).longest
+                longest[limit] = max(longest[limit], *(len(pair.source) for pair in drawn))
+            return drawn
+
+    # So easy to please that every batch is enough.
+    config = small_run("max_steps=30", "loss_every=1", CURRICULUM % 100, "batch_size=50")
+    Watched(config, tmp_path, CPU, "").run(ignore)
+    assert longest == {limit: limit for limit in longest}
+    lengths = [record["lengths"] for record in records_of(tmp_path)]
+    # What a record shows is what is trained on next.
+    assert lengths == [[1, 3], [1, 5]] + 28 * [[1, 5]]
+
+
+def test_strings_do_not_lengthen_before_the_short_ones_are_learned(tmp_path: Path) -> None:
+    config = small_run("max_steps=20", CURRICULUM % 0.0001, "settle_loss=100", "settle_rate=0.5")
+    trainer_of(config, tmp_path).run(ignore)
+    assert {tuple(record["lengths"]) for record in records_of(tmp_path)} == {(1, 2)}
+    # Nor does a run settle.
+    assert {record["learning_rate"] for record in records_of(tmp_path)} == {0.002}
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_a_curriculum_begins_with_lengths_that_there_are(tmp_path: Path, share: float) -> None:
+    given = ("task.lengths.train=[5, 12]", "task.lengths.test=[13, 14]", CURRICULUM % 1)
+    config = resolve(
+        task="bigram-flip",
+        settings={"model": {"memory": "queue"}},
+        assignments=[*SMALL, *given, f"curriculum.share={share}"],
+    )
+    trainer = trainer_of(config, tmp_path)
+    assert 6 <= trainer._lengths(trainer.progress.share).longest <= 9
+
+
+def test_a_run_whose_strings_lengthened_does_not_start_again(tmp_path: Path) -> None:
+    changes = ("max_steps=30", "restart_after=10", "restart_loss=0.0001")
+    summary = trainer_of(small_run(*changes, CURRICULUM % 100), tmp_path).run(ignore)
+    assert summary.attempts == 1
 
 
 def test_it_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:
@@ -216,7 +295,8 @@ def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> Non
 
 
 def test_the_learning_rate_falls_once_the_task_is_nearly_solved(tmp_path: Path) -> None:
-    config = small_run("max_steps=20", "settle_loss=100", "settle_rate=0.5", "learning_rate=0.01")
+    changes = ("max_steps=20", "settle_loss=100", "settle_rate=0.5", "learning_rate=0.01")
+    config = small_run(*changes, "curriculum=null")
     trainer_of(config, tmp_path).run(ignore)
     assert {record["learning_rate"] for record in records_of(tmp_path)} == {0.005}
 
@@ -240,12 +320,12 @@ def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
 
 def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(checkpoint.CheckpointError, match="no run to resume here"):
-        Trainer.resume(tmp_path, {}, CPU)
+        Trainer.resume(tmp_path, [], CPU)
     trainer_of(small_run("max_steps=5"), tmp_path).run(ignore)
     path = tmp_path / "last" / "training.pt"
     os.truncate(path, 100)
     with pytest.raises(checkpoint.CheckpointError, match="truncated or damaged"):
-        Trainer.resume(tmp_path, {}, CPU)
+        Trainer.resume(tmp_path, [], CPU)
 
 
 def test_sharpening_drives_strengths_to_0_and_1(tmp_path: Path) -> None:
@@ -253,7 +333,8 @@ def test_sharpening_drives_strengths_to_0_and_1(tmp_path: Path) -> None:
     for weight in (0, 20):
         out = tmp_path / str(weight)
         changes = ("max_steps=100", "settle_loss=100", "settle_rate=1", f"sharpening={weight}")
-        trainer_of(small_run(*changes, "learning_rate=0.01"), out).run(ignore)
+        config = small_run(*changes, "learning_rate=0.01", "curriculum=null")
+        trainer_of(config, out).run(ignore)
         means[weight] = indecision(torch.tensor(list(records_of(out)[-1]["signals"].values())))
     assert means[20] < means[0] / 2
 
@@ -270,7 +351,7 @@ def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     first = trainer_of(small_run(), tmp_path).run(ignore)
     assert (first.outcome, first.steps) == ("solved", 20)
-    assert Trainer.resume(tmp_path, {}, CPU).run(ignore) == first
+    assert Trainer.resume(tmp_path, [], CPU).run(ignore) == first
 
 
 def test_accuracy_is_measured_when_it_is_due_though_no_loss_is(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stacktrans.kernels.cells import CELLS, Cell
+from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.ends import ENDS, Rows, empty_rows
 from stacktrans.kernels.products import gate_panels, padded, panels
 from stacktrans.kernels.sequence import (
@@ -18,7 +19,7 @@ from stacktrans.kernels.sequence import (
     memory_forward,
     sequence_backward,
 )
-from stacktrans.kernels.sizes import Sizes, nothing_read
+from stacktrans.kernels.sizes import Sizes, nothing_read, starts_of
 from stacktrans.kernels.tensors import array_dtype, as_array, fresh, fresh_zeros, in_place
 from stacktrans.kernels.threads import in_parts
 
@@ -39,18 +40,16 @@ class LayerWeights(NamedTuple):
 
 
 class SequenceOutput(NamedTuple):
-    """What came out of T steps of a batch of B.
+    """What came out of N steps, or of T steps of a batch of B.
 
     Attributes:
-        hidden: [B, T, H] the output of the highest layer.
-        signals: [B, T, signals] strengths, in the order of the memory's `signal_names`.
-        values: [B, T, pushes * m] the vectors pushed.
-        reads: [B, T, reads * m] the vectors read.
+        hidden: [N, H] or [B, T, H] the output of the highest layer; the others in the same way.
+        signals: [N, signals] strengths, in the order of the memory's `signal_names`.
+        reads: [N, reads * m] the vectors read.
     """
 
     hidden: Tensor
     signals: Tensor
-    values: Tensor
     reads: Tensor
 
 
@@ -89,12 +88,13 @@ class _Sequence(torch.autograd.Function):
         controller: str,
         memory: str,
         signals: int,
+        starts: Array,
         projected: Tensor,
         initial: Tensor,
         head_weight: Tensor,
         head_bias: Tensor,
         *weights: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Run the steps.
 
         Args:
@@ -102,35 +102,37 @@ class _Sequence(torch.autograd.Function):
             controller: kind of units.
             memory: kind of memory.
             signals: how many of the heads are signals.
-            projected: [B, T, L * gates * H].
+            starts: [B + 1] where the steps of each item start, and N.
+            projected: [N, L * gates * H].
             initial: [L, states, B, H].
             head_weight: [signals + pushes * m, H].
             head_bias: [signals + pushes * m].
             weights: `below` and `hidden` of each layer in turn.
         """
-        steps, dtype = projected.shape[1], projected.dtype
+        dtype = projected.dtype
         layers, _, batch, size = initial.shape
         ends = ENDS[memory]
-        pushes = len(ends.pushes)
-        columns = (head_weight.shape[0] - signals) // max(pushes, 1)
+        columns = (head_weight.shape[0] - signals) // max(len(ends.pushes), 1)
         sizes = Sizes(CELLS[controller], ends, layers, batch, size, signals, columns, dtype)
-        trace = sizes.new_trace(steps)
-        values = fresh(batch, steps * pushes, columns, dtype=dtype)
-        rows = empty_rows(ends, batch, steps, array_dtype(dtype))
+        trace = sizes.new_trace(projected.shape[0])
+        rows = empty_rows(ends, batch, int(starts[1]), array_dtype(dtype))
+        values = fresh(batch, rows.strength.shape[1] - 1, columns, dtype=dtype)
         ready = forward_weights(sizes.cell, _pairs(weights), head_weight)
         start = initial.detach()
 
         def run(part: slice) -> None:
             state = start[:, :, part].clone(memory_format=torch.contiguous_format)
             read = nothing_read(sizes, part.stop - part.start)
-            sizes.forward(part, ready, head_bias, projected, state, read, rows, values, 0, trace)
+            sizes.forward(
+                part, ready, head_bias, starts, projected, state, read, rows, values, 0, trace
+            )
 
         in_parts(run, batch)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(initial, head_weight, *weights, values, *trace)
-        ctx.sizes, ctx.rows = sizes, rows
+        ctx.sizes, ctx.rows, ctx.starts = sizes, rows, starts
         _, hidden, signal, reads = trace
-        return hidden[:, :, -1], signal, values.view(batch, steps, sizes.pushed), reads
+        return hidden[:, -1], signal, reads
 
     @staticmethod
     @once_differentiable
@@ -140,31 +142,33 @@ class _Sequence(torch.autograd.Function):
         weights, values, trace = rest[:-5], rest[-5], rest[-4:]
         _, hidden, _, reads = trace
         sizes: Sizes = ctx.sizes
+        starts: Array = ctx.starts
         grad = _grads(sizes, values, trace, grads)
         ready = _backward_weights(_pairs(weights), head_weight)
         # Going backwards takes the memory apart: a copy, so that it can be done twice.
         rows = ctx.rows._replace(strength=ctx.rows.strength.copy(), links=ctx.rows.links.copy())
 
         def run(part: slice) -> Tensor:
-            return _backward_part(sizes, part, ready, initial, rows, values, trace, grad)
+            return _backward_part(sizes, part, ready, starts, initial, rows, values, trace, grad)
 
         grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
         grad_weights: list[Tensor] = []
-        below = _one_step_late(reads, nothing_read(sizes, sizes.batch))
+        below = _one_step_late(reads, nothing_read(sizes, sizes.batch), starts)
         for layer in range(sizes.layers):
-            before = _one_step_late(hidden[:, :, layer], initial[layer, 0])
+            before = _one_step_late(hidden[:, layer], initial[layer, 0], starts)
             inner = grad.inner if sizes.cell.split else grad.projected
-            grad_weights.append(_product(grad.projected[:, :, layer], below))
-            grad_weights.append(_product(inner[:, :, layer], before))
-            below = hidden[:, :, layer]
+            grad_weights.append(grad.projected[:, layer].t() @ below)
+            grad_weights.append(inner[:, layer].t() @ before)
+            below = hidden[:, layer]
         return (
             None,
             None,
             None,
-            grad.projected.flatten(2),
+            None,
+            grad.projected.flatten(1),
             grad_initial,
-            _product(grad.heads, below),
-            grad.heads.sum(dim=(0, 1)),
+            grad.heads.t() @ below,
+            grad.heads.sum(dim=0),
             *grad_weights,
         )
 
@@ -174,8 +178,8 @@ class _Grads(NamedTuple):
 
     hidden: Tensor
     signals: Tensor
-    values: Tensor
     reads: Tensor
+    values: Tensor
     projected: Tensor
     inner: Tensor
     heads: Tensor
@@ -185,20 +189,17 @@ def _grads(
     sizes: Sizes, values: Tensor, trace: Sequence[Tensor], given: Sequence[Tensor | None]
 ) -> _Grads:
     _, hidden, signals, reads = trace
-    batch, steps, layers, size = hidden.shape
-    gates = (batch, steps, layers, sizes.cell.gates * size)
-    grad_hidden, grad_signals, grad_values, grad_reads = given
-    # A copy: compiled code adds to this one.
-    new_values = fresh(*values.shape, dtype=sizes.dtype)
-    new_values.copy_(_or_zeros(grad_values, values).view(values.shape))
+    places, layers, size = hidden.shape
+    gates = (places, layers, sizes.cell.gates * size)
+    grad_hidden, grad_signals, grad_reads = given
     return _Grads(
-        _or_zeros(grad_hidden, hidden[:, :, -1]).unsqueeze(2),
+        _or_zeros(grad_hidden, hidden[:, -1]).unsqueeze(1),
         _or_zeros(grad_signals, signals),
-        new_values,
         _or_zeros(grad_reads, reads),
+        fresh_zeros(*values.shape, dtype=sizes.dtype),
         fresh(*gates, dtype=sizes.dtype),
-        fresh(*(gates if sizes.cell.split else (batch, 0, 0, 0)), dtype=sizes.dtype),
-        fresh(batch, steps, sizes.heads, dtype=sizes.dtype),
+        fresh(*(gates if sizes.cell.split else (0, 0, 0)), dtype=sizes.dtype),
+        fresh(places, sizes.heads, dtype=sizes.dtype),
     )
 
 
@@ -206,6 +207,7 @@ def _backward_part(
     sizes: Sizes,
     part: slice,
     weights: Weights,
+    starts: Array,
     initial: Tensor,
     rows: Rows,
     values: Tensor,
@@ -214,30 +216,32 @@ def _backward_part(
 ) -> Tensor:
     """Run the steps backwards for a part of the batch; gives back the gradient of `initial`."""
     dtype, count = sizes.dtype, part.stop - part.start
-    saved, hidden, signals, reads = (as_array(tensor[part]) for tensor in trace)
+    places = slice(starts[part.start], starts[part.stop])
+    saved, hidden, signals, reads = (as_array(tensor[places]) for tensor in trace)
     grad_state = fresh_zeros(*initial[:, :, part].shape, dtype=dtype)
     outer = in_place(fresh(count, sizes.cell.gates, sizes.size, dtype=dtype))
     inner, grad_inner = outer, grad.inner[:0]
     if sizes.cell.split:
-        inner, grad_inner = np.empty_like(outer), grad.inner[part]
+        inner, grad_inner = np.empty_like(outer), grad.inner[places]
     sequence_backward(
         sizes.cell.number,
         sizes.ends,
         weights,
+        starts_of(part, starts),
         as_array(initial[:, :, part]),
         rows.of(part),
         as_array(values[part]),
         Trace(saved, hidden, signals, reads),
         Trace(
             saved,
-            as_array(grad.hidden[part]),
-            as_array(grad.signals[part]),
-            as_array(grad.reads[part]),
+            as_array(grad.hidden[places]),
+            as_array(grad.signals[places]),
+            as_array(grad.reads[places]),
         ),
         in_place(grad.values[part]),
-        in_place(grad.projected[part]),
+        in_place(grad.projected[places]),
         in_place(grad_inner),
-        in_place(grad.heads[part]),
+        in_place(grad.heads[places]),
         in_place(grad_state),
         in_place(fresh_zeros(count, values.shape[1] + 1, dtype=dtype)),
         outer,
@@ -254,23 +258,23 @@ def _pairs(weights: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
     return list(zip(weights[::2], weights[1::2], strict=True))
 
 
-def _product(grad: Tensor, by: Tensor) -> Tensor:
-    """Gradient of a weight: [B, T, out] of what came out and [B, T, in] -> [out, in]."""
-    return grad.flatten(0, 1).t() @ by.flatten(0, 1)
-
-
 def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if grad is None else grad
 
 
-def _one_step_late(sequence: Tensor, first: Tensor) -> Tensor:
-    """What was there before each step: [B, T, size] and [B, size] -> [B, T, size]."""
-    return torch.cat([first.unsqueeze(1), sequence], dim=1)[:, :-1]
+def _one_step_late(sequence: Tensor, first: Tensor, starts: Array) -> Tensor:
+    """What was there before each step: [N, size] and [B, size] -> [N, size]."""
+    late = torch.empty_like(sequence)
+    late[1:] = sequence[:-1]
+    taken = np.diff(starts) > 0
+    late[torch.from_numpy(starts[:-1][taken])] = first[torch.from_numpy(taken)]
+    return late
 
 
 def fused_sequence(
     controller: str,
     memory: str,
+    lengths: Sequence[int],
     projected: Sequence[Tensor],
     layers: Sequence[LayerWeights],
     signal_weight: Tensor,
@@ -278,20 +282,21 @@ def fused_sequence(
     value_weight: Tensor,
     value_bias: Tensor,
 ) -> SequenceOutput:
-    """T steps of a controller and the memory it operates.
+    """The steps of a controller and the memory it operates, for a batch of B.
 
     Args:
         controller: "lstm", "gru" or "rnn".
         memory: "stack", "queue", "deque" or "none".
-        projected: for each layer, [B, T, gates * H] the gates' sums over the input, bias
-            included.
+        lengths: how many steps each item takes, N together; the longest first.
+        projected: for each layer, [N, gates * H] the gates' sums over the input, bias
+            included; the steps of an item one after the other.
         layers: the lowest first.
         signal_weight: [signals, H].
         signal_bias: [signals].
         value_weight: [pushes * m, H].
         value_bias: [pushes * m].
     """
-    batch, size = projected[0].shape[0], layers[0].hidden.shape[1]
+    batch, size = len(lengths), layers[0].hidden.shape[1]
     initial = [
         torch.stack([state.expand(batch, size) for state in layer.initial]) for layer in layers
     ]
@@ -302,7 +307,8 @@ def fused_sequence(
             controller,
             memory,
             signal_weight.shape[0],
-            torch.cat(list(projected), dim=2) if projected[1:] else projected[0],
+            np.cumsum([0, *lengths]),
+            torch.cat(list(projected), dim=1),
             torch.stack(initial),
             torch.cat([signal_weight, value_weight]),
             torch.cat([signal_bias, value_bias]),

@@ -5,6 +5,7 @@ For evaluation and decoding: of the memory only those rows are kept that can sti
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -73,7 +74,7 @@ class Running:
         """
         sizes = self._sizes
         steps = projected[0].shape[1]
-        trace = sizes.new_trace(steps)
+        trace = sizes.new_trace(sizes.batch * steps)
         added = steps * len(sizes.ends.pushes)
         self._make_room(added)
         record = empty_rows(sizes.ends, sizes.batch, steps, array_dtype(sizes.dtype))
@@ -81,7 +82,8 @@ class Running:
             slice(0, sizes.batch),
             self._weights,
             self._bias,
-            torch.cat(list(projected), dim=2) if projected[1:] else projected[0],
+            np.arange(sizes.batch + 1) * steps,
+            torch.cat(list(projected), dim=2).flatten(0, 1),
             self._state,
             self._read,
             record._replace(strength=self._rows.strength, links=self._rows.links),
@@ -89,11 +91,9 @@ class Running:
             self._used,
             trace,
         )
-        values = self._values[:, self._used : self._used + added].clone()
         self._used += added
-        _, hidden, signals, reads = trace
-        pushed = values.view(sizes.batch, steps, sizes.pushed)
-        return SequenceOutput(hidden[:, :, -1], signals, pushed, reads)
+        _, hidden, signals, reads = (part.unflatten(0, (sizes.batch, steps)) for part in trace)
+        return SequenceOutput(hidden[:, :, -1], signals, reads)
 
     def _make_room(self, added: int) -> None:
         """Have room for so many more rows; if there is not, leave the rows taken away behind."""

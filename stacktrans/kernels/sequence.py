@@ -26,13 +26,13 @@ class Weights(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What went on in T steps of a batch of B.
+    """What went on in N steps, those of each item of a batch one after the other.
 
     Attributes:
-        saved: [B, T, L, saved, H] what the adjoint of the units needs.
-        hidden: [B, T, L, H].
-        signals: [B, T, signals].
-        reads: [B, T, reads * m].
+        saved: [N, L, saved, H] what the adjoint of the units needs.
+        hidden: [N, L, H].
+        signals: [N, signals].
+        reads: [N, reads * m].
     """
 
     saved: Array
@@ -92,12 +92,21 @@ def _heads_adjoint(signals: Array, values: Array, grad_values: Array, grad: Arra
             part[i] = grad_value[i] * (one - value[i] * value[i])
 
 
+@compiled
+def _going_on(starts: Array, step: int, most: int) -> int:
+    """How many of the first `most` items take the given step; see `sequence_forward`."""
+    while starts[most] - starts[most - 1] <= step:
+        most -= 1
+    return most
+
+
 @compiled_entry
 def sequence_forward(
     cell: int,
     ends: Ends,
     weights: Weights,
     bias: Array,
+    starts: Array,
     projected: Array,
     state: Array,
     read: Array,
@@ -116,7 +125,9 @@ def sequence_forward(
         ends: the kind of memory.
         weights: in panels.
         bias: [signals + pushes * m] of the signals and values.
-        projected: [B, T, L, gates, H] sums of the gates over the input.
+        starts: [B + 1] where the steps of each item start, and N. No item takes more steps than
+            one before it.
+        projected: [N, L, gates, H] sums of the gates over the input.
         state: [L, states, B, H] of the units before the first step; becomes that after the last.
         read: [B, reads * m] read before the first step; becomes what was read last.
         rows: the memory before the first step; becomes that after the last.
@@ -127,36 +138,40 @@ def sequence_forward(
         inner: the same.
         heads: [B, as wide as `weights.heads`] to work in.
     """
-    batch, steps, layers = trace.hidden.shape[:3]
+    batch, layers = state.shape[2], state.shape[0]
     pushes = ends.pushes.shape[0]
     last = state.shape[1] - 1
     outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
-    for step in range(steps):
+    going = batch
+    for step in range(starts[1] - starts[0]):
+        going = _going_on(starts, step, going)
         for layer in range(layers):
             if layer == 0:
-                product(read, weights.below, outer_rows)
+                product(read[:going], weights.below, outer_rows)
             else:
-                product(state[layer - 1, 0], weights.between[layer - 1], outer_rows)
-            product(state[layer, 0], weights.hidden[layer], inner_rows)
-            for item in range(batch):
+                product(state[layer - 1, 0, :going], weights.between[layer - 1], outer_rows)
+            product(state[layer, 0, :going], weights.hidden[layer], inner_rows)
+            for item in range(going):
+                place = starts[item] + step
                 hidden = state[layer, 0, item]
                 cell_step(
                     cell,
-                    projected[item, step, layer],
+                    projected[place, layer],
                     outer[item],
                     inner[item],
                     hidden,
                     state[layer, last, item],
-                    trace.saved[item, step, layer],
+                    trace.saved[place, layer],
                 )
-                copy(trace.hidden[item, step, layer], hidden)
-        product(state[layers - 1, 0], weights.heads, heads)
+                copy(trace.hidden[place, layer], hidden)
+        product(state[layers - 1, 0, :going], weights.heads, heads)
         new = old + step * pushes
-        for item in range(batch):
-            signals = trace.signals[item, step]
+        for item in range(going):
+            place = starts[item] + step
+            signals = trace.signals[place]
             _heads(heads[item], bias, signals, values[item, new : new + pushes])
             memory_step(ends, rows, item, step, new + 1, signals, values[item], read[item])
-            copy(trace.reads[item, step], read[item])
+            copy(trace.reads[place], read[item])
 
 
 @compiled_entry
@@ -164,6 +179,7 @@ def sequence_backward(
     cell: int,
     ends: Ends,
     weights: Weights,
+    starts: Array,
     initial: Array,
     rows: Rows,
     values: Array,
@@ -187,17 +203,17 @@ def sequence_backward(
         cell: number of the kind of units.
         ends: the kind of memory.
         weights: in panels, but those of the transposed matrices.
+        starts: [B + 1] as for `sequence_forward`.
         initial: [L, states, B, H] the state before the first step.
         rows: the memory after the last step; becomes that before the first.
         values: [B, rows, m] the vectors of all rows.
         trace: of the steps.
-        grads: gradients of what is in the trace, from outside: of `hidden`, [B, T, 1, H], that
+        grads: gradients of what is in the trace, from outside: of `hidden`, [N, 1, H], that
             of the highest layer; `saved` is not used.
-        grad_values: [B, rows, m] gradients of the values from outside; become those from
-            everywhere.
-        grad_projected: [B, T, L, gates * H] set.
+        grad_values: [B, rows, m] zeros; become the gradients of the values.
+        grad_projected: [N, L, gates * H] set.
         grad_inner: the same of what the hidden state adds to the gates; set, unless empty.
-        grad_heads: [B, T, signals + pushes * m] of the sums under both; set.
+        grad_heads: [N, signals + pushes * m] of the sums under both; set.
         grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
         grad_strength: [B, rows + 1] zeros.
         outer: [B, gates, H] to work in.
@@ -206,15 +222,17 @@ def sequence_backward(
         grad_read: [B, as wide as `weights.below`] to work in.
         grad_hidden: [B, as wide as `weights.hidden`] to work in.
     """
-    batch, steps, layers = trace.hidden.shape[:3]
+    batch, layers = grad_state.shape[2], grad_state.shape[0]
     pushes = ends.pushes.shape[0]
     last = grad_state.shape[1] - 1
     outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
     grad_read.fill(0)
-    for step in range(steps - 1, -1, -1):
+    for step in range(starts[1] - starts[0] - 1, -1, -1):
+        going = _going_on(starts, step, batch)
         new = step * pushes
-        for item in range(batch):
-            _add(grad_read[item], grads.reads[item, step])
+        for item in range(going):
+            place = starts[item] + step
+            _add(grad_read[item], grads.reads[place])
             memory_adjoint(
                 ends,
                 rows,
@@ -227,41 +245,42 @@ def sequence_backward(
                 grad_values[item],
                 heads[item],
             )
-            _add(heads[item], grads.signals[item, step])
+            _add(heads[item], grads.signals[place])
             _heads_adjoint(
-                trace.signals[item, step],
+                trace.signals[place],
                 values[item, new : new + pushes],
                 grad_values[item, new : new + pushes],
                 heads[item],
             )
-            copy(grad_heads[item, step], heads[item])
-        product(heads, weights.heads, grad_hidden)
-        for item in range(batch):
-            _add(grad_state[layers - 1, 0, item], grads.hidden[item, step, 0])
+            copy(grad_heads[place], heads[item])
+        product(heads[:going], weights.heads, grad_hidden)
+        for item in range(going):
+            _add(grad_state[layers - 1, 0, item], grads.hidden[starts[item] + step, 0])
             _add(grad_state[layers - 1, 0, item], grad_hidden[item])
         for layer in range(layers - 1, -1, -1):
-            for item in range(batch):
-                before = trace.hidden[item, step - 1, layer] if step else initial[layer, 0, item]
+            for item in range(going):
+                place = starts[item] + step
+                before = trace.hidden[place - 1, layer] if step else initial[layer, 0, item]
                 cell_adjoint(
                     cell,
-                    trace.saved[item, step, layer],
+                    trace.saved[place, layer],
                     before,
                     grad_state[layer, 0, item],
                     grad_state[layer, last, item],
                     outer[item],
                     inner[item],
                 )
-                copy(grad_projected[item, step, layer], outer_rows[item])
+                copy(grad_projected[place, layer], outer_rows[item])
                 if grad_inner.shape[0]:
-                    copy(grad_inner[item, step, layer], inner_rows[item])
-            product(inner_rows, weights.hidden[layer], grad_hidden)
-            for item in range(batch):
+                    copy(grad_inner[place, layer], inner_rows[item])
+            product(inner_rows[:going], weights.hidden[layer], grad_hidden)
+            for item in range(going):
                 _add(grad_state[layer, 0, item], grad_hidden[item])
             if layer == 0:
-                product(outer_rows, weights.below, grad_read)
+                product(outer_rows[:going], weights.below, grad_read)
             else:
-                product(outer_rows, weights.between[layer - 1], grad_hidden)
-                for item in range(batch):
+                product(outer_rows[:going], weights.between[layer - 1], grad_hidden)
+                for item in range(going):
                     _add(grad_state[layer - 1, 0, item], grad_hidden[item])
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from stacktrans.kernels.cells import Cell
+from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.ends import Ends, Rows
 from stacktrans.kernels.products import padded
 from stacktrans.kernels.sequence import Trace, Weights, sequence_forward
@@ -50,14 +51,13 @@ class Sizes(NamedTuple):
         """Numbers read at each step."""
         return len(self.ends.reads) * self.columns
 
-    def new_trace(self, steps: int) -> tuple[Tensor, ...]:
-        """Room for all that `Trace` keeps of so many steps."""
-        before = (self.batch, steps)
+    def new_trace(self, places: int) -> tuple[Tensor, ...]:
+        """Room for all that `Trace` keeps of N steps."""
         return (
-            fresh(*before, self.layers, self.cell.saved, self.size, dtype=self.dtype),
-            fresh(*before, self.layers, self.size, dtype=self.dtype),
-            fresh(*before, self.signals, dtype=self.dtype),
-            fresh(*before, self.read, dtype=self.dtype),
+            fresh(places, self.layers, self.cell.saved, self.size, dtype=self.dtype),
+            fresh(places, self.layers, self.size, dtype=self.dtype),
+            fresh(places, self.signals, dtype=self.dtype),
+            fresh(places, self.read, dtype=self.dtype),
         )
 
     def forward(
@@ -65,6 +65,7 @@ class Sizes(NamedTuple):
         part: slice,
         weights: Weights,
         bias: Tensor,
+        starts: Array,
         projected: Tensor,
         state: Tensor,
         read: Tensor,
@@ -75,26 +76,34 @@ class Sizes(NamedTuple):
     ) -> None:
         """Run all steps for a part of the batch; arguments as for `sequence_forward`.
 
-        Only `projected`, `rows`, `values` and `trace` are of the whole batch.
+        Only `starts`, `projected`, `rows`, `values` and `trace` are of the whole batch.
         """
-        count = part.stop - part.start
+        count, places = part.stop - part.start, slice(starts[part.start], starts[part.stop])
         gates = (count, self.cell.gates, padded(self.size, self.dtype))
         sequence_forward(
             self.cell.number,
             self.ends,
             weights,
             as_array(bias),
-            as_array(projected[part].unflatten(2, (self.layers, self.cell.gates, self.size))),
+            starts_of(part, starts),
+            as_array(projected[places].unflatten(1, (self.layers, self.cell.gates, self.size))),
             in_place(state),
             in_place(read),
             rows.of(part),
             in_place(values[part]),
             old,
-            Trace(*(in_place(tensor[part]) for tensor in trace)),
+            Trace(*(in_place(tensor[places]) for tensor in trace)),
             in_place(fresh(*gates, dtype=self.dtype)),
             in_place(fresh(*gates, dtype=self.dtype)),
             in_place(fresh(count, padded(self.heads, self.dtype), dtype=self.dtype)),
         )
+
+
+def starts_of(part: slice, starts: Array) -> Array:
+    """Where the steps of each item of a part of the batch start, from the first of the part."""
+    own: Array = starts[part.start : part.stop + 1]
+    moved: Array = own - own[0]
+    return moved
 
 
 def nothing_read(sizes: Sizes, count: int) -> Tensor:

@@ -23,20 +23,25 @@ def fits(memory: str, controller: Controller, weight: Tensor) -> bool:
 
 
 def sequence(
-    memory: str, controller: Controller, embedded: Tensor, heads: Sequence[Tensor]
+    memory: str,
+    controller: Controller,
+    lengths: Sequence[int],
+    embedded: Tensor,
+    heads: Sequence[Tensor],
 ) -> SequenceOutput:
     """All steps from the start, with gradients.
 
     Args:
         memory: its name, or "none".
         controller: what operates it.
-        embedded: [B, T, E].
+        lengths: how many steps each item takes, N together; the longest first.
+        embedded: [N, E] the steps of an item one after the other.
         heads: weight and bias of the signals, weight and bias of the values.
     """
     _say_that_it_compiles()
     layers = _layers(controller)
     projected = [layer.project(embedded) for layer in layers]
-    return fused_sequence(_kind(controller), memory, projected, _weights(layers), *heads)
+    return fused_sequence(_kind(controller), memory, lengths, projected, _weights(layers), *heads)
 
 
 class Run:

@@ -1,0 +1,103 @@
+"""What the commands take: options that several share, and reading their values."""
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacktrans.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from stacktrans.settings import Layer
+    from stacktrans.tasks.base import Lengths
+
+TaskOption = Annotated[
+    str,
+    typer.Option(
+        help="A task: copy, reverse, bigram-flip, svo-sov, gender, or a YAML file of your own."
+    ),
+]
+CheckpointArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT", help="A checkpoint's or a run's directory, or a shipped name."
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, ...")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")]
+
+
+class PairFormat(StrEnum):
+    """How pairs are written."""
+
+    tsv = "tsv"
+    jsonl = "jsonl"
+
+
+def parse_lengths(text: str) -> "Lengths":
+    """The range that A:B, or A alone, stands for; raises `UsageError` if it is none."""
+    from stacktrans.tasks.base import LONGEST, Lengths
+
+    match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
+    if match is None:
+        raise UsageError(f"--lengths {text}: expected SHORTEST:LONGEST, such as 65:128")
+    lengths = Lengths(int(match[1]), int(match[2] or match[1]))
+    if not 1 <= lengths.shortest <= lengths.longest:
+        raise UsageError(f"--lengths {text}: expected 1 <= shortest <= longest")
+    if lengths.longest > LONGEST:
+        raise UsageError(f"--lengths {text}: expected lengths of at most {LONGEST}")
+    return lengths
+
+
+def parse_seconds(text: str) -> float:
+    """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is none."""
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
+    seconds = (
+        sum(
+            float(part) * unit
+            for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)
+            if part
+        )
+        if match
+        else 0.0
+    )
+    if seconds <= 0:
+        raise UsageError(f"--time-limit {text}: expected a time such as 90s, 5m or 1h30m")
+    return seconds
+
+
+def find_device(name: str) -> "torch.device":
+    """The device of a name; raises `UsageError` if it can't be used here."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"--device {name}: not available here ({reason})") from error
+    return device
+
+
+def check_positive(option: str, value: int) -> None:
+    """Raise `UsageError` for a value under 1."""
+    if value < 1:
+        raise UsageError(f"{option} {value}: expected a number of at least 1")
+
+
+def given(option: str, path: str, value: Any) -> "list[Layer]":
+    """The setting that an option stands for; nothing if the option was not given.
+
+    Args:
+        option: its name, for messages.
+        path: of the setting, such as `model.memory`.
+        value: what was given.
+    """
+    from stacktrans.settings import Layer, nested
+
+    return [] if value is None else [Layer(option, nested(path, value))]

@@ -1,0 +1,64 @@
+"""The terminal: messages, tables and progress, even when nobody reads them any more."""
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def complain(message: str) -> None:
+    """Say on stderr what went wrong; if nobody listens, nobody is told."""
+    with contextlib.suppress(OSError):
+        print(f"stacktrans: {message}", file=sys.stderr, flush=True)
+
+
+def silence_stdout() -> None:
+    """Let everything that is still printed vanish."""
+    # Otherwise the interpreter fails again when it flushes what is left at exit.
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def progress_console() -> "Console":
+    """A console on stderr whose reader may leave."""
+    from rich.console import Console
+
+    class Progress(Console):
+        """A console whose reader may leave: the work goes on without it."""
+
+        def on_broken_pipe(self) -> None:
+            self.quiet = True
+
+    return Progress(stderr=True)
+
+
+def print_out(*renderables: Any) -> None:
+    """Print tables and the like on stdout, whole lines even when it is no terminal."""
+    from rich.console import Console
+
+    class Output(Console):
+        """A console whose reader may leave, which ends the command as for all others."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    width = None if sys.stdout.isatty() else 200
+    console = Output(width=width, highlight=False, markup=False)
+    for renderable in renderables:
+        console.print(renderable)
+
+
+def open_standard_streams() -> None:
+    """Have all three streams, and in UTF-8, as everything that is read and written here is."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+        elif descriptor and hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,274 @@
+"""The command line: train, through real processes, pipes and signals."""
+
+import json
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import ENVIRONMENT, SMALL, STACKTRANS, run, shell, start, wait_for
+
+from stacktrans import checkpoint
+
+
+def test_help_of_everything() -> None:
+    everything = run("--help").stdout.decode()
+    for command in ("generate", "train", "eval", "transduce", "inspect"):
+        assert command in everything
+        text = run(command, "--help").stdout.decode()
+        assert f"stacktrans {command} " in text, "an example"
+    assert run("--version").stdout.decode().startswith("stacktrans 0.")
+
+
+def test_wrong_commands_end_with_2() -> None:
+    for arguments in (["trian"], ["train", "--tsk", "copy"], ["eval"], ["generate"]):
+        done = run(*arguments)
+        assert done.returncode == 2, arguments
+        assert done.stderr
+
+
+def test_train_leaves_a_run(trained: Path) -> None:
+    assert sorted(path.name for path in trained.iterdir()) == [
+        "best",
+        "config.yaml",
+        "last",
+        "metrics.jsonl",
+        "summary.json",
+    ]
+    summary = json.loads((trained / "summary.json").read_text())
+    assert summary["steps"] == 20
+    assert summary["command"].startswith("stacktrans train --task copy")
+
+
+def test_train_repeats_a_configuration(trained: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again"
+    done = run("train", "--config", trained / "config.yaml", "--out", again, "--json")
+    summary = json.loads(done.stdout)
+    assert summary["steps"] == 20
+    weights = [(run / "last" / "model.safetensors").read_bytes() for run in (trained, again)]
+    assert weights[0] == weights[1]
+    assert (again / "config.yaml").read_text() == (trained / "config.yaml").read_text()
+
+
+def test_train_chooses_a_free_directory(tmp_path: Path) -> None:
+    for expected in ("copy-stack-4", "copy-stack-4-2"):
+        done = run(
+            "train", "--task", "copy", "--memory", "stack", "--seed", "4", "--max-steps", "1",
+            *SMALL, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 0
+        assert (tmp_path / "checkpoints" / expected / "summary.json").is_file()
+
+
+def test_train_does_not_write_over_a_run(trained: Path) -> None:
+    before = (trained / "metrics.jsonl").read_bytes()
+    done = run("train", "--task", "copy", "--memory", "queue", "--out", trained, *SMALL)
+    assert done.returncode == 2
+    assert f"--out {trained}: something is there" in done.stderr.decode()
+    assert (trained / "metrics.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "copy"], "no memory given"),
+        (["--memory", "queue"], "no task given"),
+        (["--task", "copy", "--memory", "quue"], "did you mean 'queue'"),
+        (["--task", "copy", "--memory", "queue", "--hidden", "0"], "--hidden: model.hidden_size"),
+        (
+            ["--task", "copy", "--controller", "lsmt", "--memory", "queue", "--hidden", "9"],
+            "--controller: model.controller: unknown controller 'lsmt'; did you mean 'lstm'?",
+        ),
+        (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "--set lr=1"),
+        (["--task", "copy", "--memory", "queue", "--time-limit", "soon"], "--time-limit soon"),
+        (["--task", "copy", "--memory", "queue", "--device", "abacus"], "--device abacus"),
+        (["--config", "absent.yaml"], "absent.yaml"),
+        (["--resume", "absent"], "absent: no run to resume here"),
+        (["--resume", "absent", "--task", "copy"], "only its budgets"),
+        (
+            ["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"],
+            "9:9",
+        ),
+    ],
+)
+def test_train_refuses_and_leaves_nothing(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    done = run("train", *arguments, cwd=tmp_path)
+    assert done.returncode in (1, 2)
+    assert message in done.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_train_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
+    out = tmp_path / "a run"
+    process = start("train", "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
+    wait_for(out / "metrics.jsonl")
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors.decode()
+    hint = errors.decode().splitlines()[-1]
+    assert hint.endswith(f"go on with: stacktrans train --resume '{out}'")
+    step = checkpoint.load_training(out / "last")["progress"]["step"]
+    done = run("train", "--resume", out, "--max-steps", str(step + 7), "--json")
+    assert json.loads(done.stdout)["steps"] == step + 7
+
+
+def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    # One batch takes long here.
+    process = start(
+        "train", "--task", "copy", "--memory", "deque", "--out", out,
+        "--set", "task.lengths.train=[3000, 3000]", "--set", "batch_size=40",
+    )  # fmt: skip
+    wait_for(out / "last" / "training.pt")
+    time.sleep(0.5)
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors.decode()
+    assert checkpoint.load_training(out / "last")["progress"]["step"] == 0
+
+
+def test_a_disk_that_fills_up_while_training_is_told(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
+        "from stacktrans.cli import main; main()"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", limited),
+            *("train", "--task", "copy", "--memory", "stack", "--out", str(out), *SMALL),
+        ],
+        capture_output=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 1
+    message = done.stderr.decode()
+    assert "Traceback" not in message
+    assert "can't write the checkpoint" in message or "File too large" in message
+
+
+def test_eval_takes_the_task_s_ranges(trained: Path) -> None:
+    results = json.loads(run("eval", trained, "--count", "10", "--json").stdout)["results"]
+    assert [entry["lengths"] for entry in results] == [[1, 5], [6, 8]]
+
+
+def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
+    if shutil.which("script") is None:
+        pytest.skip("needs script(1)")
+    words = [*STACKTRANS, "train", "--task", "copy", "--memory", "queue", "--out", "run", *SMALL]
+    command = shlex.join([*words, "--max-steps", "10"])
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"],
+        capture_output=True,
+        env={**ENVIRONMENT, "TERM": "xterm"},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "perplexity" in done.stdout.decode()
+
+
+def test_wrong_budgets_do_not_harm_a_run(trained: Path) -> None:
+    before = (trained / "last" / "config.yaml").read_text()
+    done = run("train", "--resume", trained, "--max-steps", "-5")
+    assert done.returncode == 2
+    assert "training.max_steps" in done.stderr.decode()
+    assert (trained / "last" / "config.yaml").read_text() == before
+
+
+def test_runs_that_start_together_get_directories_of_their_own(tmp_path: Path) -> None:
+    arguments = ["train", "--task", "copy", "--memory", "stack", "--max-steps", "2", *SMALL]
+    together = [start(*arguments, cwd=tmp_path) for _ in range(2)]
+    for process in together:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    assert len(list(tmp_path.glob("checkpoints/*/summary.json"))) == 2
+
+
+def test_readers_may_leave_early(model: Path, tmp_path: Path) -> None:
+    done = shell(f"stacktrans inspect {model} abc | true; echo ${{PIPESTATUS[0]}}", tmp_path)
+    assert done.stdout == b"0\n"
+    done = shell(
+        "stacktrans train --task copy --memory stack --max-steps 20 --out run "
+        f"{shlex.join(SMALL)} 2>&1 >/dev/null | true; echo ${{PIPESTATUS[0]}}",
+        tmp_path,
+    )
+    assert done.stdout == b"0\n"
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "learning_rate=.inf"], "finite"),
+        (["--set", "gate_bias.forgot=1"], "did you mean 'forget'"),
+        (["--set", "signal_bias.pusch=1"], "did you mean 'push'"),
+        (["--set", "layers=99999999999"], "layers"),
+        (["--set", "threads=100000"], "threads"),
+        (["--set", "hidden_size=99999999"], "hidden_size"),
+        (["--set", "lengths.test=[1, 1000000000]"], "no range"),
+        (["--set", "task.name=x/../../y"], "name"),
+        (["--set", "max_steps=2020-99-99"], "not readable as YAML"),
+        (["--set", "parameters.symbols='12'"], "symbols is '12'"),
+        (["--set", "parameters.foo=3"], "unknown parameter 'foo'"),
+        (["--set", "format=2"], "format 2 is newer"),
+        (["--set", "model.memory=[queue]"], "memory"),
+        (["--device", "meta"], "--device meta"),
+    ],
+)
+def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run("train", "--task", "copy", "--memory", "queue", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 2020-13-45\n", "not readable as YAML"),
+        ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' is there twice"),
+        ("recipes: {default: {by_memory: 5}}\n", "by_memory: expected settings"),
+        ("recipes: {defautl: {}}\n", "did you mean 'default'"),
+        ('format: "7"\n', "format"),
+    ],
+)
+def test_train_refuses_odd_files(tmp_path: Path, text: str, message: str) -> None:
+    options = ["--task", "copy", "--config", "odd.yaml"]
+    if text.startswith("recipes:"):
+        text += (Path(__file__).parent.parent / "tasks" / "copy.yaml").read_text()
+        options = ["--task", "odd.yaml"]
+    (tmp_path / "odd.yaml").write_text(text)
+    done = run("train", *options, "--memory", "queue", "--max-steps", "1", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]
+
+
+def test_a_damaged_training_state_is_told(trained: Path, tmp_path: Path) -> None:
+    for key, value in (("command", None), ("progress", {"steps": 1}), ("optimizer", {})):
+        copy = tmp_path / key
+        shutil.copytree(trained, copy)
+        state = torch.load(copy / "last" / "training.pt", weights_only=True)
+        if value is None:
+            del state[key]
+        else:
+            state[key] = value
+        torch.save(state, copy / "last" / "training.pt")
+        done = run("train", "--resume", copy)
+        assert done.returncode == 1
+        assert "training.pt: damaged" in done.stderr.decode()

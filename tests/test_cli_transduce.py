@@ -1,0 +1,109 @@
+"""The command line: transduce, through real processes, pipes and signals."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from command_line import ENVIRONMENT, STACKTRANS, run, shell, start
+
+
+def test_transduce_answers_line_by_line_in_order(model: Path, tmp_path: Path) -> None:
+    lines = [b"abc", b"a", b"hello world".replace(b" ", b"-"), b"abc"]
+    piped = run("transduce", model, stdin=b"\n".join(lines) + b"\n").stdout.splitlines()
+    assert len(piped) == 4
+    assert piped[0] == piped[3]
+    alone = [run("transduce", model, stdin=line).stdout.rstrip(b"\n") for line in lines]
+    assert piped == alone
+    path = tmp_path / "lines.txt"
+    path.write_bytes(b"\r\n".join(lines))
+    assert run("transduce", model, path).stdout.splitlines() == piped
+    assert run("transduce", model, path, path).stdout.splitlines() == piped * 2
+
+
+def test_transduce_names_bad_lines_and_goes_on(model: Path) -> None:
+    done = run("transduce", model, stdin="abc\nab€\n\nabc\n\n".encode())
+    answers = done.stdout.decode().split("\n")
+    assert len(answers) == 6
+    assert answers[0] == answers[3] != ""
+    assert answers[1] == answers[2] == answers[4] == ""
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.decode().splitlines() if "cut off" not in line]
+    assert errors == [
+        "stacktrans: standard input:2: symbol 3 is '€', which the model does not know"
+    ]
+
+
+def test_transduce_reads_binary_input_without_harm(model: Path) -> None:
+    noise = bytes(range(256)) * 3
+    done = run("transduce", model, stdin=noise + b"\nabc\n")
+    assert done.returncode == 1
+    lines = done.stdout.decode().split("\n")
+    assert len(lines) == noise.count(b"\n") + 3
+    assert lines[-2] == run("transduce", model, stdin=b"abc").stdout.decode().rstrip("\n")
+    assert "is not UTF-8" in done.stderr.decode()
+
+
+def test_transduce_says_as_json_what_it_did(model: Path) -> None:
+    done = run("transduce", model, "--json", "--max-length", "4", stdin="abc\n€\n\n".encode())
+    first, second, third = map(json.loads, done.stdout.decode().splitlines())
+    assert first["source"] == "abc"
+    assert 0 < first["probability"] <= 1
+    assert len(first["output"]) <= 4
+    assert isinstance(first["ended"], bool)
+    assert second["output"] is None
+    assert "'€'" in second["error"]
+    assert (third["output"], third["probability"]) == ("", None)
+
+
+def test_transduce_answers_while_the_pipe_stays_open(model: Path) -> None:
+    process = subprocess.Popen(
+        [*STACKTRANS, "transduce", str(model)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=ENVIRONMENT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for _ in range(2):
+        process.stdin.write(b"abc\n")
+        process.stdin.flush()
+        assert process.stdout.readline().endswith(b"\n")
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    process.stdout.close()
+
+
+def test_transduce_takes_a_very_long_line(model: Path) -> None:
+    line = b"ab" * 10_000
+    done = run("transduce", model, "--max-length", "50", stdin=line + b"\nabc\n")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_transduce_names_missing_files(model: Path, tmp_path: Path) -> None:
+    done = run("transduce", model, "absent.txt")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "absent.txt: no such file" in done.stderr.decode()
+    done = run("transduce", model, tmp_path)
+    assert done.returncode == 2
+    assert "a directory" in done.stderr.decode()
+
+
+def test_transduce_ends_with_130_when_interrupted(model: Path) -> None:
+    process = start("transduce", model)
+    time.sleep(0.2)
+    # stdin is inherited and empty or open; either way the process ends by itself or by this.
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode in (0, 130, -signal.SIGINT)
+    assert b"Traceback" not in errors or process.returncode == -signal.SIGINT
+
+
+def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
+    plain = run("transduce", model, stdin=b"abc\n").stdout
+    done = shell(f"stacktrans transduce {model} <(echo abc)", tmp_path)
+    assert done.stdout == plain
+    assert run("transduce", model, "-", stdin=b"abc\n").stdout == plain
