@@ -26,6 +26,7 @@ from stacktrans.errors import UsageError, unknown_name
 from stacktrans.settings import (
     Layer,
     Settings,
+    nearest_place,
     option_layer,
     overlaid,
     overlay,
@@ -327,7 +328,19 @@ def find_task(name: str) -> Path:
 def load_task(name: str) -> TaskConfig:
     """The task of a name or file; raises `UsageError` if it can't be read."""
     layer = read_layer(find_task(name))
-    return validated(TaskConfig, layer.settings, [layer])
+    return _checked_task(layer.settings, [layer])
+
+
+def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
+    """The task of some settings, which can be made; raises `UsageError` saying where it can't."""
+    from stacktrans.tasks import TaskError, make_task
+
+    task = validated(TaskConfig, settings, layers)
+    try:
+        make_task(task.name, task.generator, task.parameters)
+    except TaskError as error:
+        raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
+    return task
 
 
 def recipe_names() -> list[str]:
@@ -386,7 +399,7 @@ def resolve(
 
     task_layers = _task_layers(layers)
     task_settings = overlay(task_layers)
-    validated(TaskConfig, task_settings, task_layers)
+    _checked_task(task_settings, task_layers)
     _check_kinds(layers)
     memory = asked.get("model", {}).get("memory")
     if memory is not None and not isinstance(memory, str):

@@ -149,8 +149,7 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -
 
 def _complaint(model: type[BaseModel], error: Any, layers: Sequence[Layer]) -> str:
     location = tuple(error["loc"])
-    places = [place for layer in reversed(layers) if (place := layer.place(location))]
-    where = places[0] if places else layers[-1].origin if layers else "settings"
+    where = nearest_place(layers, location)
     name = ".".join(map(str, location))
     if error["type"] == "extra_forbidden":
         section = _section(model, location[:-1])
@@ -161,6 +160,20 @@ def _complaint(model: type[BaseModel], error: Any, layers: Sequence[Layer]) -> s
     message = error["msg"].removeprefix("Value error, ")
     given = "" if isinstance(error["input"], dict) else f" (given: {error['input']!r})"
     return f"{where}: {name + ': ' if name else ''}{message}{given}"
+
+
+def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str:
+    """Where the setting at `location` stands, or what is around it: in the last layer that has it.
+
+    Args:
+        layers: where settings came from, the last laid over the others.
+        location: keys and indices that lead to the setting.
+    """
+    for size in range(len(location), 0, -1):
+        for layer in reversed(layers):
+            if place := layer.place(location[:size]):
+                return place
+    return layers[-1].origin if layers else "settings"
 
 
 def _section(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:

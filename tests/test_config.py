@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stacktrans.config import RunConfig, find_task, recipe_names, resolve, shipped
+from stacktrans.config import RunConfig, find_task, load_task, recipe_names, resolve, shipped
 from stacktrans.errors import StacktransError, UsageError
 
 QUEUE = {"model": {"memory": "queue"}}
@@ -160,3 +160,39 @@ def test_wrong_task_files_are_named_with_the_line(tmp_path: Path) -> None:
     assert "task.yaml:5: unknown setting 'tests'; did you mean 'test'?" in message
     assert "lengths.test is missing" in message
     assert "length_law is missing" in message
+
+
+GRAMMAR = """name: t
+length_law: task
+lengths: {train: [1, 2], test: [3, 4]}
+generator: grammar
+parameters:
+  root: A
+  rules:
+    A:
+      - {probability: 1/2, source: "a"}
+      - {probability: 1/2, source: "b"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("generator: grammar", "generator: gramar", ":4: task t: unknown generator 'gramar'"),
+        ("generator: grammar", "generator: copy", ":6: task t: unknown parameter 'root'"),
+        ("root: A", "root: B", ":6: task t: parameters: root: unknown nonterminal 'B'"),
+        ('1/2, source: "b"', '1/3, source: "b"', ":9: .*the probabilities sum to 0.8333"),
+        ('"b"', '"b B:1"', ":10: .*alternative 2: unknown nonterminal 'B'"),
+        ('"b"', '"{k}", each: {k: [1, 99999999999]}', ":10: .* at most 100000 of them"),
+    ],
+)
+def test_tasks_that_can_not_be_made_are_named_with_the_line(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    path = tmp_path / "task.yaml"
+    path.write_text(GRAMMAR)
+    assert load_task(str(path)).name == "t"
+    path.write_text(GRAMMAR.replace(old, new))
+    for make in (lambda: load_task(str(path)), lambda: resolve(task=str(path), settings=QUEUE)):
+        with pytest.raises(UsageError, match=f"task.yaml{message}"):
+            make()

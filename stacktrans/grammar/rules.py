@@ -13,8 +13,20 @@ REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
 PROBABILITY_TOLERANCE = 1e-9
 
 
+MOST_VALUES = 100_000
+"""The most values that a placeholder can stand for."""
+
+
 class GrammarError(ValueError):
-    """A grammar is not well formed, or is asked for what it cannot derive."""
+    """A grammar is not well formed, or is asked for what it cannot derive.
+
+    Attributes:
+        location: keys and indices that lead to what is wrong in a task file's `parameters`.
+    """
+
+    def __init__(self, message: str, *location: str | int) -> None:
+        self.location = location
+        super().__init__(message)
 
 
 class NotInGrammar(ValueError):
@@ -65,12 +77,15 @@ Rules = Mapping[str, Sequence[Alternative]]
 def read_rules(rules: object) -> dict[str, list[Alternative]]:
     """The alternatives of each nonterminal, from a task file's `rules`; raises `GrammarError`."""
     if not isinstance(rules, Mapping) or not rules:
-        raise GrammarError(f"rules: {rules!r}; expected nonterminals with their alternatives")
+        raise GrammarError(
+            f"rules: {rules!r}; expected nonterminals with their alternatives", "rules"
+        )
     for name in rules:
         if not isinstance(name, str) or not re.fullmatch(r"[^\s:{}]+", name):
             raise GrammarError(
                 f"rules: {name!r} is no name of a nonterminal; expected a string (in quotes "
-                "if YAML reads it as something else) without spaces, colons and braces"
+                "if YAML reads it as something else) without spaces, colons and braces",
+                "rules",
             )
     return {name: _read_alternatives(name, listed, set(rules)) for name, listed in rules.items()}
 
@@ -78,7 +93,9 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
 def _read_alternatives(nonterminal: str, listed: object, names: set[str]) -> list[Alternative]:
     if not isinstance(listed, list) or not listed:
         raise GrammarError(
-            f"nonterminal '{nonterminal}': {listed!r}; expected a list of alternatives"
+            f"nonterminal '{nonterminal}': {listed!r}; expected a list of alternatives",
+            "rules",
+            nonterminal,
         )
     alternatives: list[Alternative] = []
     for number, alternative in enumerate(listed, start=1):
@@ -86,7 +103,7 @@ def _read_alternatives(nonterminal: str, listed: object, names: set[str]) -> lis
             alternatives += _read_alternative(alternative, names)
         except GrammarError as error:
             where = f"nonterminal '{nonterminal}', alternative {number}"
-            raise GrammarError(f"{where}: {error}") from None
+            raise GrammarError(f"{where}: {error}", "rules", nonterminal, number - 1) from None
     return alternatives
 
 
@@ -177,10 +194,11 @@ def _read_each(each: object) -> tuple[str, range]:
         case {**entries} if len(entries) == 1:
             ((name, bounds),) = entries.items()
             match bounds:
-                case [int(first), int(last)] if first <= last:
+                case [int(first), int(last)] if first <= last < first + MOST_VALUES:
                     return str(name), range(first, last + 1)
     raise GrammarError(
-        f"each is {each!r}; expected one name and its values, as in {{k: [first, last]}}"
+        f"each is {each!r}; expected one name and its values, as in {{k: [first, last]}}, "
+        f"at most {MOST_VALUES} of them"
     )
 
 
@@ -232,12 +250,14 @@ def check_keys(
 def check_rules(root: str, rules: Rules) -> None:
     """Raise `GrammarError` if the rules are not a grammar that derives something."""
     if root not in rules:
-        raise GrammarError(f"root: {unknown_name('nonterminal', root, rules)}")
+        raise GrammarError(f"root: {unknown_name('nonterminal', root, rules)}", "root")
     for name, alternatives in rules.items():
         total = math.fsum(each.probability for each in alternatives)
         if abs(total - 1) > PROBABILITY_TOLERANCE:
             raise GrammarError(
-                f"nonterminal '{name}': the probabilities sum to {total:.10g}; expected 1"
+                f"nonterminal '{name}': the probabilities sum to {total:.10g}; expected 1",
+                "rules",
+                name,
             )
     _check_units(rules)
     _check_productive(rules)
@@ -250,7 +270,9 @@ def _check_units(rules: Rules) -> None:
         circle = " -> ".join(reversed(error.args[1]))
         raise GrammarError(
             f"nonterminal '{error.args[1][0]}': its unit productions lead back to it ({circle}); "
-            "expected none that do, since a derivation could go round for ever"
+            "expected none that do, since a derivation could go round for ever",
+            "rules",
+            error.args[1][0],
         ) from None
 
 
@@ -266,7 +288,9 @@ def _check_productive(rules: Rules) -> None:
     if endless:
         raise GrammarError(
             f"nonterminals {', '.join(endless)}: no derivation from them ever ends; expected each "
-            "to have an alternative whose nonterminals can all end in words"
+            "to have an alternative whose nonterminals can all end in words",
+            "rules",
+            endless[0],
         )
 
 

@@ -17,20 +17,35 @@ GENERATORS: dict[str, Callable[..., Task]] = {
 }
 
 
+class TaskError(UsageError):
+    """There is no such task.
+
+    Attributes:
+        location: keys and indices that lead to what is wrong in the task's settings.
+    """
+
+    def __init__(self, message: str, *location: str | int) -> None:
+        self.location = location
+        super().__init__(message)
+
+
 def make_task(name: str, generator: str, parameters: Settings) -> Task:
     """The task that a generator makes with its parameters.
 
     Raises:
-        UsageError: there is no such generator, or the parameters do not fit it.
+        TaskError: there is no such generator, or the parameters do not fit it.
     """
     if generator not in GENERATORS:
-        raise UsageError(f"task {name}: {unknown_name('generator', generator, GENERATORS)}")
+        message = unknown_name("generator", generator, GENERATORS)
+        raise TaskError(f"task {name}: {message}", "generator")
     maker = GENERATORS[generator]
     known = inspect.signature(maker).parameters
     for parameter in parameters:
         if "parameters" not in known and parameter not in known:
-            raise UsageError(f"task {name}: {unknown_name('parameter', parameter, known)}")
+            message = unknown_name("parameter", parameter, known)
+            raise TaskError(f"task {name}: {message}", "parameters", parameter)
     try:
         return maker(**parameters)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"task {name}: parameters: {error}") from error
+        location = getattr(error, "location", ())
+        raise TaskError(f"task {name}: parameters: {error}", "parameters", *location) from error
