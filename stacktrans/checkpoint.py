@@ -20,10 +20,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from stacktrans.config import FORMAT, RunConfig, shipped
+from stacktrans.config import FORMAT, RunConfig, saved_config, shipped
 from stacktrans.errors import StacktransError
 from stacktrans.sequences import JointSequence
-from stacktrans.settings import read_layer, validated
+from stacktrans.settings import read_layer
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.transducer import Transducer
@@ -204,7 +204,7 @@ def read_config(directory: Path) -> RunConfig:
             f"{path}: format {found} is newer than this stacktrans reads (up to {FORMAT}); "
             "upgrade stacktrans"
         )
-    return validated(RunConfig, layer.settings, [layer])
+    return saved_config(layer)
 
 
 def load_weights(model: torch.nn.Module, path: Path) -> None:
@@ -225,6 +225,8 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
             raise CheckpointError(
                 f"{path}: weight {name} is {there}; the configuration asks for {wanted}"
             )
+        if not (weights[name].is_floating_point() and weights[name].isfinite().all()):
+            raise CheckpointError(f"{path}: weight {name} holds what is no finite number")
     model.load_state_dict(weights)
 
 

@@ -295,9 +295,13 @@ def _fresh(
 
 
 def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
+    from stacktrans.checkpoint import CONFIG, write_atomically
     from stacktrans.training import Trainer
 
-    return Trainer.resume(directory, budgets, find_device(device))
+    trainer = Trainer.resume(directory, budgets, find_device(device))
+    if budgets:
+        write_atomically(directory / CONFIG, trainer.config.to_yaml())
+    return trainer
 
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
@@ -535,4 +539,7 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
 def main() -> None:
     """The entry point."""
     open_standard_streams()
-    app()
+    try:
+        app()
+    except KeyboardInterrupt:
+        raise SystemExit(INTERRUPTED) from None

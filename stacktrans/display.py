@@ -196,6 +196,7 @@ def scores_tables(results: Sequence[tuple[Lengths, Scores]]) -> Iterator[Table]:
                 f"{within.coarse_accuracy:.3f}",
                 f"{within.fine_accuracy:.3f}",
             )
+        lengths.add_section()
     yield ranges
     yield lengths
 

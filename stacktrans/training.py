@@ -172,6 +172,19 @@ def indecision(strengths: Tensor) -> Tensor:
     return (strengths * (1 - strengths)).sum() / max(strengths.numel(), 1)
 
 
+def locked(stream: TextIO) -> bool:
+    """Whether a file could be had for this process alone, until it is closed."""
+    try:
+        import fcntl
+    except ImportError:  # not on every system
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 class Trainer:
     """Runs one training run, in a directory of its own.
 
@@ -297,6 +310,8 @@ class Trainer:
     def _opened_metrics(self) -> TextIO:
         path = self.directory / METRICS
         metrics = path.open("r+" if path.exists() else "w", encoding="utf-8")
+        if not locked(metrics):
+            raise TrainingError(f"{self.directory}: another process is training here")
         # What was recorded after the checkpoint that is resumed will be recorded again.
         metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
         metrics.seek(0, os.SEEK_END)

@@ -6,11 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
+import yaml
 
 from stacktrans import checkpoint
 from stacktrans.checkpoint import CheckpointError
 from stacktrans.config import RunConfig, resolve
+from stacktrans.errors import StacktransError
 from stacktrans.sequences import JointSequence
 from stacktrans.transducer import Transducer
 
@@ -181,3 +184,33 @@ def test_texts_are_written_whole_or_not_at_all(
         checkpoint.write_atomically(path, "new")
     assert path.read_text() == "old"
     assert [other.name for other in tmp_path.iterdir()] == ["summary.json"]
+
+
+def test_a_configuration_of_an_older_version_is_completed_from_its_recipe(saved: Path) -> None:
+    before = checkpoint.read_config(saved)
+    path = saved / "config.yaml"
+    written = yaml.safe_load(path.read_text())
+    del written["training"]["sharpening"], written["training"]["curriculum"]
+    written["version"] = "0.0.1"
+    path.write_text(yaml.safe_dump(written))
+    after = checkpoint.load(saved, CPU).config
+    assert after == before.model_copy(update={"version": "0.0.1"})
+    del written["task"]["generator"]
+    path.write_text(yaml.safe_dump(written))
+    with pytest.raises(StacktransError, match=r"config.yaml:\d+: task.generator is missing"):
+        checkpoint.load(saved, CPU)
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, None])
+def test_weights_that_are_no_finite_numbers_are_refused(saved: Path, wrong: float | None) -> None:
+    path = saved / "model.safetensors"
+    weights = safetensors.torch.load_file(path)
+    name = "controller.layers.0.bias"
+    weights[name] = (
+        weights[name].long()
+        if wrong is None
+        else weights[name].index_fill(0, torch.tensor([3]), wrong)
+    )
+    safetensors.torch.save_file(weights, path)
+    with pytest.raises(CheckpointError, match=f"weight {name} holds what is no finite number"):
+        checkpoint.load(saved, CPU)

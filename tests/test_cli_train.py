@@ -190,6 +190,26 @@ def test_wrong_budgets_do_not_harm_a_run(trained: Path) -> None:
     assert (trained / "last" / "config.yaml").read_text() == before
 
 
+def test_a_new_budget_stands_in_the_run_s_configuration(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    done = run("train", "--resume", tmp_path / "run", "--max-steps", "22")
+    assert done.returncode == 0
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    assert config == (trained / "config.yaml").read_text().replace("steps: 20", "steps: 22")
+
+
+def test_a_run_that_goes_on_is_not_resumed_beside_itself(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start("train", "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
+    wait_for(out / "metrics.jsonl")
+    beside = run("train", "--resume", out)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert beside.returncode == 1
+    assert f"{out}: another process is training here" in beside.stderr.decode()
+    assert process.returncode == 130, errors.decode()
+
+
 def test_runs_that_start_together_get_directories_of_their_own(tmp_path: Path) -> None:
     arguments = ["train", "--task", "copy", "--memory", "stack", "--max-steps", "2", *SMALL]
     together = [start(*arguments, cwd=tmp_path) for _ in range(2)]

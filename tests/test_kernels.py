@@ -1,7 +1,9 @@
 """Compiled code against the definition in torch: outputs, and gradients by name."""
 
 import copy
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from kernel_cases import (
 from torch import Tensor
 
 from stacktrans.config import resolve
-from stacktrans.kernels import sequence
+from stacktrans.kernels import compiling, sequence
 from stacktrans.kernels.arithmetic import sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.fused import fused_memory
@@ -395,3 +397,17 @@ def test_sigmoid_and_tanh() -> None:
     sigmoids_and_tanhs(x, sigmoids, tanhs)
     np.testing.assert_array_equal(sigmoids, np.array([np.nan, 1, 0, 0.5, 1, 0], np.float32))
     np.testing.assert_array_equal(tanhs, np.array([np.nan, 1, -1, 0, 1, -1], np.float32))
+
+
+def test_compiled_code_is_not_read_from_where_others_can_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    own = compiling._without_home()
+    assert own == compiling._without_home()
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o777)
+    assert compiling._without_home() != own
+    own.rmdir()
+    own.symlink_to(tmp_path)
+    assert compiling._without_home() != own

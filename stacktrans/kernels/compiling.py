@@ -1,7 +1,9 @@
 """How every compiled function here is compiled: without Python objects, cached, without the GIL."""
 
+import getpass
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -32,9 +34,24 @@ def _cache_directory() -> str:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
-        # A home that can't be written to: compiled code is kept as long as the machine runs.
-        directory = Path(tempfile.gettempdir()) / f"stacktrans-{os.getuid()}" / directory.name
+        directory = _without_home() / directory.name
     return str(directory)
+
+
+def _without_home() -> Path:
+    """A place that keeps compiled code as long as the machine runs, if nobody else can write there.
+
+    What is read from it is run.
+    """
+    shared = Path(tempfile.gettempdir()) / f"stacktrans-{getattr(os, 'getuid', getpass.getuser)()}"
+    try:
+        shared.mkdir(mode=0o700, exist_ok=True)
+        found = shared.lstat()
+    except OSError:
+        return Path(tempfile.mkdtemp())
+    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    private = mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o022
+    return shared if private else Path(tempfile.mkdtemp())
 
 
 _DIRECTORY = _cache_directory()
