@@ -1,0 +1,234 @@
+"""Times, each group of them taken by a process of its own.
+
+What is compared is measured in one process in turn, round after round, and of each the
+shortest time is taken, since whatever else the machine does only adds to it. How a process
+gets its memory depends on what it did before, so no process measures two groups.
+"""
+
+import functools
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from stacktrans.transducer import Transducer
+
+MEMORIES = ("stack", "queue", "deque")
+EMBEDDING = 64
+BATCH = 10
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one process measures: training steps, or a memory alone.
+
+    Attributes:
+        subjects: names of what is measured in turn; see `subject`.
+        hidden: size H.
+        memory_size: size m.
+        steps: length of the strings.
+        rounds: as in `Scale`.
+        seconds: as in `Scale`.
+    """
+
+    subjects: tuple[str, ...]
+    hidden: int
+    memory_size: int
+    steps: int
+    rounds: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of it.
+
+    Attributes:
+        milliseconds: the shortest time of each subject.
+        units: of each "equal ..." subject.
+    """
+
+    milliseconds: dict[str, float]
+    units: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something to be timed, and with how many threads."""
+
+    threads: int
+    run: Callable[[], None]
+
+
+def shortest(subjects: Mapping[str, Subject], job: Measurement) -> dict[str, float]:
+    """Milliseconds that each subject takes at best."""
+    import torch
+
+    def timed(subject: Subject) -> float:
+        torch.set_num_threads(subject.threads)
+        began = time.perf_counter()
+        subject.run()
+        return time.perf_counter() - began
+
+    found: dict[str, list[float]] = {name: [] for name in subjects}
+    for subject in subjects.values():
+        timed(subject)  # compiles, and fills caches
+    while waiting := [
+        name for name, each in found.items() if len(each) < job.rounds or sum(each) < job.seconds
+    ]:
+        for name in waiting:
+            found[name].append(timed(subjects[name]))
+    return {name: 1000 * min(each) for name, each in found.items()}
+
+
+@functools.cache
+def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Transducer":
+    import torch
+
+    from stacktrans.config import resolve
+    from stacktrans.sequences import JointSequence
+    from stacktrans.tasks import make_task
+    from stacktrans.transducer import Transducer
+
+    shape = {"memory": memory, "hidden_size": hidden, "memory_size": memory_size}
+    config = resolve(
+        task="copy",
+        settings={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}},
+    )
+    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    layout = JointSequence(len(task.source), len(task.target))
+    torch.manual_seed(1)
+    return Transducer(config.model, layout.inputs, layout.outputs)
+
+
+def equal_units(memory: str, job: Measurement) -> int:
+    """Units of the nn.LSTM of one layer with as many parameters as controller and memory."""
+    model = transducer(memory, "fused", job.hidden, job.memory_size)
+    parts = [model.controller, *([model.operation] if model.operation else [])]
+    wanted = sum(weight.numel() for part in parts for weight in part.parameters())
+
+    def off(units: int) -> int:
+        return abs(4 * units * (EMBEDDING + units + 2) - wanted)
+
+    return next(units for units in itertools.count(1) if off(units) <= off(units + 1))
+
+
+def subject(name: str, job: Measurement) -> Subject:
+    """What a name stands for.
+
+    "fused stack" is the transducer with a stack as it is trained, "torch stack" by the
+    definition, "naive stack" by the naive loop; "equal stack" an nn.LSTM of as many
+    parameters; "lstm 2" one of two layers; "alone stack" only the memory. With
+    "2 threads: " before, with so many threads.
+    """
+    threads, _, what = name.rpartition(" threads: ")
+    kind, which = what.split()
+    run = alone(which, job) if kind == "alone" else step(kind, which, job)
+    return Subject(int(threads or 1), run)
+
+
+def step(kind: str, which: str, job: Measurement) -> Callable[[], None]:
+    """Forward and backward from ids to the outputs of the recurrent part."""
+    import torch
+
+    units = equal_units(which, job) if kind == "equal" else job.hidden
+    model, forward = recurrent(kind, which, units, job)
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(0, 100, (BATCH, job.steps), generator=generator)
+    grad = torch.randn(BATCH, job.steps, units, generator=generator)
+
+    def run() -> None:
+        model.zero_grad()
+        forward(ids).backward(grad)
+
+    return run
+
+
+def recurrent(
+    kind: str, which: str, units: int, job: Measurement
+) -> "tuple[nn.Module, Callable[[Tensor], Tensor]]":
+    """A model, and what makes its recurrent part's outputs [B, T, units] from ids [B, T]."""
+    from naive import NaiveTransducer
+    from torch import nn
+
+    if kind in ("lstm", "equal"):
+        embedding = transducer("none", "fused", job.hidden, job.memory_size).embedding
+        layers = int(which) if kind == "lstm" else 1
+        lstm = nn.LSTM(EMBEDDING, units, layers, batch_first=True)
+        return nn.ModuleList([embedding, lstm]), lambda ids: lstm(embedding(ids))[0]
+    if kind == "naive":
+        naive = NaiveTransducer(transducer(which, "torch", units, job.memory_size))
+        return naive, naive.forward
+    model = transducer(which, kind, units, job.memory_size)
+    return model, lambda ids: model.unroll(ids).hidden
+
+
+def alone(memory: str, job: Measurement) -> Callable[[], None]:
+    """Forward and backward through a memory with random signals and values."""
+    import torch
+
+    from stacktrans.kernels.fused import fused_memory
+    from stacktrans.memory import MEMORIES
+
+    store = MEMORIES[memory]
+    generator = torch.Generator().manual_seed(2)
+    signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
+    shape = (BATCH, job.steps, len(store.ends) * job.memory_size)
+    values, grad = torch.randn(shape, generator=generator), torch.randn(shape, generator=generator)
+    signals.requires_grad_()
+    values.requires_grad_()
+
+    def run() -> None:
+        torch.autograd.grad(fused_memory(memory, signals, values), (signals, values), grad)
+
+    return run
+
+
+def check_the_naive_loop(job: Measurement) -> None:
+    """See that the naive loop computes what the others do, so that their times can be compared."""
+    import torch
+    from naive import NaiveTransducer
+
+    ids = torch.arange(2 * 30).reshape(2, 30)
+    for memory in (*MEMORIES, "none"):
+        model = transducer(memory, "fused", job.hidden, job.memory_size)
+        with torch.no_grad():
+            torch.testing.assert_close(
+                NaiveTransducer(model)(ids), model.unroll(ids).hidden, rtol=1e-4, atol=1e-5
+            )
+
+
+def measure_here(job: Measurement) -> Measured:
+    """Measure in this process."""
+    if any(name.startswith("naive ") for name in job.subjects):
+        check_the_naive_loop(job)
+    found = shortest({name: subject(name, job) for name in job.subjects}, job)
+    equal = [name for name in job.subjects if name.startswith("equal ")]
+    return Measured(found, {name: equal_units(name.split()[1], job) for name in equal})
+
+
+def measure(job: Measurement) -> Measured:
+    """Measure in a process of its own."""
+    print(f"measuring {describe(job)}", file=sys.stderr)
+    done = subprocess.run(
+        [sys.executable, __file__, json.dumps(asdict(job))],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return Measured(**json.loads(done.stdout))
+
+
+def describe(job: Measurement) -> str:
+    what = job.subjects[0] if len(job.subjects) == 1 else f"{len(job.subjects)} subjects"
+    return f"{what}, sizes {job.hidden} and {job.memory_size}, {job.steps} steps"
+
+
+if __name__ == "__main__":
+    json.dump(asdict(measure_here(Measurement(**json.loads(sys.argv[1])))), sys.stdout)
