@@ -67,6 +67,7 @@ class TrainingDisplay:
         self.config = config
         self.heading = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
         self.records: list[Record] = []
+        self.printed = 0
         self.live = (
             Live(self._table(), console=console, refresh_per_second=4)
             if console.is_terminal
@@ -99,7 +100,8 @@ class TrainingDisplay:
     def _show(self, record: Record) -> None:
         if self.live:
             self.live.update(self._table())
-        elif record.step % self.config.training.accuracy_every == 0:
+        elif record.test or record.step - self.printed >= self.config.training.accuracy_every:
+            self.printed = record.step
             self.console.print(self._line(record), soft_wrap=True, highlight=False)
 
     def _speed(self, record: Record) -> float:

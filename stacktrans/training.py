@@ -217,7 +217,7 @@ class Trainer:
         self._start_attempt()
         # Lengths that the task lacks are found out before anything is written.
         for lengths in (config.task.lengths.train, config.task.lengths.test):
-            self._draw(Purpose.VALIDATION, 0, lengths, 1)
+            self._draw(Purpose.VALIDATION, lengths, 1)
 
     def _start_attempt(self) -> None:
         """New weights, optimiser and running mean, drawn from the seed and the attempt."""
@@ -245,7 +245,7 @@ class Trainer:
         share = curriculum.share if curriculum else 1.0
         while curriculum and share < 1:
             try:
-                self._draw(Purpose.TRAINING, 0, self._lengths(share), 1)
+                self._draw(Purpose.TRAINING, self._lengths(share), 1)
             except NoSuchLength:
                 share = min(1.0, share * curriculum.growth)
             else:
@@ -264,14 +264,17 @@ class Trainer:
         assert isinstance(module, Transducer)
         return module
 
-    def _draw(
-        self, purpose: Purpose, index: int, lengths: Lengths, count: int, *further: int
-    ) -> list[Pair]:
+    @property
+    def attempt_step(self) -> int:
+        """Batches trained on since the attempt began."""
+        return self.progress.step - self.progress.attempt_began
+
+    def _draw(self, purpose: Purpose, lengths: Lengths, count: int, *further: int) -> list[Pair]:
         training = purpose is Purpose.TRAINING
         law = (training and self.config.training.length_law) or self.config.task.length_law
-        return self.task.sample(
-            generator(self.config.seed, purpose, index, *further), lengths, count, law
-        )
+        # An attempt's strings do not depend on how long those before it took.
+        indices = (self.progress.attempt, self.attempt_step, *further)
+        return self.task.sample(generator(self.config.seed, purpose, *indices), lengths, count, law)
 
     @property
     def parameter_count(self) -> int:
@@ -333,10 +336,10 @@ class Trainer:
             self._restart(f"the loss is no number any more after batch {progress.step}")
             return None
         outcome = None
-        accuracy_due = progress.step % training.accuracy_every == 0
-        if accuracy_due or progress.step % training.loss_every == 0:
+        accuracy_due = self.attempt_step % training.accuracy_every == 0
+        if accuracy_due or self.attempt_step % training.loss_every == 0:
             outcome = self._record(signals)
-        if progress.step - progress.attempt_began == training.restart_after:
+        if self.attempt_step == training.restart_after:
             self._restart_unless_taken_off()
         # Last, so that a resumed run finds every decision taken.
         if accuracy_due:
@@ -347,7 +350,7 @@ class Trainer:
         """One update of the weights; the mean strength of each signal, [signals]."""
         training, progress = self.config.training, self.progress
         lengths = self._lengths(progress.share)
-        pairs = self._draw(Purpose.TRAINING, progress.step, lengths, training.batch_size)
+        pairs = self._draw(Purpose.TRAINING, lengths, training.batch_size)
         batch = self.layout.batch(pairs)
         inputs, targets, mask = (
             torch.from_numpy(array).to(self.device)
@@ -439,7 +442,7 @@ class Trainer:
 
     def _accuracy_due(self) -> bool:
         training, progress = self.config.training, self.progress
-        if progress.step % training.accuracy_every:
+        if self.attempt_step % training.accuracy_every:
             return False
         return training.accuracy_loss is None or (
             progress.running_loss is not None and progress.running_loss < training.accuracy_loss
@@ -460,7 +463,7 @@ class Trainer:
         while scores is None or (scores.count < count and scores.wrong <= allowed):
             done = scores.count if scores else 0
             size = min(max(FIRST_LOOK, 2 * done), count - done)
-            drawn = self._draw(purpose, self.progress.step, lengths, size, done)
+            drawn = self._draw(purpose, lengths, size, done)
             found = score(self.evaluated, self.layout, drawn)
             scores = scores + found if scores else found
         return Accuracy.of(scores)

@@ -215,7 +215,7 @@ def test_short_strings_come_first(tmp_path: Path) -> None:
     class Watched(Trainer):
         def _draw(self, purpose: Purpose, *rest: Any) -> list[Pair]:
             drawn = super()._draw(purpose, *rest)
-            if purpose is Purpose.TRAINING and rest[2] > 1:
+            if purpose is Purpose.TRAINING and rest[1] > 1:
                 limit = self._lengths(self.progress.share).longest
                 longest[limit] = max(longest[limit], *(len(pair.source) for pair in drawn))
             return drawn
