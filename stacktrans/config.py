@@ -224,6 +224,9 @@ class TrainingConfig(Strict):
         sharpening: weight in the loss, from then on, of the mean of s (1 - s) over all
             strengths s, which drives them to 0 and 1. A strength of 0.002 is as good
             as 0 on short strings, and adds up on long ones.
+        gate_noise: standard deviation of normal noise that is added, at each step of
+            training, to the sums under the controller's gates. A gate that has to be
+            right in spite of it is nearly 0 or 1, and so keeps a count however long.
         averaging: decay of the running mean of the weights, which is what is
             evaluated and kept; 0 for the weights themselves.
         restart_after: start again from other weights when, this many batches after
@@ -255,6 +258,7 @@ class TrainingConfig(Strict):
     settle_loss: PositiveFloat | None
     settle_rate: PositiveFloat
     sharpening: Annotated[float, Field(ge=0)]
+    gate_noise: Annotated[float, Field(ge=0)]
     averaging: Fraction
     restart_after: PositiveInt | None
     restart_loss: PositiveFloat

@@ -7,7 +7,7 @@ sequence at once by `project`; `step` adds the rest.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -15,6 +15,15 @@ import torch
 from torch import Tensor, nn
 
 ControllerState = tuple[Tensor, ...]
+
+
+Disturbance = Callable[[Tensor], Tensor]
+"""What is done, in training, to the part of the gates' sums that depends on x alone."""
+
+
+def undisturbed(sums: Tensor) -> Tensor:
+    """The sums as they are."""
+    return sums
 
 
 class RecurrentLayer(nn.Module, ABC):
@@ -170,18 +179,20 @@ class Controller(nn.Module):
         """The learned initial state of every layer."""
         return tuple(layer.initial(batch_size) for layer in self._layers())
 
-    def project(self, inputs: Tensor) -> list[tuple[Tensor, ...]]:
+    def project(
+        self, inputs: Tensor, disturb: Disturbance = undisturbed
+    ) -> list[tuple[Tensor, ...]]:
         """For every step, the part of every layer's sums that depends on x alone.
 
         Args:
             inputs: [B, T, E].
+            disturb: what is done to the sums of a layer, [B, T, gates * H].
 
         Returns:
             T tuples of one tensor [B, gates * H] a layer.
         """
-        return list(
-            zip(*(layer.project(inputs).unbind(dim=1) for layer in self._layers()), strict=True)
-        )
+        layers = [disturb(layer.project(inputs)).unbind(dim=1) for layer in self._layers()]
+        return list(zip(*layers, strict=True))
 
     def step(
         self, projected: tuple[Tensor, ...], reads: Tensor, state: tuple[ControllerState, ...]

@@ -19,6 +19,7 @@ class Purpose(IntEnum):
     GENERATION = 4
     SAMPLE = 5
     SUMMARY = 6
+    NOISE = 7
 
 
 def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:

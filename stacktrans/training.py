@@ -15,6 +15,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from stacktrans import __version__, checkpoint
 from stacktrans.config import RunConfig, TrainingConfig
+from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.randomness import Purpose, generator
@@ -356,7 +357,7 @@ class Trainer:
             torch.from_numpy(array).to(self.device)
             for array in (batch.inputs, batch.targets, batch.mask)
         )
-        unrolled = self.model.unroll(inputs, batch.lengths)
+        unrolled = self.model.unroll(inputs, batch.lengths, self._disturbance())
         logits = self.model.read_out(unrolled.hidden[mask])
         loss = nn.functional.cross_entropy(logits, targets[mask])
         read = torch.arange(inputs.shape[1]) < torch.tensor(batch.lengths).unsqueeze(1)
@@ -371,6 +372,21 @@ class Trainer:
         self.average.update_parameters(self.model)
         self._note_loss(float(loss.detach()))
         return signals.detach().mean(dim=0)
+
+    def _disturbance(self) -> Disturbance:
+        """The noise of one batch."""
+        deviation = self.config.training.gate_noise
+        if not deviation:
+            return undisturbed
+        rng = generator(self.config.seed, Purpose.NOISE, self.progress.attempt, self.attempt_step)
+        source = torch.Generator().manual_seed(int(rng.integers(2**62)))
+
+        def disturb(sums: Tensor) -> Tensor:
+            # Drawn on the CPU, so that it is the same on every device.
+            noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
+            return sums + deviation * noise.to(sums.device)
+
+        return disturb
 
     def _note_loss(self, loss: float) -> None:
         training, progress = self.config.training, self.progress

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from stacktrans.config import ModelConfig, StartConfig
-from stacktrans.controllers import Controller, ControllerState
+from stacktrans.controllers import Controller, ControllerState, Disturbance, undisturbed
 from stacktrans.errors import UsageError
 from stacktrans.memory import MEMORIES, Memory, MemoryState
 
@@ -149,21 +149,30 @@ class Transducer(nn.Module):
         reads = weight.new_zeros(batch_size, self.operation.read_size)
         return TransducerState(self.controller.initial(batch_size), memory, reads)
 
-    def unroll(self, inputs: Tensor, lengths: Sequence[int] | None = None) -> Unrolled:
+    def unroll(
+        self,
+        inputs: Tensor,
+        lengths: Sequence[int] | None = None,
+        disturb: Disturbance = undisturbed,
+    ) -> Unrolled:
         """Run over whole sequences, in compiled code where there is some.
 
         Args:
             inputs: [B, T] ids.
             lengths: how many steps of each item matter; all T unless given. What comes of
                 the others may be anything, and has no gradient.
+            disturb: what is done to the gates' sums over the inputs; only with gradients.
         """
         if torch.is_grad_enabled() and self.is_fused():
-            return self._unroll_fused(inputs, lengths or [inputs.shape[1]] * inputs.shape[0])
+            lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
+            return self._unroll_fused(inputs, lengths, disturb)
         if torch.is_grad_enabled():
-            return self.unroll_by_definition(inputs)[0]
+            return self.unroll_by_definition(inputs, disturb=disturb)[0]
         return self.start(inputs.shape[0]).step(inputs)
 
-    def _unroll_fused(self, inputs: Tensor, lengths: Sequence[int]) -> Unrolled:
+    def _unroll_fused(
+        self, inputs: Tensor, lengths: Sequence[int], disturb: Disturbance
+    ) -> Unrolled:
         from stacktrans.kernels import transducing
 
         longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
@@ -177,6 +186,7 @@ class Transducer(nn.Module):
             [lengths[row] for row in longest_first],
             self.embedding(inputs.flatten()[places]),
             self._heads(),
+            disturb,
         )
 
         def placed(numbers: Tensor) -> Tensor:
@@ -216,19 +226,23 @@ class Transducer(nn.Module):
         return signals.weight, signals.bias, values.weight, values.bias
 
     def unroll_by_definition(
-        self, inputs: Tensor, state: TransducerState | None = None
+        self,
+        inputs: Tensor,
+        state: TransducerState | None = None,
+        disturb: Disturbance = undisturbed,
     ) -> tuple[Unrolled, TransducerState]:
         """Run step by step in torch, on any device, and show the state after the last step.
 
         Args:
             inputs: [B, T] ids.
             state: where to go on; the initial state unless given.
+            disturb: what is done to the gates' sums over the inputs.
         """
         state = state or self.initial(inputs.shape[0])
         controller, memory, reads = state.controller, state.memory, state.reads
         outputs: list[Tensor] = []
         operations: list[Tensor] = []
-        for projected in self.controller.project(self.embedding(inputs)):
+        for projected in self.controller.project(self.embedding(inputs), disturb):
             hidden, controller = self.controller.step(projected, reads, controller)
             outputs.append(hidden)
             if self.operation is not None and memory is not None:

@@ -373,3 +373,34 @@ def test_the_summary_is_measured_on_all_strings(tmp_path: Path) -> None:
     assert summary.test.coarse < 1
     assert summary.test.count == 450
     assert records_of(tmp_path)[-1]["test"]["count"] == 100
+
+
+def test_gate_noise_disturbs_training_alone_and_comes_from_the_seed(tmp_path: Path) -> None:
+    def losses(name: str, *changes: str) -> list[float]:
+        trainer_of(small_run("max_steps=10", *changes), tmp_path / name).run(ignore)
+        return [record["loss"] for record in records_of(tmp_path / name)]
+
+    plain, noisy = losses("plain"), losses("noisy", "gate_noise=0.5")
+    assert plain != noisy
+    assert losses("again", "gate_noise=0.5") == noisy
+    assert losses("faint", "gate_noise=1e-9") == pytest.approx(plain, rel=1e-5)
+    trainer = trainer_of(small_run("gate_noise=5"), tmp_path / "evaluated")
+    assert trainer._measure_both(Purpose.SUMMARY) == trainer._measure_both(Purpose.SUMMARY)
+
+
+@pytest.mark.parametrize("kernel", ["fused", "torch"])
+def test_gate_noise_is_of_the_deviation_asked_for(tmp_path: Path, kernel: str) -> None:
+    trainer = trainer_of(small_run("gate_noise=0.25", f"kernel={kernel}"), tmp_path)
+    found: list[torch.Tensor] = []
+    disturb = trainer._disturbance()
+
+    def watched(sums: torch.Tensor) -> torch.Tensor:
+        disturbed = disturb(sums)
+        found.append(disturbed - sums)
+        return disturbed
+
+    trainer.model.unroll(torch.zeros(50, 20, dtype=torch.int64), disturb=watched)
+    (noise,) = found
+    assert noise.numel() == 50 * 20 * 4 * 8
+    assert noise.std().item() == pytest.approx(0.25, rel=0.03)
+    assert abs(noise.mean().item()) < 0.01

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from stacktrans.controllers import CONTROLLERS, Controller, RecurrentLayer
+from stacktrans.controllers import CONTROLLERS, Controller, Disturbance, RecurrentLayer
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import compiled_before
 from stacktrans.kernels.ends import ENDS
@@ -28,6 +28,7 @@ def sequence(
     lengths: Sequence[int],
     embedded: Tensor,
     heads: Sequence[Tensor],
+    disturb: Disturbance,
 ) -> SequenceOutput:
     """All steps from the start, with gradients.
 
@@ -37,10 +38,11 @@ def sequence(
         lengths: how many steps each item takes, N together; the longest first.
         embedded: [N, E] the steps of an item one after the other.
         heads: weight and bias of the signals, weight and bias of the values.
+        disturb: what is done to the sums of a layer, [N, gates * H].
     """
     _say_that_it_compiles()
     layers = _layers(controller)
-    projected = [layer.project(embedded) for layer in layers]
+    projected = [disturb(layer.project(embedded)) for layer in layers]
     return fused_sequence(_kind(controller), memory, lengths, projected, _weights(layers), *heads)
 
 
