@@ -220,6 +220,13 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Which random numbers.")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes. With more than one, the starts that would be next are trained at "
+            "the same time, in case the first does not take off; what comes out is the same."
+        ),
+    ] = None,
     max_steps: Annotated[int | None, typer.Option(help="Stop after this many batches.")] = None,
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Stop after this long: 90s, 5m, 1h30m.")
@@ -250,7 +257,19 @@ def train(
         *given("--time-limit", "training.time_limit", time_limit and parse_seconds(time_limit)),
     ]
     if resume:
-        others = (task, memory, controller, hidden, memory_size, recipe, config, set_, seed, out)
+        others = (
+            task,
+            memory,
+            controller,
+            hidden,
+            memory_size,
+            recipe,
+            config,
+            set_,
+            seed,
+            workers,
+            out,
+        )
         if any(other is not None and other != [] for other in others):
             raise UsageError(
                 "--resume goes on with a run as it is; only its budgets can be changed"
@@ -259,6 +278,7 @@ def train(
     else:
         options = [
             *given("--seed", "seed", seed),
+            *given("--workers", "workers", workers),
             *given("--memory", "model.memory", memory),
             *given("--controller", "model.controller", controller),
             *given("--hidden", "model.hidden_size", hidden),

@@ -282,6 +282,8 @@ class RunConfig(Strict):
         recipe: the recipe it began from.
         seed: what all random numbers of the run derive from.
         threads: threads that torch computes with.
+        workers: processes. All but one train the starts that would be next, which are
+            taken over if the run has to start again. What comes out is the same.
         task: what is learned.
         model: what learns it.
         training: how.
@@ -292,6 +294,7 @@ class RunConfig(Strict):
     recipe: str
     seed: Annotated[int, Field(ge=0)]
     threads: Annotated[int, Field(ge=1, le=256)]
+    workers: Annotated[int, Field(ge=1, le=256)]
     task: TaskConfig
     model: ModelConfig
     training: TrainingConfig

@@ -12,9 +12,9 @@ from rich.text import Text
 
 from stacktrans.config import RunConfig
 from stacktrans.evaluation import Scores, confidence_interval
+from stacktrans.records import Accuracy, Record, Summary
 from stacktrans.tasks.base import Lengths
 from stacktrans.trace import Part, Step, Trace
-from stacktrans.training import Accuracy, Record, Summary
 
 SHADES = " ░▒▓█"
 RECORDS_SHOWN = 12

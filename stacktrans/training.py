@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Self, TextIO
 
@@ -14,19 +14,19 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from stacktrans import __version__, checkpoint
+from stacktrans.ahead import Ahead
 from stacktrans.config import RunConfig, TrainingConfig
 from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.randomness import Purpose, generator
+from stacktrans.records import METRICS, RULES, SUMMARY, Accuracy, Record, Summary
 from stacktrans.sequences import JointSequence, Pair
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths, NoSuchLength
 from stacktrans.transducer import Transducer
 
-METRICS = "metrics.jsonl"
-SUMMARY = "summary.json"
 RUNNING_DECAY = 0.95
 """Decay of the running mean of the loss by which a run is judged."""
 FIRST_LOOK = 100
@@ -42,49 +42,6 @@ class Interrupted(Exception):
 
     def __init__(self, signal_number: int) -> None:
         self.exit_code = 128 + signal_number
-
-
-@dataclass
-class Accuracy:
-    """Accuracy on one range of lengths, on `count` strings."""
-
-    coarse: float
-    fine: float
-    count: int
-
-    @classmethod
-    def of(cls, scores: Scores) -> Self:
-        """Summarise scores."""
-        return cls(scores.coarse_accuracy, scores.fine_accuracy, scores.count)
-
-
-@dataclass
-class Record:
-    """One line of metrics.jsonl.
-
-    Attributes:
-        step: batches trained on since the run began.
-        attempt: how many times the run has started, this one included.
-        seconds: time trained since the run began.
-        loss: mean nats a scored symbol since the record before.
-        perplexity: exp(loss).
-        learning_rate: in force.
-        lengths: shortest and longest source trained on.
-        signals: mean strength of each signal over the last batch.
-        train: accuracy on training lengths, where it was measured.
-        test: accuracy on lengths of the test range, where it was measured.
-    """
-
-    step: int
-    attempt: int
-    seconds: float
-    loss: float
-    perplexity: float
-    learning_rate: float
-    lengths: Lengths
-    signals: dict[str, float]
-    train: Accuracy | None = None
-    test: Accuracy | None = None
 
 
 @dataclass
@@ -106,50 +63,7 @@ class Progress:
     solved_in_a_row: int = 0
     metrics_size: int = 0
     outcome: str | None = None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How a run ended.
-
-    Attributes:
-        outcome: "solved", "converged", "max_steps" or "time_limit".
-        rule: what that means.
-        steps: batches trained on, all attempts together.
-        attempts: starts.
-        seconds: time trained.
-        best_step: the batch after which the kept weights were taken.
-        train: accuracy of the kept weights on training lengths.
-        test: accuracy of the kept weights on lengths of the test range.
-        parameters: of the model.
-        command: what was run.
-        version: of stacktrans.
-        torch: version of torch.
-        seed: of the run.
-    """
-
-    outcome: str
-    rule: str
-    steps: int
-    attempts: int
-    seconds: float
-    best_step: int
-    train: Accuracy
-    test: Accuracy
-    parameters: int
-    command: str
-    version: str
-    torch: str
-    seed: int
-
-
-RULES = {
-    "solved": "the coarse accuracy on validation strings as long as the test range was high enough "
-    "twice running",
-    "converged": "the training perplexity did not improve any more",
-    "max_steps": "the budget of batches was spent",
-    "time_limit": "the time limit was reached",
-}
+    failed: bool = False
 
 
 def running_mean(weights: Transducer, decay: float) -> AveragedModel:
@@ -194,6 +108,7 @@ class Trainer:
         directory: where the run writes.
         device: where the model is.
         command: what to note as the run's command.
+        attempt: which start to begin with, from 1.
 
     Attributes:
         stop_requested: set to a signal's number, it ends `run` after the batch.
@@ -205,6 +120,7 @@ class Trainer:
         directory: Path,
         device: torch.device,
         command: str,
+        attempt: int = 1,
     ) -> None:
         torch.set_num_threads(config.threads)
         self.config = config
@@ -213,8 +129,8 @@ class Trainer:
         self.command = command
         self.task = make_task(config.task.name, config.task.generator, config.task.parameters)
         self.layout = JointSequence(len(self.task.source), len(self.task.target))
-        self.progress = Progress()
-        self.stop_requested = 0
+        self.progress = Progress(attempt=attempt)
+        self.stop_requested: int = 0
         self._start_attempt()
         # Lengths that the task lacks are found out before anything is written.
         for lengths in (config.task.lengths.train, config.task.lengths.test):
@@ -237,6 +153,7 @@ class Trainer:
         self.average = running_mean(self.model, self.config.training.averaging)
         progress = self.progress
         progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
+        progress.failed = False
         progress.share = self._first_share()
         progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
 
@@ -301,11 +218,17 @@ class Trainer:
         if self.progress.step == 0:
             self._save_last()
         outcome = self.progress.outcome or self._budget_spent()
+        with Ahead(self.config, self.directory, self.device) as self.ahead:
+            self.ahead.go_on(self.progress.attempt)
+            return outcome or self._train_on()
+
+    def _train_on(self) -> str:
+        outcome = None
         while outcome is None:
             began = time.monotonic()
             outcome = self._advance()
             self.progress.seconds += time.monotonic() - began
-            outcome = outcome or self._budget_spent()
+            outcome = outcome or self.progress.outcome or self._budget_spent()
             if self.stop_requested and outcome is None:
                 self._save_last()
                 raise Interrupted(self.stop_requested)
@@ -332,6 +255,9 @@ class Trainer:
     def _advance(self) -> str | None:
         """One batch and what is due after it; a rule's name if it ends the run."""
         training, progress = self.config.training, self.progress
+        if progress.failed:
+            self._restart("the start that was taken over has failed")
+            return None
         signals = self._train_on_batch()
         if not math.isfinite(progress.running_loss or 0.0):
             self._restart(f"the loss is no number any more after batch {progress.step}")
@@ -419,12 +345,43 @@ class Trainer:
         low = (progress.running_loss or 0.0) <= self.config.training.restart_loss
         if not low and progress.share == self._first_share():
             self._restart("the run has not taken off")
+        else:
+            self.ahead.stop()
 
     def _restart(self, reason: str) -> None:
         if self.config.training.restart_after is None:
             raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
         self.progress.attempt += 1
         self._start_attempt()
+        trained = self.ahead.take(self.progress.attempt)
+        self.ahead.go_on(self.progress.attempt)
+        if trained is not None:
+            self._take_over(trained)
+
+    def _take_over(self, directory: Path) -> None:
+        """Go on with the attempt as far as another process has trained it."""
+        before, theirs = self.progress, self._restore(checkpoint.last_of(directory))
+        most = self.config.training.max_steps
+        if most is not None and before.step + theirs.step > most:
+            self._start_attempt()
+            return
+        for line in (directory / METRICS).read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            record["step"] += before.step
+            self._write_metrics(json.dumps({**record, "seconds": round(before.seconds, 3)}) + "\n")
+        self.progress = replace(
+            theirs,
+            step=theirs.step + before.step,
+            attempt_began=before.step,
+            seconds=before.seconds,
+            best=before.best,
+            best_step=before.best_step,
+        )
+        if theirs.best and (not before.best or theirs.best >= before.best):
+            self.progress.best = theirs.best
+            self.progress.best_step = theirs.best_step + before.step
+            kept = checkpoint.load(directory / "best", self.device).model
+            checkpoint.save(self.directory / "best", self.config, kept.state_dict())
 
     def _record(self, signals: Tensor) -> str | None:
         """Write and report a record; a rule's name if it ends the run."""
@@ -546,16 +503,24 @@ class Trainer:
             *budgets,
         ]
         config = validated(RunConfig, overlay(layers), layers)
+        if not isinstance(saved.get("command"), str):
+            raise checkpoint.CheckpointError(f"{last / checkpoint.TRAINING}: damaged (no command)")
+        trainer = cls(config, directory, device, saved["command"])
+        trainer.progress = trainer._restore(last)
+        return trainer
+
+    def _restore(self, last: Path) -> Progress:
+        """Take weights, optimiser and running mean from a checkpoint; how far that was."""
+        saved = checkpoint.load_training(last)
         try:
-            trainer = cls(config, directory, device, saved["command"])
-            trainer.progress = Progress(**saved["progress"])
-            trainer.optimizer.load_state_dict(saved["optimizer"])
-            trainer.average.load_state_dict(saved["average"])
+            progress = Progress(**saved["progress"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self.average.load_state_dict(saved["average"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             path = last / checkpoint.TRAINING
             raise checkpoint.CheckpointError(f"{path}: damaged ({error})") from error
-        checkpoint.load_weights(trainer.model, last / checkpoint.WEIGHTS)
-        return trainer
+        checkpoint.load_weights(self.model, last / checkpoint.WEIGHTS)
+        return progress
 
     def _finish(self, outcome: str) -> Summary:
         """Measure the kept weights, write the summary and close the run."""

@@ -16,14 +16,11 @@ from stacktrans import checkpoint, training
 from stacktrans.config import RunConfig, resolve
 from stacktrans.evaluation import Scores
 from stacktrans.randomness import Purpose
+from stacktrans.records import METRICS, SUMMARY, Accuracy, Record
 from stacktrans.sequences import Pair
 from stacktrans.settings import Layer
 from stacktrans.training import (
-    METRICS,
-    SUMMARY,
-    Accuracy,
     Interrupted,
-    Record,
     Trainer,
     TrainingError,
     indecision,

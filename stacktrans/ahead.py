@@ -1,0 +1,135 @@
+"""The starts that a run may need next, trained by other processes meanwhile.
+
+A start depends on nothing but the seed and its number, so it can be trained before it is
+known whether it will be needed. The run takes over what there is of it.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from stacktrans.checkpoint import CONFIG, last_of, write_atomically
+from stacktrans.config import RunConfig
+from stacktrans.errors import StacktransError
+
+FOLDER = ".ahead"
+"""Where in a run's directory the starts are that are trained ahead."""
+
+
+class Ahead:
+    """The processes that train ahead; none with one worker, or where nothing starts again.
+
+    Args:
+        config: of the run.
+        directory: of the run.
+        device: where the models are.
+    """
+
+    def __init__(self, config: RunConfig, directory: Path, device: torch.device) -> None:
+        self.config = config
+        self.directory = directory
+        self.device = device
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def go_on(self, attempt: int) -> None:
+        """Train the starts that come after `attempt`."""
+        if self.config.training.restart_after is None:
+            return
+        for ahead in range(attempt + 1, attempt + self.config.workers):
+            if ahead not in self.running:
+                self.running[ahead] = self._begin(ahead)
+
+    def take(self, attempt: int) -> Path | None:
+        """The run of a start as far as it was trained ahead; None if it was not."""
+        process = self.running.pop(attempt, None)
+        if process is None:
+            return None
+        process.terminate()
+        process.wait()
+        try:
+            last_of(self._place(attempt))
+        except StacktransError:
+            return None
+        return self._place(attempt)
+
+    def stop(self) -> None:
+        """End all of them and forget what they did."""
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+        self.running.clear()
+        shutil.rmtree(self.directory / FOLDER, ignore_errors=True)
+
+    def _place(self, attempt: int) -> Path:
+        return self.directory / FOLDER / str(attempt)
+
+    def _begin(self, attempt: int) -> subprocess.Popen[bytes]:
+        place = self._place(attempt)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        write_atomically(place / CONFIG, self.config.to_yaml())
+        arguments = [str(place), str(attempt), str(self.device)]
+        # In a session of its own, since Ctrl-C is for the run alone.
+        return subprocess.Popen(
+            [sys.executable, "-m", "stacktrans.ahead", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def train_ahead(directory: Path, attempt: int, device: torch.device) -> None:
+    """Train one start until it ends, fails, or is asked for; then save it.
+
+    Args:
+        directory: where the configuration is, and the start is saved.
+        attempt: its number.
+        device: where the model is.
+    """
+    from stacktrans.checkpoint import read_config
+    from stacktrans.training import Interrupted, Trainer
+
+    config = read_config(directory)
+    parent = os.getppid()
+
+    class OneStart(Trainer):
+        """A trainer that stops where it would start again, or when nobody waits for it."""
+
+        def _restart(self, reason: str) -> None:
+            self.progress.failed = True
+            self.stop_requested = int(signal.SIGTERM)
+
+        def _advance(self) -> str | None:
+            if os.getppid() != parent:
+                self.stop_requested = int(signal.SIGTERM)
+            return super()._advance()
+
+    budgets = {"max_steps": None, "time_limit": None}
+    training = config.training.model_copy(update=budgets)
+    alone = config.model_copy(update={"training": training, "workers": 1})
+    trainer = OneStart(alone, directory, device, "", attempt)
+
+    def ask(number: int, _: object) -> None:
+        trainer.stop_requested = number
+
+    signal.signal(signal.SIGTERM, ask)
+    with contextlib.suppress(Interrupted):
+        trainer.run(lambda _: None)
+
+
+if __name__ == "__main__":
+    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]))

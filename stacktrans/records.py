@@ -1,0 +1,97 @@
+"""What a run writes down: a record every so many batches, and a summary at its end."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from stacktrans.evaluation import Scores
+from stacktrans.tasks.base import Lengths
+
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+
+
+@dataclass
+class Accuracy:
+    """Accuracy on one range of lengths, on `count` strings."""
+
+    coarse: float
+    fine: float
+    count: int
+
+    @classmethod
+    def of(cls, scores: Scores) -> Self:
+        """Summarise scores."""
+        return cls(scores.coarse_accuracy, scores.fine_accuracy, scores.count)
+
+
+@dataclass
+class Record:
+    """One line of metrics.jsonl.
+
+    Attributes:
+        step: batches trained on since the run began.
+        attempt: how many times the run has started, this one included.
+        seconds: time trained since the run began.
+        loss: mean nats a scored symbol since the record before.
+        perplexity: exp(loss).
+        learning_rate: in force.
+        lengths: shortest and longest source trained on.
+        signals: mean strength of each signal over the last batch.
+        train: accuracy on training lengths, where it was measured.
+        test: accuracy on lengths of the test range, where it was measured.
+    """
+
+    step: int
+    attempt: int
+    seconds: float
+    loss: float
+    perplexity: float
+    learning_rate: float
+    lengths: Lengths
+    signals: dict[str, float]
+    train: Accuracy | None = None
+    test: Accuracy | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended.
+
+    Attributes:
+        outcome: "solved", "converged", "max_steps" or "time_limit".
+        rule: what that means.
+        steps: batches trained on, all attempts together.
+        attempts: starts.
+        seconds: time trained.
+        best_step: the batch after which the kept weights were taken.
+        train: accuracy of the kept weights on training lengths.
+        test: accuracy of the kept weights on lengths of the test range.
+        parameters: of the model.
+        command: what was run.
+        version: of stacktrans.
+        torch: version of torch.
+        seed: of the run.
+    """
+
+    outcome: str
+    rule: str
+    steps: int
+    attempts: int
+    seconds: float
+    best_step: int
+    train: Accuracy
+    test: Accuracy
+    parameters: int
+    command: str
+    version: str
+    torch: str
+    seed: int
+
+
+RULES = {
+    "solved": "the coarse accuracy on validation strings as long as the test range was high enough "
+    "twice running",
+    "converged": "the training perplexity did not improve any more",
+    "max_steps": "the budget of batches was spent",
+    "time_limit": "the time limit was reached",
+}

@@ -1,0 +1,123 @@
+"""Starts trained ahead by other processes: they change nothing but the time it takes."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import SETTINGS
+from test_training import CPU, ignore, records_of, weights_of
+
+from stacktrans import ahead
+from stacktrans.config import RunConfig, resolve
+from stacktrans.records import Summary
+from stacktrans.training import Trainer
+
+SOON_FAILED = ("restart_after=20", "restart_loss=0.0001", "accuracy_every=10", "accuracy_loss=null")
+
+
+def small_run(*changes: str) -> RunConfig:
+    return resolve(
+        task="reverse",
+        settings={"model": {"memory": "stack"}},
+        assignments=[*SETTINGS, *SOON_FAILED, *changes],
+    )
+
+
+def train(directory: Path, *changes: str) -> Summary:
+    directory.mkdir()
+    return Trainer(small_run(*changes), directory, CPU, "stacktrans train ...").run(ignore)
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Has what was trained ahead waited for, and tells how often it was taken over."""
+    taken: list[int] = []
+    original = ahead.Ahead.take
+
+    def patient(self: ahead.Ahead, attempt: int) -> Path | None:
+        if attempt in self.running:
+            self.running[attempt].wait(timeout=120)
+        place = original(self, attempt)
+        if place:
+            taken.append(attempt)
+        return place
+
+    monkeypatch.setattr(ahead.Ahead, "take", patient)
+    return taken
+
+
+def test_what_comes_out_is_the_same(tmp_path: Path, patience: list[int]) -> None:
+    alone = train(tmp_path / "alone", "max_steps=90")
+    assert patience == []
+    helped = train(tmp_path / "helped", "max_steps=90", "workers=3")
+    assert patience == [2, 3, 4, 5]
+    assert (alone.attempts, alone.steps) == (helped.attempts, helped.steps) == (5, 90)
+    assert records_of(tmp_path / "alone") == records_of(tmp_path / "helped")
+    assert alone.best_step == helped.best_step
+    for kind in ("best", "last"):
+        weights, others = (
+            weights_of(tmp_path / "alone" / kind),
+            weights_of(tmp_path / "helped" / kind),
+        )
+        assert all(torch.equal(weights[name], others[name]) for name in weights)
+    assert not (tmp_path / "helped" / ahead.FOLDER).exists()
+
+
+def test_a_start_that_solved_the_task_ahead_ends_the_run(
+    tmp_path: Path, patience: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is asked of the second start is so little that it has solved the task at once.
+    place = tmp_path / "run"
+    original = ahead.Ahead._begin
+
+    def begin(self: ahead.Ahead, attempt: int) -> subprocess.Popen[bytes]:
+        easy = small_run("solved_accuracy=0.001", "restart_after=null", "learning_rate=0.02")
+        return original(ahead.Ahead(easy, self.directory, self.device), attempt)
+
+    monkeypatch.setattr(ahead.Ahead, "_begin", begin)
+    summary = train(place, "workers=2")
+    assert (summary.outcome, summary.attempts) == ("solved", 2)
+    assert summary.best_step > 20
+    steps = [record["step"] for record in records_of(place)]
+    assert steps == sorted(steps)
+    assert steps[-1] == summary.steps
+
+
+def test_nothing_is_left_running(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    directory.mkdir()
+    trainer = Trainer(small_run("workers=3", "restart_after=1000"), directory, CPU, "")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def report(_: Any) -> None:
+        started.extend(trainer.ahead.running.values())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run(report)
+    assert len(started) == 2
+    assert all(process.poll() is not None for process in started)
+
+
+def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
+    config = small_run("restart_after=null")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(config.to_yaml())
+    script = (
+        "import subprocess, sys\n"
+        f"subprocess.Popen([sys.executable, '-m', 'stacktrans.ahead', {str(tmp_path / 'run')!r}, "
+        "'2', 'cpu'])\n"
+        "import time; time.sleep(6)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    for _ in range(100):
+        size = metrics.stat().st_size
+        time.sleep(0.5)
+        if metrics.stat().st_size == size:
+            return
+    raise AssertionError("it goes on")
