@@ -201,15 +201,22 @@ def train(
         str | None, typer.Option(help="What to learn it with: stack, queue, deque or none.")
     ] = None,
     controller: Annotated[
-        str | None, typer.Option(help="What operates the memory: lstm, gru or rnn.")
+        str | None,
+        typer.Option(
+            help="What operates the memory: lstm, gru or rnn; as the recipe says if not given."
+        ),
     ] = None,
-    hidden: Annotated[int | None, typer.Option(help="Units of the controller.")] = None,
-    memory_size: Annotated[int | None, typer.Option(help="Size of a pushed vector.")] = None,
+    hidden: Annotated[
+        int | None, typer.Option(help="Units of the controller; as the recipe says.")
+    ] = None,
+    memory_size: Annotated[
+        int | None, typer.Option(help="Size of a pushed vector; as the recipe says.")
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="default: small, quick and sure; stops when solved. "
-            "paper: grefenstette2015's settings; stops at convergence."
+            help="default, which is taken if none is given: small, quick and sure; stops when "
+            "solved. paper: grefenstette2015's settings; stops at convergence."
         ),
     ] = None,
     config: Annotated[
@@ -219,7 +226,9 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Which random numbers.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Which random numbers; 1 if not given.")
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -227,9 +236,14 @@ def train(
             "the same time, in case the first does not take off; what comes out is the same."
         ),
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Stop after this many batches.")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Stop after this many batches; as the recipe says.")
+    ] = None,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop after this long: 90s, 5m, 1h30m.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Stop after this long: 90s, 5m, 1h30m; never if not given."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run's directory; checkpoints/... if not given.")

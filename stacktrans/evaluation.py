@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stacktrans.sequences import JointSequence, Pair
+from stacktrans.sequences import Batch, Ids, JointSequence, Pair
 from stacktrans.transducer import Transducer
 
 STEPS_AT_ONCE = 2**16
-"""Steps of all strings of a batch together, which bounds the memory evaluation takes."""
+"""Steps of all strings of a batch that are run at once, which bounds the memory this takes."""
 
 
 @dataclass(frozen=True)
@@ -111,17 +111,29 @@ def score(model: Transducer, layout: JointSequence, pairs: Sequence[Pair]) -> Sc
 
 def _fine(model: Transducer, layout: JointSequence, pairs: list[Pair]) -> npt.NDArray[np.float64]:
     batch = layout.batch(pairs)
-    device = model.classifier.weight.device
-    hidden = model.unroll(torch.from_numpy(batch.inputs).to(device)).hidden
-    mask = torch.from_numpy(batch.mask).to(device)
-    predicted = torch.zeros_like(mask, dtype=torch.int64)
-    predicted[mask] = _most_probable(model, hidden[mask])
-    wrong = (predicted.cpu().numpy() != batch.targets) & batch.mask
+    wrong = (_predicted(model, batch) != batch.targets) & batch.mask
     right = batch.mask & (np.cumsum(wrong, axis=1) == 0)
     shares: npt.NDArray[np.float64] = right.sum(axis=1) / batch.mask.sum(axis=1)
     return shares
 
 
+def _predicted(model: Transducer, batch: Batch) -> Ids:
+    """The most probable outputs [B, T]; 0 where nothing is scored."""
+    device = model.classifier.weight.device
+    inputs, mask = (torch.from_numpy(array).to(device) for array in (batch.inputs, batch.mask))
+    predicted = torch.zeros_like(inputs)
+    run = model.start(len(inputs))
+    # In pieces, since what is known of a step takes far more room than its id.
+    size = max(1, STEPS_AT_ONCE // len(inputs))
+    for begin in range(0, inputs.shape[1], size):
+        piece = slice(begin, begin + size)
+        hidden = run.step(inputs[:, piece]).hidden
+        scored = mask[:, piece]
+        predicted[:, piece][scored] = _most_probable(model, hidden[scored])
+    ids: Ids = predicted.cpu().numpy()
+    return ids
+
+
 def _most_probable(model: Transducer, hidden: Tensor) -> Tensor:
     # In pieces: logits are far larger than the states they are read from.
-    return torch.cat([model.read_out(piece).argmax(dim=-1) for piece in hidden.split(16_384)])
+    return torch.cat([model.read_out(part).argmax(dim=-1) for part in hidden.split(16_384)])

@@ -290,11 +290,12 @@ class FusedRun:
     def __init__(self, model: Transducer, batch_size: int) -> None:
         from stacktrans.kernels import transducing
 
-        self._embedding = model.embedding
-        self._run = transducing.Run(model.memory, model.controller, batch_size, model._heads())
+        embedded = model.embedding.weight
+        heads = model._heads()
+        self._run = transducing.Run(model.memory, model.controller, batch_size, embedded, heads)
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> Unrolled:
         """The next T steps: ids [B, T]."""
-        done = self._run.step(self._embedding(inputs))
+        done = self._run.step(inputs)
         return Unrolled(done.hidden, done.signals)

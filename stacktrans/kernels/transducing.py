@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from stacktrans.controllers import CONTROLLERS, Controller, Disturbance, RecurrentLayer
 from stacktrans.kernels.cells import CELLS
@@ -53,22 +54,31 @@ class Run:
         memory: its name, or "none".
         controller: what operates it.
         batch_size: number of strings B.
+        embedded: [ids, E] what each id is embedded as.
         heads: weight and bias of the signals, weight and bias of the values.
     """
 
+    @torch.no_grad()
     def __init__(
-        self, memory: str, controller: Controller, batch_size: int, heads: Sequence[Tensor]
+        self,
+        memory: str,
+        controller: Controller,
+        batch_size: int,
+        embedded: Tensor,
+        heads: Sequence[Tensor],
     ) -> None:
         _say_that_it_compiles()
-        self._layers = _layers(controller)
-        self._running = Running(
-            _kind(controller), memory, batch_size, _weights(self._layers), *heads
-        )
+        layers = _layers(controller)
+        # Once for each id and not for each step: there are far fewer of them.
+        self._projected = [layer.project(embedded) for layer in layers]
+        self._running = Running(_kind(controller), memory, batch_size, _weights(layers), *heads)
 
     @torch.no_grad()
-    def step(self, embedded: Tensor) -> SequenceOutput:
-        """The next T steps: [B, T, E]."""
-        return self._running.step([layer.project(embedded) for layer in self._layers])
+    def step(self, inputs: Tensor) -> SequenceOutput:
+        """The next T steps: ids [B, T]."""
+        return self._running.step(
+            [functional.embedding(inputs, projected) for projected in self._projected]
+        )
 
 
 def _kind(controller: Controller) -> str:
