@@ -6,11 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stacktrans import evaluation
 from stacktrans.config import resolve
 from stacktrans.decoding import transduce
 from stacktrans.evaluation import Scores, batches_of, confidence_interval, score
 from stacktrans.sequences import JointSequence, Pair
-from stacktrans.transducer import Transducer, Unrolled
+from stacktrans.transducer import FusedRun, Transducer, Unrolled
 
 LAYOUT = JointSequence(source_size=4, target_size=4)
 
@@ -31,6 +32,27 @@ def random_pairs(count: int, seed: int, longest: int = 9) -> list[Pair]:
         Pair(rng.integers(4, size=rng.integers(1, longest)), rng.integers(4, size=n))
         for n in rng.integers(0, longest, size=count)
     ]
+
+
+@pytest.mark.parametrize("most", [50, 7])
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+def test_many_and_long_strings_are_scored_in_pieces(
+    memory: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, pairs = tiny(memory, seed=2), random_pairs(30, seed=4, longest=40)
+    whole = score(model, LAYOUT, pairs).fine
+    assert 0 < whole.mean() < 1
+    sizes: list[int] = []
+
+    class Watched(FusedRun):
+        def step(self, inputs: torch.Tensor) -> Unrolled:
+            sizes.append(inputs.numel())
+            return super().step(inputs)
+
+    monkeypatch.setattr(evaluation, "STEPS_AT_ONCE", most)
+    monkeypatch.setattr(model, "start", lambda count: Watched(model, count))
+    assert score(model, LAYOUT, pairs).fine.tolist() == whole.tolist()
+    assert max(sizes) <= most
 
 
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
@@ -94,23 +116,6 @@ def test_an_answer_that_does_not_end_is_cut_off() -> None:
         model.classifier.bias[LAYOUT.end] = 100
     (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=lambda _: 5)
     assert (answer.target, answer.ended) == ([], True)
-
-
-def test_many_strings_are_scored_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, pairs = tiny(), random_pairs(30, seed=3)
-    whole = score(model, LAYOUT, pairs)
-    largest = 0
-    unroll = model.unroll
-
-    def watched(inputs: torch.Tensor) -> Unrolled:
-        nonlocal largest
-        largest = max(largest, inputs.numel())
-        return unroll(inputs)
-
-    monkeypatch.setattr("stacktrans.evaluation.STEPS_AT_ONCE", 50)
-    monkeypatch.setattr(model, "unroll", watched)
-    assert np.allclose(score(model, LAYOUT, pairs).fine, whole.fine)
-    assert largest <= 50
 
 
 @given(st.lists(st.integers(1, 30), max_size=40), st.integers(10, 60))
