@@ -26,7 +26,7 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 
 bench: $(INSTALLED)
-	$(BIN)/python benchmarks/speed.py --markdown benchmarks/speed.md
+	$(BIN)/python benchmarks/speed.py --markdown benchmarks/README.md
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -1,12 +1,13 @@
 """How fast training is, beside torch's own LSTM, the definition in torch and a naive loop.
 
-    python benchmarks/speed.py [--parts a,b,c,d,e] [--markdown FILE] [--quick]
+    python benchmarks/speed.py [--parts a,b,c,d,e,f] [--markdown FILE] [--quick]
 
     a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
     b  strings from short to long, beside nn.LSTM
     c  a memory alone, from short to long
     d  one thread and two
     e  from nothing to a solved task, by the command line
+    f  a very long line, transduced by the command line
 
 Times are of this machine; what can be compared is the ratios. `measuring.py` says how they
 are taken.
@@ -52,6 +53,7 @@ class Scale:
         processes: how often part c starts a process for each number.
         seeds: runs of each task in part e.
         training: arguments that cut the runs of part e short.
+        line: symbols in the line of part f.
     """
 
     sizes: tuple[tuple[int, int], ...] = ((64, 32), (128, 64), (256, 256), (512, 256))
@@ -64,6 +66,7 @@ class Scale:
     processes: int = 2
     seeds: int = 5
     training: tuple[str, ...] = ()
+    line: int = 100_000
 
 
 QUICK = Scale(
@@ -77,6 +80,7 @@ QUICK = Scale(
     processes=1,
     seeds=1,
     training=("--max-steps", "20", "--set", "validation_count=10"),
+    line=1000,
 )
 
 
@@ -316,12 +320,47 @@ def solutions(scale: Scale) -> Iterator[Result]:
     )
 
 
+LONG_LINE = """
+import resource, subprocess, sys, time
+began = time.monotonic()
+command = [sys.executable, "-m", "stacktrans", "transduce", sys.argv[1]]
+done = subprocess.run(command, stdin=open(sys.argv[2]), stdout=subprocess.PIPE, check=True)
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(time.monotonic() - began, peak / 1024, len(done.stdout.decode()) - 1)
+"""
+
+
+def long_line(scale: Scale) -> Iterator[Result]:
+    """Part f."""
+    rows = []
+    for name in ("reverse-stack", "copy-queue"):
+        print(f"transducing a long line with {name}", file=sys.stderr)
+        with tempfile.NamedTemporaryFile("w") as line:
+            line.write("0123456789" * (scale.line // 10) + "\n")
+            line.flush()
+            done = subprocess.run(
+                [sys.executable, "-c", LONG_LINE, name, line.name],
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+        seconds, peak, answered = map(float, done.stdout.split())
+        rows.append([name, str(scale.line), f"{answered:.0f}", f"{seconds:.1f}", f"{peak:.0f}"])
+    yield Result(
+        "A very long line",
+        "`stacktrans transduce` from its start to its end, one thread: symbols in and out, "
+        "seconds, and the most memory it had at once.",
+        ["model", "symbols", "answered", "seconds", "MiB"],
+        rows,
+    )
+
+
 PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "a": training_step,
     "b": growing_strings,
     "c": memory_alone,
     "d": threads,
     "e": solutions,
+    "f": long_line,
 }
 
 
@@ -372,7 +411,9 @@ def parts(text: str) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in PARTS:
-            raise argparse.ArgumentTypeError(f"no part {name!r}; expected some of a,b,c,d,e")
+            raise argparse.ArgumentTypeError(
+                f"no part {name!r}; expected some of {','.join(PARTS)}"
+            )
     return names
 
 

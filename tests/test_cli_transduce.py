@@ -107,3 +107,11 @@ def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
     done = shell(f"stacktrans transduce {model} <(echo abc)", tmp_path)
     assert done.stdout == plain
     assert run("transduce", model, "-", stdin=b"abc\n").stdout == plain
+
+
+def test_compiling_is_told_once(model: Path, tmp_path: Path) -> None:
+    command = f"echo abc | stacktrans transduce {model}"
+    first, second = (shell(command, tmp_path, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2))
+    assert first.stdout == second.stdout
+    assert "compiling for this machine, once" in first.stderr.decode()
+    assert "compiling" not in second.stderr.decode()

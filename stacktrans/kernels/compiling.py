@@ -90,6 +90,6 @@ def compiled_entry(function: Function) -> Function:
     return wrapped
 
 
-def compiled_before() -> bool:
-    """Whether an earlier run on this machine has left compiled code for whole sequences."""
-    return any(Path(_DIRECTORY).rglob("*sequence_backward*.nbc"))
+def compiled_before(entry: str) -> bool:
+    """Whether an earlier run on this machine has left compiled code of an entry, for some sizes."""
+    return any(Path(_DIRECTORY).rglob(f"*.{entry}-*.nbc"))

@@ -1,5 +1,6 @@
 """A transducer's steps in compiled code."""
 
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -14,8 +15,6 @@ from stacktrans.kernels.ends import ENDS
 from stacktrans.kernels.fused import LayerWeights, SequenceOutput, fused_sequence
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import can_run
-
-_told = False
 
 
 def fits(memory: str, controller: Controller, weight: Tensor) -> bool:
@@ -41,7 +40,7 @@ def sequence(
         heads: weight and bias of the signals, weight and bias of the values.
         disturb: what is done to the sums of a layer, [N, gates * H].
     """
-    _say_that_it_compiles()
+    _say_that_it_compiles("sequence_backward")
     layers = _layers(controller)
     projected = [disturb(layer.project(embedded)) for layer in layers]
     return fused_sequence(_kind(controller), memory, lengths, projected, _weights(layers), *heads)
@@ -67,7 +66,7 @@ class Run:
         embedded: Tensor,
         heads: Sequence[Tensor],
     ) -> None:
-        _say_that_it_compiles()
+        _say_that_it_compiles("sequence_forward")
         layers = _layers(controller)
         # Once for each id and not for each step: there are far fewer of them.
         self._projected = [layer.project(embedded) for layer in layers]
@@ -97,8 +96,7 @@ def _weights(layers: Sequence[RecurrentLayer]) -> list[LayerWeights]:
     ]
 
 
-def _say_that_it_compiles() -> None:
-    global _told
-    if not _told and not compiled_before():
+@functools.cache
+def _say_that_it_compiles(entry: str) -> None:
+    if not compiled_before(entry):
         print("stacktrans: compiling for this machine, once (some seconds)", file=sys.stderr)
-    _told = True
