@@ -59,9 +59,10 @@ def test_layers(controller: str, memory: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("memory", NAMES)
-def test_long(memory: str, dtype: torch.dtype) -> None:
-    case = Case.drawn("lstm", memory, Shape(2, 500, 24, 8), dtype)
+@pytest.mark.parametrize("memory", WITH_NONE)
+@pytest.mark.parametrize("controller", KINDS)
+def test_long(controller: str, memory: str, dtype: torch.dtype) -> None:
+    case = Case.drawn(controller, memory, Shape(2, 500, 24, 8), dtype)
     # The less of what is read comes back, the less rounding errors grow.
     check(case.changed(below0=0.5 * case.tensors["below0"]))
 
