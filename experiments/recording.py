@@ -1,0 +1,189 @@
+"""Training conditions with many seeds, and writing down what came of each run.
+
+Each run is what `stacktrans train` and `stacktrans eval` do on the command line. Runs that
+are recorded already, for the same configuration, are not run again.
+"""
+
+import hashlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stacktrans import __version__
+from stacktrans.config import resolve
+
+RESULTS = Path(__file__).parent / "results"
+STRINGS = 1000
+LENGTHS = "65:128"
+
+Run = dict[str, Any]
+
+
+class Condition(NamedTuple):
+    """What is trained, but for the seed.
+
+    Attributes:
+        task: its name.
+        memory: its name.
+        changes: settings unlike the recipe's, as for `--set`.
+    """
+
+    task: str
+    memory: str
+    changes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """How it is called in tables."""
+        return " ".join([f"{self.task}/{self.memory}", *self.changes])
+
+    def fingerprint(self) -> str:
+        """Changes whenever anything does that decides the runs, but the seed."""
+        memory = {"model": {"memory": self.memory}}
+        config = resolve(task=self.task, settings=memory, assignments=self.changes)
+        return hashlib.sha256(config.to_yaml().encode()).hexdigest()[:12]
+
+
+def stacktrans(*arguments: str) -> Run:
+    """What a command prints with --json."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stacktrans", *arguments, "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    result: Run = json.loads(done.stdout)
+    return result
+
+
+def train(condition: Condition, seed: int, time_limit: str | None) -> Run:
+    """One run and its accuracy on strings longer than it was trained on."""
+    changes = [word for change in condition.changes for word in ("--set", change)]
+    command = ["train", "--task", condition.task, "--memory", condition.memory, *changes]
+    command += ["--seed", str(seed), *(["--time-limit", time_limit] if time_limit else [])]
+    with tempfile.TemporaryDirectory() as directory:
+        out = f"{directory}/run"
+        summary = stacktrans(*command, "--out", out)
+        evaluated = stacktrans("eval", out, "--lengths", LENGTHS, "--count", str(STRINGS))
+    (result,) = evaluated["results"]
+    return {
+        "task": condition.task,
+        "memory": condition.memory,
+        "changes": list(condition.changes),
+        "seed": seed,
+        "outcome": summary["outcome"],
+        "seconds": summary["seconds"],
+        "batches": summary["steps"],
+        "starts": summary["attempts"],
+        "coarse": result["coarse"],
+        "fine": result["fine"],
+        "strings": result["count"],
+        "command": " ".join(["stacktrans", *command]),
+        "version": __version__,
+        "torch": summary["torch"],
+        "recipe": condition.fingerprint(),
+    }
+
+
+def condition_of(run: Run) -> Condition:
+    """The condition of a recorded run."""
+    return Condition(run["task"], run["memory"], tuple(run["changes"]))
+
+
+class Records:
+    """The runs of some conditions, in a file of JSON lines with a table beside it.
+
+    Args:
+        name: of the files in `results/`, without ending.
+        conditions: in the order of the table.
+        heading: what the table is about.
+    """
+
+    def __init__(self, name: str, conditions: Sequence[Condition], heading: str) -> None:
+        self.lines = RESULTS / f"{name}.jsonl"
+        self.markdown = RESULTS / f"{name}.md"
+        self.conditions = conditions
+        self.heading = heading
+        self.runs = self._read()
+
+    def _read(self) -> list[Run]:
+        """The recorded runs of the conditions as they are now."""
+        if not self.lines.exists():
+            return []
+        runs = [json.loads(line) for line in self.lines.read_text().splitlines()]
+        now = {condition: condition.fingerprint() for condition in self.conditions}
+        return [run for run in runs if run["recipe"] == now.get(condition_of(run))]
+
+    def complete(
+        self, seeds: int, workers: int, only: str = "", time_limit: str | None = None
+    ) -> None:
+        """Train what is missing, so many runs side by side."""
+        done = {(condition_of(run), run["seed"]) for run in self.runs}
+        missing = [
+            (condition, seed)
+            for condition in self.conditions
+            if only in condition.name
+            for seed in range(1, seeds + 1)
+            if (condition, seed) not in done
+        ]
+        RESULTS.mkdir(exist_ok=True)
+        with ThreadPoolExecutor(workers) as pool:
+            for run in pool.map(lambda job: train(job[0], job[1], time_limit), missing):
+                self.runs.append(run)
+                self._write()
+                print(run, file=sys.stderr, flush=True)
+        self._write()
+
+    def _write(self) -> None:
+        self.lines.write_text("".join(json.dumps(run) + "\n" for run in self.runs))
+        self.markdown.write_text(self._table())
+
+    def _table(self) -> str:
+        """A line a condition, then a line a run."""
+        lines = [
+            self.heading,
+            "",
+            "| task | memory | seeds | coarse 1.000 | lowest coarse | median seconds | longest |"
+            " median batches |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        for condition in self.conditions:
+            runs = [run for run in self.runs if condition_of(run) == condition]
+            if runs:
+                lines.append(_summary(condition, runs))
+        lines += [
+            "",
+            "| task | memory | seed | outcome | starts | batches | seconds | coarse | fine |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        order = {condition: place for place, condition in enumerate(self.conditions)}
+        for run in sorted(self.runs, key=lambda run: (order[condition_of(run)], run["seed"])):
+            lines.append(
+                f"| {_task(condition_of(run))} | "
+                "{memory} | {seed} | {outcome} | {starts} | {batches} | {seconds:.0f} "
+                "| {coarse:.3f} | {fine:.4f} |".format(**run)
+            )
+        version = sorted(
+            {f"stacktrans {run['version']}, torch {run['torch']}" for run in self.runs}
+        )
+        return "\n".join([*lines, "", "; ".join(version), ""])
+
+
+def _task(condition: Condition) -> str:
+    return " ".join([condition.task, *(f"`{change}`" for change in condition.changes)])
+
+
+def _summary(condition: Condition, runs: Sequence[Run]) -> str:
+    seconds = [run["seconds"] for run in runs]
+    return (
+        f"| {_task(condition)} | {condition.memory} | {len(runs)} "
+        f"| {sum(run['coarse'] == 1 for run in runs)} | {min(run['coarse'] for run in runs):.3f} "
+        f"| {statistics.median(seconds):.0f} | {max(seconds):.0f} "
+        f"| {statistics.median(run['batches'] for run in runs):.0f} |"
+    )
