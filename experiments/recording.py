@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +76,7 @@ def train(condition: Condition, seed: int, time_limit: str | None) -> Run:
         "task": condition.task,
         "memory": condition.memory,
         "changes": list(condition.changes),
+        "time_limit": time_limit,
         "seed": seed,
         "outcome": summary["outcome"],
         "seconds": summary["seconds"],
@@ -103,13 +104,21 @@ class Records:
         name: of the files in `results/`, without ending.
         conditions: in the order of the table.
         heading: what the table is about.
+        time_limit: of each run.
     """
 
-    def __init__(self, name: str, conditions: Sequence[Condition], heading: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        conditions: Sequence[Condition],
+        heading: str,
+        time_limit: str | None = None,
+    ) -> None:
         self.lines = RESULTS / f"{name}.jsonl"
         self.markdown = RESULTS / f"{name}.md"
         self.conditions = conditions
         self.heading = heading
+        self.time_limit = time_limit
         self.runs = self._read()
 
     def _read(self) -> list[Run]:
@@ -118,11 +127,13 @@ class Records:
             return []
         runs = [json.loads(line) for line in self.lines.read_text().splitlines()]
         now = {condition: condition.fingerprint() for condition in self.conditions}
-        return [run for run in runs if run["recipe"] == now.get(condition_of(run))]
+        return [
+            run
+            for run in runs
+            if run["recipe"] == now.get(condition_of(run)) and run["time_limit"] == self.time_limit
+        ]
 
-    def complete(
-        self, seeds: int, workers: int, only: str = "", time_limit: str | None = None
-    ) -> None:
+    def complete(self, seeds: int, workers: int, only: str = "") -> None:
         """Train what is missing, so many runs side by side."""
         done = {(condition_of(run), run["seed"]) for run in self.runs}
         missing = [
@@ -134,7 +145,9 @@ class Records:
         ]
         RESULTS.mkdir(exist_ok=True)
         with ThreadPoolExecutor(workers) as pool:
-            for run in pool.map(lambda job: train(job[0], job[1], time_limit), missing):
+            jobs = [pool.submit(train, *job, self.time_limit) for job in missing]
+            for job in as_completed(jobs):
+                run = job.result()
                 self.runs.append(run)
                 self._write()
                 print(run, file=sys.stderr, flush=True)

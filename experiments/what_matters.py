@@ -35,8 +35,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    records = Records("what-matters", CONDITIONS, HEADING)
-    records.complete(options.seeds, options.workers, options.only, TIME_LIMIT)
+    records = Records("what-matters", CONDITIONS, HEADING, TIME_LIMIT)
+    records.complete(options.seeds, options.workers, options.only)
 
 
 if __name__ == "__main__":

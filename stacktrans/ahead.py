@@ -46,8 +46,6 @@ class Ahead:
 
     def go_on(self, attempt: int) -> None:
         """Train the starts that come after `attempt`."""
-        if self.config.training.restart_after is None:
-            return
         for ahead in range(attempt + 1, attempt + self.config.workers):
             if ahead not in self.running:
                 self.running[ahead] = self._begin(ahead)
@@ -81,7 +79,7 @@ class Ahead:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         write_atomically(place / CONFIG, self.config.to_yaml())
-        arguments = [str(place), str(attempt), str(self.device)]
+        arguments = [str(place), str(attempt), str(self.device), str(os.getpid())]
         # In a session of its own, since Ctrl-C is for the run alone.
         return subprocess.Popen(
             [sys.executable, "-m", "stacktrans.ahead", *arguments],
@@ -92,25 +90,25 @@ class Ahead:
         )
 
 
-def train_ahead(directory: Path, attempt: int, device: torch.device) -> None:
+def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
     """Train one start until it ends, fails, or is asked for; then save it.
 
     Args:
         directory: where the configuration is, and the start is saved.
         attempt: its number.
         device: where the model is.
+        parent: the process that waits for it.
     """
     from stacktrans.checkpoint import read_config
     from stacktrans.training import Interrupted, Trainer
 
     config = read_config(directory)
-    parent = os.getppid()
 
     class OneStart(Trainer):
         """A trainer that stops where it would start again, or when nobody waits for it."""
 
-        def _restart(self, reason: str) -> None:
-            self.progress.failed = True
+        def _fail(self, reason: str) -> None:
+            super()._fail(reason)
             self.stop_requested = int(signal.SIGTERM)
 
         def _advance(self) -> str | None:
@@ -132,4 +130,4 @@ def train_ahead(directory: Path, attempt: int, device: torch.device) -> None:
 
 
 if __name__ == "__main__":
-    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]))
+    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))

@@ -225,8 +225,8 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
             raise CheckpointError(
                 f"{path}: weight {name} is {there}; the configuration asks for {wanted}"
             )
-        if not (weights[name].is_floating_point() and weights[name].isfinite().all()):
-            raise CheckpointError(f"{path}: weight {name} holds what is no finite number")
+        if not weights[name].is_floating_point() or weights[name].isnan().any():
+            raise CheckpointError(f"{path}: weight {name} holds what is no number")
     model.load_state_dict(weights)
 
 

@@ -312,7 +312,6 @@ def _fresh(
     out: Path | None,
     device: str,
 ) -> "Trainer":
-    from stacktrans.checkpoint import CONFIG, write_atomically
     from stacktrans.config import resolve
     from stacktrans.training import Trainer
 
@@ -323,19 +322,14 @@ def _fresh(
     told = shlex.join(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
     trainer = Trainer(run, Path(), find_device(device), command=told)
-    trainer.directory = directory = _claim(out, name)
-    write_atomically(directory / CONFIG, run.to_yaml())
+    trainer.directory = _claim(out, name)
     return trainer
 
 
 def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
-    from stacktrans.checkpoint import CONFIG, write_atomically
     from stacktrans.training import Trainer
 
-    trainer = Trainer.resume(directory, budgets, find_device(device))
-    if budgets:
-        write_atomically(directory / CONFIG, trainer.config.to_yaml())
-    return trainer
+    return Trainer.resume(directory, budgets, find_device(device))
 
 
 def _run(trainer: "Trainer", as_json: bool) -> None:

@@ -237,7 +237,8 @@ class TrainingConfig(Strict):
         accuracy_every: batches between two measurements of accuracy.
         accuracy_loss: accuracy is measured only while the running loss is under
             this, and at the end; null for always.
-        validation_count: strings of each length range in a measurement of accuracy.
+        validation_count: strings as long as the test range in a measurement of accuracy;
+            on training lengths it is measured on at most 100.
         solved_accuracy: coarse accuracy, on validation strings as long as the test range,
             of a task that counts as solved.
         stop: "solved" ends the run when the task is solved in two measurements running;
@@ -283,7 +284,8 @@ class RunConfig(Strict):
         seed: what all random numbers of the run derive from.
         threads: threads that torch computes with.
         workers: processes. All but one train the starts that would be next, which are
-            taken over if the run has to start again. What comes out is the same.
+            taken over if the run has to start again. But for the time that it takes, and
+            what a time limit makes of that, the run is the same.
         task: what is learned.
         model: what learns it.
         training: how.

@@ -35,7 +35,7 @@ class Record:
         loss: mean nats a scored symbol since the record before.
         perplexity: exp(loss).
         learning_rate: in force.
-        lengths: shortest and longest source trained on.
+        lengths: shortest and longest source that is trained on next.
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured.
         test: accuracy on lengths of the test range, where it was measured.

@@ -78,6 +78,7 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
     try:
         text = Path(path).read_text(encoding="utf-8")
         settings, node = yaml.safe_load(text), yaml.compose(text)
+        _refuse_duplicates(path, node)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -91,7 +92,6 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
         raise UsageError(f"{path}{line}: {problem}") from error
     if not isinstance(settings, dict):
         raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
-    _refuse_duplicates(path, node)
     return Layer(os.fspath(path), settings, node)
 
 

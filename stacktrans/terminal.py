@@ -32,7 +32,7 @@ def progress_console() -> "Console":
         def on_broken_pipe(self) -> None:
             self.quiet = True
 
-    return Progress(stderr=True)
+    return Progress(stderr=True, markup=False)
 
 
 def print_out(*renderables: Any) -> None:

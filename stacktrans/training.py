@@ -59,6 +59,7 @@ class Progress:
     loss_count: int = 0
     best: list[float] = field(default_factory=list)
     best_step: int = 0
+    best_of_attempt: list[float] = field(default_factory=list)
     since_best: int = 0
     solved_in_a_row: int = 0
     metrics_size: int = 0
@@ -97,6 +98,8 @@ def locked(stream: TextIO) -> bool:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError:  # not on every file system
+        return True
     return True
 
 
@@ -132,7 +135,9 @@ class Trainer:
         self.progress = Progress(attempt=attempt)
         self.stop_requested: int = 0
         self._start_attempt()
-        # Lengths that the task lacks are found out before anything is written.
+        # A kernel that can't run and lengths that the task lacks are found out before anything is
+        # written.
+        self.model.is_fused()
         for lengths in (config.task.lengths.train, config.task.lengths.test):
             self._draw(Purpose.VALIDATION, lengths, 1)
 
@@ -153,7 +158,7 @@ class Trainer:
         self.average = running_mean(self.model, self.config.training.averaging)
         progress = self.progress
         progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
-        progress.failed = False
+        progress.failed, progress.best_of_attempt, progress.since_best = False, [], 0
         progress.share = self._first_share()
         progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
 
@@ -211,6 +216,7 @@ class Trainer:
         """
         self.report = report
         with self._opened_metrics() as self.metrics:
+            checkpoint.write_atomically(self.directory / checkpoint.CONFIG, self.config.to_yaml())
             return self._finish(self._train())
 
     def _train(self) -> str:
@@ -219,11 +225,11 @@ class Trainer:
             self._save_last()
         outcome = self.progress.outcome or self._budget_spent()
         with Ahead(self.config, self.directory, self.device) as self.ahead:
-            self.ahead.go_on(self.progress.attempt)
             return outcome or self._train_on()
 
     def _train_on(self) -> str:
         outcome = None
+        self._train_ahead()
         while outcome is None:
             began = time.monotonic()
             outcome = self._advance()
@@ -256,18 +262,18 @@ class Trainer:
         """One batch and what is due after it; a rule's name if it ends the run."""
         training, progress = self.config.training, self.progress
         if progress.failed:
-            self._restart("the start that was taken over has failed")
+            self._restart()
             return None
         signals = self._train_on_batch()
         if not math.isfinite(progress.running_loss or 0.0):
-            self._restart(f"the loss is no number any more after batch {progress.step}")
+            self._fail(f"the loss is no number any more after batch {progress.step}")
             return None
         outcome = None
         accuracy_due = self.attempt_step % training.accuracy_every == 0
         if accuracy_due or self.attempt_step % training.loss_every == 0:
             outcome = self._record(signals)
-        if self.attempt_step == training.restart_after:
-            self._restart_unless_taken_off()
+        if self.attempt_step == training.restart_after and outcome is None:
+            self._fail_unless_taken_off()
         # Last, so that a resumed run finds every decision taken.
         if accuracy_due:
             self._save_last()
@@ -293,7 +299,11 @@ class Trainer:
             objective = loss + training.sharpening * indecision(signals)
         self.optimizer.zero_grad()
         objective.backward()
-        nn.utils.clip_grad_norm_(self.parameters, training.gradient_clip, foreach=True)
+        norm = nn.utils.clip_grad_norm_(self.parameters, training.gradient_clip, foreach=True)
+        if not torch.isfinite(norm):
+            # The weights stay numbers, so that what is saved can be read again.
+            self._note_loss(math.nan)
+            return signals.detach().mean(dim=0)
         self.optimizer.step()
         self.average.update_parameters(self.model)
         self._note_loss(float(loss.detach()))
@@ -308,7 +318,7 @@ class Trainer:
         source = torch.Generator().manual_seed(int(rng.integers(2**62)))
 
         def disturb(sums: Tensor) -> Tensor:
-            # Drawn on the CPU, so that it is the same on every device.
+            # Drawn on the CPU, so that it is the same on every accelerator.
             noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
             return sums + deviation * noise.to(sums.device)
 
@@ -340,23 +350,33 @@ class Trainer:
             for group in self.optimizer.param_groups:
                 group["lr"] *= self.config.training.settle_rate
 
-    def _restart_unless_taken_off(self) -> None:
+    def _fail_unless_taken_off(self) -> None:
         progress = self.progress
         low = (progress.running_loss or 0.0) <= self.config.training.restart_loss
         if not low and progress.share == self._first_share():
-            self._restart("the run has not taken off")
+            self._fail("the run has not taken off")
         else:
             self.ahead.stop()
 
-    def _restart(self, reason: str) -> None:
+    def _fail(self, reason: str) -> None:
+        """Have the run start again, unless its budget is spent."""
         if self.config.training.restart_after is None:
             raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
+        self.progress.failed = True
+
+    def _restart(self) -> None:
         self.progress.attempt += 1
         self._start_attempt()
         trained = self.ahead.take(self.progress.attempt)
-        self.ahead.go_on(self.progress.attempt)
         if trained is not None:
             self._take_over(trained)
+        self._train_ahead()
+
+    def _train_ahead(self) -> None:
+        """Have the next starts trained, as long as they may be needed."""
+        progress, limit = self.progress, self.config.training.restart_after
+        if limit is not None and (self.attempt_step < limit or progress.failed):
+            self.ahead.go_on(progress.attempt)
 
     def _take_over(self, directory: Path) -> None:
         """Go on with the attempt as far as another process has trained it."""
@@ -365,7 +385,9 @@ class Trainer:
         if most is not None and before.step + theirs.step > most:
             self._start_attempt()
             return
-        for line in (directory / METRICS).read_text(encoding="utf-8").splitlines():
+        # What was recorded after the checkpoint is not part of what is taken over.
+        recorded = (directory / METRICS).read_bytes()[: theirs.metrics_size]
+        for line in recorded.decode().splitlines():
             record = json.loads(line)
             record["step"] += before.step
             self._write_metrics(json.dumps({**record, "seconds": round(before.seconds, 3)}) + "\n")
@@ -451,8 +473,10 @@ class Trainer:
         else:
             return None
         progress.since_best += 1
+        if not progress.best_of_attempt or merit >= progress.best_of_attempt:
+            progress.best_of_attempt, progress.since_best = merit, 0
         if not progress.best or merit >= progress.best:
-            progress.best, progress.best_step, progress.since_best = merit, progress.step, 0
+            progress.best, progress.best_step = merit, progress.step
             self._save_best()
         if training.stop == "converged":
             return "converged" if progress.since_best >= training.patience else None

@@ -1,5 +1,6 @@
 """Starts trained ahead by other processes: they change nothing but the time it takes."""
 
+import os
 import subprocess
 import sys
 import time
@@ -50,12 +51,15 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
-def test_what_comes_out_is_the_same(tmp_path: Path, patience: list[int]) -> None:
-    alone = train(tmp_path / "alone", "max_steps=90")
+@pytest.mark.parametrize(("steps", "starts"), [(80, 4), (90, 5)])
+def test_what_comes_out_is_the_same(
+    tmp_path: Path, patience: list[int], steps: int, starts: int
+) -> None:
+    alone = train(tmp_path / "alone", f"max_steps={steps}")
     assert patience == []
-    helped = train(tmp_path / "helped", "max_steps=90", "workers=3")
-    assert patience == [2, 3, 4, 5]
-    assert (alone.attempts, alone.steps) == (helped.attempts, helped.steps) == (5, 90)
+    helped = train(tmp_path / "helped", f"max_steps={steps}", "workers=3")
+    assert patience == list(range(2, starts + 1))
+    assert (alone.attempts, alone.steps) == (helped.attempts, helped.steps) == (starts, steps)
     assert records_of(tmp_path / "alone") == records_of(tmp_path / "helped")
     assert alone.best_step == helped.best_step
     for kind in ("best", "last"):
@@ -103,21 +107,56 @@ def test_nothing_is_left_running(tmp_path: Path) -> None:
     assert all(process.poll() is not None for process in started)
 
 
+def test_a_start_that_was_killed_is_taken_over_as_far_as_it_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = train(tmp_path / "alone", "max_steps=40", "restart_after=25")
+    original = ahead.Ahead.take
+
+    def killed(self: ahead.Ahead, attempt: int) -> Path | None:
+        self.running[attempt].wait(timeout=120)
+        place = original(self, attempt)
+        assert place is not None
+        with (place / "metrics.jsonl").open("a") as metrics:
+            metrics.write('{"step": 17, "att')
+        return place
+
+    monkeypatch.setattr(ahead.Ahead, "take", killed)
+    helped = train(tmp_path / "helped", "max_steps=60", "restart_after=25", "workers=2")
+    assert helped.attempts == 3
+    count = len(records_of(tmp_path / "alone"))
+    assert records_of(tmp_path / "helped")[:count] == records_of(tmp_path / "alone")
+    assert alone.steps == 40
+
+
+def test_a_start_that_diverges_ahead_is_left_for_the_next(
+    tmp_path: Path, patience: list[int]
+) -> None:
+    changes = ("learning_rate=1e30", "gradient_clip=1e30", "max_steps=30")
+    alone = train(tmp_path / "alone", *changes)
+    helped = train(tmp_path / "helped", *changes, "workers=2")
+    assert patience
+    assert alone.attempts == helped.attempts > 2
+    assert records_of(tmp_path / "alone") == records_of(tmp_path / "helped")
+
+
 def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
     config = small_run("restart_after=null")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text(config.to_yaml())
+    # What began it has ended before it looks for the first time.
     script = (
-        "import subprocess, sys\n"
-        f"subprocess.Popen([sys.executable, '-m', 'stacktrans.ahead', {str(tmp_path / 'run')!r}, "
-        "'2', 'cpu'])\n"
-        "import time; time.sleep(6)"
+        "import os, subprocess, sys\n"
+        f"arguments = [{str(tmp_path / 'run')!r}, '2', 'cpu', str(os.getpid())]\n"
+        "print(subprocess.Popen([sys.executable, '-m', 'stacktrans.ahead', *arguments]).pid)"
     )
-    subprocess.run([sys.executable, "-c", script], check=True)
-    metrics = tmp_path / "run" / "metrics.jsonl"
-    for _ in range(100):
-        size = metrics.stat().st_size
-        time.sleep(0.5)
-        if metrics.stat().st_size == size:
-            return
-    raise AssertionError("it goes on")
+    begun = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
+    for _ in range(240):
+        try:
+            os.kill(int(begun.stdout), 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.25)
+    else:
+        raise AssertionError("it goes on")
+    assert (tmp_path / "run" / "last").is_dir()

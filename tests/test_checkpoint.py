@@ -201,8 +201,8 @@ def test_a_configuration_of_an_older_version_is_completed_from_its_recipe(saved:
         checkpoint.load(saved, CPU)
 
 
-@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, None])
-def test_weights_that_are_no_finite_numbers_are_refused(saved: Path, wrong: float | None) -> None:
+@pytest.mark.parametrize("wrong", [torch.nan, None])
+def test_weights_that_are_no_numbers_are_refused(saved: Path, wrong: float | None) -> None:
     path = saved / "model.safetensors"
     weights = safetensors.torch.load_file(path)
     name = "controller.layers.0.bias"
@@ -212,5 +212,5 @@ def test_weights_that_are_no_finite_numbers_are_refused(saved: Path, wrong: floa
         else weights[name].index_fill(0, torch.tensor([3]), wrong)
     )
     safetensors.torch.save_file(weights, path)
-    with pytest.raises(CheckpointError, match=f"weight {name} holds what is no finite number"):
+    with pytest.raises(CheckpointError, match=f"weight {name} holds what is no number"):
         checkpoint.load(saved, CPU)

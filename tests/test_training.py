@@ -144,6 +144,7 @@ def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
     summary = trainer_of(small_run("max_steps=20"), tmp_path).run(ignore)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "best",
+        "config.yaml",
         "last",
         METRICS,
         SUMMARY,
@@ -307,12 +308,48 @@ def test_optimisers(name: str, kind: str) -> None:
 
 
 def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
-    trainer = trainer_of(small_run("max_steps=1", "averaging=0.5"), tmp_path)
-    start = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    raw: list[torch.Tensor] = []
+
+    class Watched(Trainer):
+        def _advance(self) -> str | None:
+            outcome = super()._advance()
+            raw.append(self.model.classifier.weight.detach().clone())
+            return outcome
+
+    config = small_run("max_steps=10", "averaging=0.5")
+    Watched(config, tmp_path, CPU, "").run(ignore)
+    mean = raw[0]
+    for weight in raw[1:]:
+        mean = 0.5 * mean + 0.5 * weight
+    kept = weights_of(tmp_path / "best")["classifier.weight"]
+    torch.testing.assert_close(kept, mean)
+    assert not torch.allclose(kept, raw[-1])
+
+
+def test_gradients_that_are_no_numbers_leave_the_weights_as_they_are(tmp_path: Path) -> None:
+    trainer = trainer_of(small_run("max_steps=1"), tmp_path)
+    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    trainer.model.classifier.weight.register_hook(lambda grad: grad * torch.nan)
+    assert trainer.run(ignore).attempts == 1
+    after = trainer.model.state_dict()
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+
+
+def test_a_run_that_fails_with_its_last_batch_keeps_what_it_trained(tmp_path: Path) -> None:
+    config = small_run("max_steps=20", "restart_after=10", "restart_loss=0.0001")
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.attempts, summary.steps) == (2, 20)
+
+
+def test_patience_begins_anew_with_each_start(tmp_path: Path) -> None:
+    config = small_run("stop=converged", "patience=3", "max_steps=60", "restart_after=null")
+    trainer = trainer_of(config, tmp_path)
+    # A start before was better than this one can be, and had not got better for long.
+    trainer.progress.best, trainer.progress.since_best = [0.0], 2
+    trainer._save_best()
+    trainer._start_attempt()
     trainer.run(ignore)
-    name = "classifier.weight"
-    now = checkpoint.load(tmp_path / "last", CPU).model.state_dict()[name]
-    assert not torch.equal(now, start[name])
+    assert len(records_of(tmp_path)) >= 4
 
 
 def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:

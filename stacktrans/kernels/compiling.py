@@ -28,13 +28,15 @@ def _cache_directory() -> str:
     sources = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         sources.update(path.read_bytes())
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    root = Path(_config.CACHE_DIR or Path(home) / "stacktrans")
-    directory = root / sources.hexdigest()[:16]
+    name = sources.hexdigest()[:16]
     try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        directory = Path(_config.CACHE_DIR or Path(home) / "stacktrans") / name
         directory.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        directory = _without_home() / directory.name
+    except (OSError, RuntimeError):
+        return str(_without_home() / name)
+    if not os.access(directory, os.W_OK):
+        return str(_without_home() / name)
     return str(directory)
 
 

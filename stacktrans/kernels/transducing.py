@@ -1,7 +1,6 @@
 """A transducer's steps in compiled code."""
 
 import functools
-import sys
 from collections.abc import Sequence
 
 import torch
@@ -15,6 +14,7 @@ from stacktrans.kernels.ends import ENDS
 from stacktrans.kernels.fused import LayerWeights, SequenceOutput, fused_sequence
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import can_run
+from stacktrans.terminal import complain
 
 
 def fits(memory: str, controller: Controller, weight: Tensor) -> bool:
@@ -99,4 +99,4 @@ def _weights(layers: Sequence[RecurrentLayer]) -> list[LayerWeights]:
 @functools.cache
 def _say_that_it_compiles(entry: str) -> None:
     if not compiled_before(entry):
-        print("stacktrans: compiling for this machine, once (some seconds)", file=sys.stderr)
+        complain("compiling for this machine, once (some seconds)")
