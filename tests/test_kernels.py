@@ -58,11 +58,10 @@ def test_layers(controller: str, memory: str) -> None:
     check(Case.drawn(controller, memory, Shape(4, 9, 11, 6), torch.float64, layers=3))
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("memory", WITH_NONE)
 @pytest.mark.parametrize("controller", KINDS)
-def test_long(controller: str, memory: str, dtype: torch.dtype) -> None:
-    case = Case.drawn(controller, memory, Shape(2, 500, 24, 8), dtype)
+def test_long(controller: str, memory: str) -> None:
+    case = Case.drawn(controller, memory, Shape(2, 500, 24, 8), torch.float32)
     # The less of what is read comes back, the less rounding errors grow.
     check(case.changed(below0=0.5 * case.tensors["below0"]))
 
