@@ -17,7 +17,9 @@ from stacktrans.sequences import Batch, Ids, JointSequence, Pair
 from stacktrans.transducer import Transducer
 
 STEPS_AT_ONCE = 2**16
-"""Steps of all strings of a batch that are run at once, which bounds the memory this takes."""
+"""Steps of all strings of a batch, however few they are."""
+STEPS_IN_A_PIECE = 2**13
+"""Steps of all strings of a batch that are run at once: few enough to stay in a cache."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ def _predicted(model: Transducer, batch: Batch) -> Ids:
     predicted = torch.zeros_like(inputs)
     run = model.start(len(inputs))
     # In pieces, since what is known of a step takes far more room than its id.
-    size = max(1, STEPS_AT_ONCE // len(inputs))
+    size = max(1, STEPS_IN_A_PIECE // len(inputs))
     for begin in range(0, inputs.shape[1], size):
         piece = slice(begin, begin + size)
         hidden = run.step(inputs[:, piece]).hidden

@@ -50,6 +50,7 @@ def test_many_and_long_strings_are_scored_in_pieces(
             return super().step(inputs)
 
     monkeypatch.setattr(evaluation, "STEPS_AT_ONCE", most)
+    monkeypatch.setattr(evaluation, "STEPS_IN_A_PIECE", most)
     monkeypatch.setattr(model, "start", lambda count: Watched(model, count))
     assert score(model, LAYOUT, pairs).fine.tolist() == whole.tolist()
     assert max(sizes) <= most

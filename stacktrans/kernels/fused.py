@@ -308,7 +308,7 @@ def fused_sequence(
             memory,
             signal_weight.shape[0],
             np.cumsum([0, *lengths]),
-            torch.cat(list(projected), dim=1),
+            torch.cat(list(projected), dim=1) if projected[1:] else projected[0],
             torch.stack(initial),
             torch.cat([signal_weight, value_weight]),
             torch.cat([signal_bias, value_bias]),

@@ -74,7 +74,7 @@ class Running:
         """
         sizes = self._sizes
         steps = projected[0].shape[1]
-        trace = sizes.new_trace(sizes.batch * steps)
+        trace = sizes.new_trace(sizes.batch * steps, saved=1)
         added = steps * len(sizes.ends.pushes)
         self._make_room(added)
         record = empty_rows(sizes.ends, sizes.batch, steps, array_dtype(sizes.dtype))
@@ -83,7 +83,7 @@ class Running:
             self._weights,
             self._bias,
             np.arange(sizes.batch + 1) * steps,
-            torch.cat(list(projected), dim=2).flatten(0, 1),
+            (torch.cat(list(projected), dim=2) if projected[1:] else projected[0]).flatten(0, 1),
             self._state,
             self._read,
             record._replace(strength=self._rows.strength, links=self._rows.links),
@@ -92,7 +92,8 @@ class Running:
             trace,
         )
         self._used += added
-        _, hidden, signals, reads = (part.unflatten(0, (sizes.batch, steps)) for part in trace)
+        whole = (sizes.batch, steps)
+        hidden, signals, reads = (part.unflatten(0, whole) for part in trace[1:])
         return SequenceOutput(hidden[:, :, -1], signals, reads)
 
     def _make_room(self, added: int) -> None:

@@ -29,7 +29,8 @@ class Trace(NamedTuple):
     """What went on in N steps, those of each item of a batch one after the other.
 
     Attributes:
-        saved: [N, L, saved, H] what the adjoint of the units needs.
+        saved: [N, L, saved, H] what the adjoint of the units needs; [1, L, saved, H] where there
+            will be none, of whichever step was last.
         hidden: [N, L, H].
         signals: [N, signals].
         reads: [N, reads * m].
@@ -143,6 +144,7 @@ def sequence_forward(
     last = state.shape[1] - 1
     outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
     going = batch
+    forgets = trace.saved.shape[0] == 1
     for step in range(starts[1] - starts[0]):
         going = _going_on(starts, step, going)
         for layer in range(layers):
@@ -161,7 +163,7 @@ def sequence_forward(
                     inner[item],
                     hidden,
                     state[layer, last, item],
-                    trace.saved[place, layer],
+                    trace.saved[0 if forgets else place, layer],
                 )
                 copy(trace.hidden[place, layer], hidden)
         product(state[layers - 1, 0, :going], weights.heads, heads)

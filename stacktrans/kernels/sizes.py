@@ -51,10 +51,11 @@ class Sizes(NamedTuple):
         """Numbers read at each step."""
         return len(self.ends.reads) * self.columns
 
-    def new_trace(self, places: int) -> tuple[Tensor, ...]:
-        """Room for all that `Trace` keeps of N steps."""
+    def new_trace(self, places: int, saved: int | None = None) -> tuple[Tensor, ...]:
+        """Room for all that `Trace` keeps of N steps; of what is saved, for as many as said."""
+        saved = places if saved is None else saved
         return (
-            fresh(places, self.layers, self.cell.saved, self.size, dtype=self.dtype),
+            fresh(saved, self.layers, self.cell.saved, self.size, dtype=self.dtype),
             fresh(places, self.layers, self.size, dtype=self.dtype),
             fresh(places, self.signals, dtype=self.dtype),
             fresh(places, self.read, dtype=self.dtype),
@@ -92,7 +93,10 @@ class Sizes(NamedTuple):
             rows.of(part),
             in_place(values[part]),
             old,
-            Trace(*(in_place(tensor[places]) for tensor in trace)),
+            Trace(
+                in_place(trace[0][places] if len(trace[0]) > 1 else trace[0]),
+                *(in_place(tensor[places]) for tensor in trace[1:]),
+            ),
             in_place(fresh(*gates, dtype=self.dtype)),
             in_place(fresh(*gates, dtype=self.dtype)),
             in_place(fresh(count, padded(self.heads, self.dtype), dtype=self.dtype)),
