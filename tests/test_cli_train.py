@@ -126,7 +126,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     # One batch takes long here.
     process = start(
         "train", "--task", "copy", "--memory", "deque", "--out", out,
-        "--set", "task.lengths.train=[3000, 3000]", "--set", "batch_size=40",
+        "--set", "task.lengths.train=[5000, 5000]", "--set", "kernel=torch",
     )  # fmt: skip
     wait_for(out / "last" / "training.pt")
     time.sleep(0.5)
