@@ -5,8 +5,6 @@
 The runs are in `results/default-recipe.jsonl`, the table in `results/default-recipe.md`.
 """
 
-import argparse
-
 from recording import STRINGS, Condition, Records
 
 CONDITIONS = [
@@ -25,16 +23,5 @@ accuracy on {STRINGS} sources of 65 to 128. Seconds are of training, two runs
 side by side."""
 
 
-def main() -> None:
-    """Run what is missing, then write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="conditions whose name holds this")
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    records = Records("default-recipe", CONDITIONS, HEADING)
-    records.complete(options.seeds, options.workers, options.only)
-
-
 if __name__ == "__main__":
-    main()
+    Records("default-recipe", CONDITIONS, HEADING).complete_as_asked(__doc__, seeds=10)

@@ -4,6 +4,7 @@ Each run is what `stacktrans train` and `stacktrans eval` do on the command line
 are recorded already, for the same configuration, are not run again.
 """
 
+import argparse
 import hashlib
 import json
 import statistics
@@ -133,7 +134,16 @@ class Records:
             if run["recipe"] == now.get(condition_of(run)) and run["time_limit"] == self.time_limit
         ]
 
-    def complete(self, seeds: int, workers: int, only: str = "") -> None:
+    def complete_as_asked(self, description: str | None, seeds: int) -> None:
+        """Train what is missing, as the script's options say; so many seeds if they do not."""
+        parser = argparse.ArgumentParser(description=description)
+        parser.add_argument("--only", default="", help="conditions whose name holds this")
+        parser.add_argument("--seeds", type=int, default=seeds)
+        parser.add_argument("--workers", type=int, default=2, help="runs side by side")
+        options = parser.parse_args()
+        self.complete(options.seeds, options.workers, options.only)
+
+    def complete(self, seeds: int, workers: int, only: str) -> None:
         """Train what is missing, so many runs side by side."""
         done = {(condition_of(run), run["seed"]) for run in self.runs}
         missing = [

@@ -5,8 +5,6 @@
 The runs are in `results/what-matters.jsonl`, the table in `results/what-matters.md`.
 """
 
-import argparse
-
 from recording import STRINGS, Condition, Records
 
 CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: 0.1}"
@@ -28,16 +26,5 @@ one part of it changed, for at most {TIME_LIMIT} of training, two runs side by s
 accuracy on {STRINGS} sources of 65 to 128, of the weights that were best so far."""
 
 
-def main() -> None:
-    """Run what is missing, then write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="conditions whose name holds this")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=2)
-    options = parser.parse_args()
-    records = Records("what-matters", CONDITIONS, HEADING, TIME_LIMIT)
-    records.complete(options.seeds, options.workers, options.only)
-
-
 if __name__ == "__main__":
-    main()
+    Records("what-matters", CONDITIONS, HEADING, TIME_LIMIT).complete_as_asked(__doc__, seeds=3)

@@ -20,7 +20,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from stacktrans.config import FORMAT, RunConfig, saved_config, shipped
+from stacktrans.config import FORMAT, RunConfig, resolve, shipped
 from stacktrans.errors import StacktransError
 from stacktrans.sequences import JointSequence
 from stacktrans.settings import read_layer
@@ -204,7 +204,8 @@ def read_config(directory: Path) -> RunConfig:
             f"{path}: format {found} is newer than this stacktrans reads (up to {FORMAT}); "
             "upgrade stacktrans"
         )
-    return saved_config(layer)
+    # What an older version did not have is as its recipe has it.
+    return resolve(config=str(path))
 
 
 def load_weights(model: torch.nn.Module, path: Path) -> None:

@@ -421,20 +421,6 @@ def resolve(
     return validated(RunConfig, resolved, layers)
 
 
-def saved_config(layer: Layer) -> RunConfig:
-    """A configuration that was written whole, perhaps by an older version.
-
-    What this version has and that one had not is as the recipe has it.
-
-    Raises:
-        UsageError: something is missing, unknown or wrong; the message says where.
-    """
-    name = layer.settings.get("recipe")
-    recipe = read_layer(_recipes() / f"{name if name in recipe_names() else 'default'}.yaml")
-    settings = {key: value for key, value in recipe.settings.items() if key != "by_memory"}
-    return validated(RunConfig, overlaid(settings, layer.settings), [recipe, layer])
-
-
 def _check_format(settings: Settings, config: str | None) -> None:
     found = settings.get("format", FORMAT)
     if isinstance(found, int) and found > FORMAT:

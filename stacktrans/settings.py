@@ -169,11 +169,11 @@ def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str
         layers: where settings came from, the last laid over the others.
         location: keys and indices that lead to the setting.
     """
-    for size in range(len(location), 0, -1):
+    for size in range(len(location), -1, -1):
         for layer in reversed(layers):
             if place := layer.place(location[:size]):
                 return place
-    return layers[-1].origin if layers else "settings"
+    return "settings"
 
 
 def _section(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:

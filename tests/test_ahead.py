@@ -9,28 +9,21 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import SETTINGS
-from test_training import CPU, ignore, records_of, weights_of
+from test_training import ignore, records_of, small_run, trainer_of, weights_of
 
 from stacktrans import ahead
-from stacktrans.config import RunConfig, resolve
+from stacktrans.config import RunConfig
 from stacktrans.records import Summary
-from stacktrans.training import Trainer
 
-SOON_FAILED = ("restart_after=20", "restart_loss=0.0001", "accuracy_every=10", "accuracy_loss=null")
+SOON_FAILED = ("restart_after=20", "restart_loss=0.0001")
 
 
-def small_run(*changes: str) -> RunConfig:
-    return resolve(
-        task="reverse",
-        settings={"model": {"memory": "stack"}},
-        assignments=[*SETTINGS, *SOON_FAILED, *changes],
-    )
+def soon_failed(*changes: str) -> RunConfig:
+    return small_run(*SOON_FAILED, *changes)
 
 
 def train(directory: Path, *changes: str) -> Summary:
-    directory.mkdir()
-    return Trainer(small_run(*changes), directory, CPU, "stacktrans train ...").run(ignore)
+    return trainer_of(soon_failed(*changes), directory).run(ignore)
 
 
 @pytest.fixture
@@ -79,7 +72,7 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
     original = ahead.Ahead._begin
 
     def begin(self: ahead.Ahead, attempt: int) -> subprocess.Popen[bytes]:
-        easy = small_run("solved_accuracy=0.001", "restart_after=null", "learning_rate=0.02")
+        easy = soon_failed("solved_accuracy=0.001", "restart_after=null", "learning_rate=0.02")
         return original(ahead.Ahead(easy, self.directory, self.device), attempt)
 
     monkeypatch.setattr(ahead.Ahead, "_begin", begin)
@@ -92,9 +85,7 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
 
 
 def test_nothing_is_left_running(tmp_path: Path) -> None:
-    directory = tmp_path / "run"
-    directory.mkdir()
-    trainer = Trainer(small_run("workers=3", "restart_after=1000"), directory, CPU, "")
+    trainer = trainer_of(soon_failed("workers=3", "restart_after=1000"), tmp_path / "run")
     started: list[subprocess.Popen[bytes]] = []
 
     def report(_: Any) -> None:
@@ -141,7 +132,7 @@ def test_a_start_that_diverges_ahead_is_left_for_the_next(
 
 
 def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
-    config = small_run("restart_after=null")
+    config = soon_failed("restart_after=null")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text(config.to_yaml())
     # What began it has ended before it looks for the first time.

@@ -197,7 +197,7 @@ def test_a_configuration_of_an_older_version_is_completed_from_its_recipe(saved:
     assert after == before.model_copy(update={"version": "0.0.1"})
     del written["task"]["generator"]
     path.write_text(yaml.safe_dump(written))
-    with pytest.raises(StacktransError, match=r"config.yaml:\d+: task.generator is missing"):
+    with pytest.raises(StacktransError, match=r"config.yaml:\d+: generator is missing"):
         checkpoint.load(saved, CPU)
 
 
