@@ -128,6 +128,7 @@ class Case:
             self.controller,
             self.memory,
             [steps] * batch,
+            torch.arange(batch * steps),
             [projected.flatten(0, 1) for projected in self.projected],
             self.layer_weights,
             *self.heads,

@@ -29,6 +29,7 @@ from stacktrans.kernels.arithmetic import sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.fused import fused_memory
 from stacktrans.kernels.running import Running
+from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import MEMORIES
 from stacktrans.randomness import Purpose
 from stacktrans.randomness import generator as random_generator
@@ -252,12 +253,14 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
 
 
 def run_in_pieces(case: Case, pieces: list[int]) -> tuple[Named, Running]:
+    batch, steps, _ = case.projected[0].shape
+    projected = [sums.flatten(0, 1) for sums in case.projected]
     running = Running(
-        case.controller, case.memory, len(case.projected[0]), case.layer_weights, *case.heads
+        case.controller, case.memory, batch, projected, case.layer_weights, *case.heads
     )
-    cut = zip(*(projected.split(pieces, dim=1) for projected in case.projected), strict=True)
+    inputs = torch.arange(batch * steps).view(batch, steps)
     with torch.no_grad():
-        parts = [running.step(part)._asdict() for part in cut]
+        parts = [running.step(part)._asdict() for part in inputs.split(pieces, dim=1)]
     whole = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
     return whole, running
 
@@ -411,3 +414,16 @@ def test_compiled_code_is_not_read_from_where_others_can_write(
     own.rmdir()
     own.symlink_to(tmp_path)
     assert compiling._without_home() != own
+
+
+def test_memory_is_used_again_only_when_nothing_refers_to_it() -> None:
+    first = fresh_zeros(300, 200, dtype=torch.float32)
+    part = first[7]
+    at = first.data_ptr()
+    del first
+    assert fresh(300, 200, dtype=torch.float32).fill_(1).data_ptr() != at
+    assert not part.any()
+    del part
+    taken = [fresh(200, 300, dtype=torch.float32) for _ in range(3)]
+    assert at in {tensor.data_ptr() for tensor in taken}
+    assert len({tensor.data_ptr() for tensor in taken}) == 3

@@ -89,6 +89,7 @@ class _Sequence(torch.autograd.Function):
         memory: str,
         signals: int,
         starts: Array,
+        inputs: Tensor,
         projected: Tensor,
         initial: Tensor,
         head_weight: Tensor,
@@ -103,7 +104,8 @@ class _Sequence(torch.autograd.Function):
             memory: kind of memory.
             signals: how many of the heads are signals.
             starts: [B + 1] where the steps of each item start, and N.
-            projected: [N, L * gates * H].
+            inputs: [N] which of the projected there is at each step.
+            projected: [inputs, L * gates * H].
             initial: [L, states, B, H].
             head_weight: [signals + pushes * m, H].
             head_bias: [signals + pushes * m].
@@ -114,7 +116,7 @@ class _Sequence(torch.autograd.Function):
         ends = ENDS[memory]
         columns = (head_weight.shape[0] - signals) // max(len(ends.pushes), 1)
         sizes = Sizes(CELLS[controller], ends, layers, batch, size, signals, columns, dtype)
-        trace = sizes.new_trace(projected.shape[0])
+        trace = sizes.new_trace(len(inputs))
         rows = empty_rows(ends, batch, int(starts[1]), array_dtype(dtype))
         values = fresh(batch, rows.strength.shape[1] - 1, columns, dtype=dtype)
         ready = forward_weights(sizes.cell, _pairs(weights), head_weight)
@@ -124,13 +126,25 @@ class _Sequence(torch.autograd.Function):
             state = start[:, :, part].clone(memory_format=torch.contiguous_format)
             read = nothing_read(sizes, part.stop - part.start)
             sizes.forward(
-                part, ready, head_bias, starts, projected, state, read, rows, values, 0, trace
+                part,
+                ready,
+                head_bias,
+                starts,
+                as_array(inputs),
+                projected,
+                state,
+                read,
+                rows,
+                values,
+                0,
+                trace,
             )
 
         in_parts(run, batch)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(initial, head_weight, *weights, values, *trace)
+        ctx.save_for_backward(initial, head_weight, *weights, inputs, values, *trace)
         ctx.sizes, ctx.rows, ctx.starts = sizes, rows, starts
+        ctx.projected = len(projected)
         _, hidden, signal, reads = trace
         return hidden[:, -1], signal, reads
 
@@ -139,7 +153,7 @@ class _Sequence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Run the steps backwards, then take each weight's gradient as one product."""
         initial, head_weight, *rest = ctx.saved_tensors
-        weights, values, trace = rest[:-5], rest[-5], rest[-4:]
+        weights, inputs, values, trace = rest[:-6], rest[-6], rest[-5], rest[-4:]
         _, hidden, _, reads = trace
         sizes: Sizes = ctx.sizes
         starts: Array = ctx.starts
@@ -152,22 +166,26 @@ class _Sequence(torch.autograd.Function):
             return _backward_part(sizes, part, ready, starts, initial, rows, values, trace, grad)
 
         grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
+        nothing = nothing_read(sizes, sizes.batch)
         grad_weights: list[Tensor] = []
-        below = _one_step_late(reads, nothing_read(sizes, sizes.batch), starts)
         for layer in range(sizes.layers):
-            before = _one_step_late(hidden[:, layer], initial[layer, 0], starts)
-            inner = grad.inner if sizes.cell.split else grad.projected
-            grad_weights.append(_weight_gradient(grad.projected[:, layer], below))
-            grad_weights.append(_weight_gradient(inner[:, layer], before))
-            below = hidden[:, layer]
+            outer = grad.projected[:, layer]
+            inner = grad.inner[:, layer] if sizes.cell.split else outer
+            grad_weights += [
+                _weight_gradient(outer, hidden[:, layer - 1])
+                if layer
+                else _late_weight_gradient(outer, reads, nothing, starts),
+                _late_weight_gradient(inner, hidden[:, layer], initial[layer, 0], starts),
+            ]
         return (
             None,
             None,
             None,
             None,
-            grad.projected.flatten(1),
+            None,
+            _added_up(grad.projected.flatten(1), inputs, ctx.projected),
             grad_initial,
-            _weight_gradient(grad.heads, below),
+            _weight_gradient(grad.heads, hidden[:, -1]),
             grad.heads.sum(dim=0),
             *grad_weights,
         )
@@ -268,19 +286,33 @@ def _or_zeros(grad: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if grad is None else grad
 
 
-def _one_step_late(sequence: Tensor, first: Tensor, starts: Array) -> Tensor:
-    """What was there before each step: [N, size] and [B, size] -> [N, size]."""
-    late = torch.empty_like(sequence)
-    late[1:] = sequence[:-1]
-    taken = np.diff(starts) > 0
-    late[torch.from_numpy(starts[:-1][taken])] = first[torch.from_numpy(taken)]
-    return late
+def _late_weight_gradient(grad: Tensor, by: Tensor, first: Tensor, starts: Array) -> Tensor:
+    """The same where what went in came out of the step before.
+
+    Args:
+        grad: [N, out] gradients of what came out.
+        by: [N, in] what came out one step earlier than it went in.
+        first: [B, in] what went in at the first step of each item.
+        starts: [B + 1] where the steps of each item start, and N.
+    """
+    at = torch.from_numpy(starts[:-1][np.diff(starts) > 0])
+    # Put right at the few first steps: a copy of `by`, one step later, takes longer.
+    before = by[(at - 1).clamp(min=0)] * (at > 0).unsqueeze(1)
+    right = first[: len(at)] - before
+    return torch.addmm(right.t() @ grad[at], by[:-1].t(), grad[1:]).t()
+
+
+def _added_up(rows: Tensor, places: Tensor, count: int) -> Tensor:
+    """Rows added up by the place they belong to: [N, size] and [N] -> [count, size]."""
+    grad: Tensor = torch.ops.aten.embedding_dense_backward(rows, places, count, -1, False)
+    return grad
 
 
 def fused_sequence(
     controller: str,
     memory: str,
     lengths: Sequence[int],
+    inputs: Tensor,
     projected: Sequence[Tensor],
     layers: Sequence[LayerWeights],
     signal_weight: Tensor,
@@ -294,8 +326,10 @@ def fused_sequence(
         controller: "lstm", "gru" or "rnn".
         memory: "stack", "queue", "deque" or "none".
         lengths: how many steps each item takes, N together; the longest first.
-        projected: for each layer, [N, gates * H] the gates' sums over the input, bias
-            included; the steps of an item one after the other.
+        inputs: [N] which of the inputs there is at each step; the steps of an item one after
+            the other.
+        projected: for each layer, [inputs, gates * H] the gates' sums over an input, bias
+            included.
         layers: the lowest first.
         signal_weight: [signals, H].
         signal_bias: [signals].
@@ -314,6 +348,7 @@ def fused_sequence(
             memory,
             signal_weight.shape[0],
             np.cumsum([0, *lengths]),
+            inputs,
             torch.cat(list(projected), dim=1) if projected[1:] else projected[0],
             torch.stack(initial),
             torch.cat([signal_weight, value_weight]),

@@ -13,7 +13,7 @@ from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.ends import ENDS, empty_rows, move_rows, rows_left
 from stacktrans.kernels.fused import LayerWeights, SequenceOutput, forward_weights
 from stacktrans.kernels.sizes import Sizes, nothing_read
-from stacktrans.kernels.tensors import array_dtype, fresh, in_place
+from stacktrans.kernels.tensors import array_dtype, as_array, fresh, in_place
 
 # Room for rows is made for at least so many.
 _LEAST_ROWS = 64
@@ -26,6 +26,7 @@ class Running:
         controller: as for `fused_sequence`, and so are the others.
         memory: kind of memory.
         batch_size: B.
+        projected: for each layer, [inputs, gates * H] the gates' sums over an input.
         layers: the lowest first.
         signal_weight: [signals, H].
         signal_bias: [signals].
@@ -38,6 +39,7 @@ class Running:
         controller: str,
         memory: str,
         batch_size: int,
+        projected: Sequence[Tensor],
         layers: Sequence[LayerWeights],
         signal_weight: Tensor,
         signal_bias: Tensor,
@@ -61,19 +63,16 @@ class Running:
                     for layer in layers
                 ]
             )
+            self._projected = torch.cat(list(projected), dim=1)
         self._read = nothing_read(self._sizes, batch_size)
         self._rows = empty_rows(ends, batch_size, 0, array_dtype(dtype))
         self._values = fresh(batch_size, 0, columns, dtype=dtype)
         self._used = 0
 
-    def step(self, projected: Sequence[Tensor]) -> SequenceOutput:
-        """The next T steps.
-
-        Args:
-            projected: for each layer, [B, T, gates * H] the gates' sums over the input.
-        """
+    def step(self, inputs: Tensor) -> SequenceOutput:
+        """The next T steps: [B, T] which of the inputs there is."""
         sizes = self._sizes
-        steps = projected[0].shape[1]
+        steps = inputs.shape[1]
         trace = sizes.new_trace(sizes.batch * steps, saved=1)
         added = steps * len(sizes.ends.pushes)
         self._make_room(added)
@@ -83,7 +82,8 @@ class Running:
             self._weights,
             self._bias,
             np.arange(sizes.batch + 1) * steps,
-            (torch.cat(list(projected), dim=2) if projected[1:] else projected[0]).flatten(0, 1),
+            as_array(inputs.flatten()),
+            self._projected,
             self._state,
             self._read,
             record._replace(strength=self._rows.strength, links=self._rows.links),

@@ -108,6 +108,7 @@ def sequence_forward(
     weights: Weights,
     bias: Array,
     starts: Array,
+    inputs: Array,
     projected: Array,
     state: Array,
     read: Array,
@@ -128,7 +129,8 @@ def sequence_forward(
         bias: [signals + pushes * m] of the signals and values.
         starts: [B + 1] where the steps of each item start, and N. No item takes more steps than
             one before it.
-        projected: [N, L, gates, H] sums of the gates over the input.
+        inputs: [N] which of the projected there is at each step.
+        projected: [inputs, L, gates, H] sums of the gates over an input.
         state: [L, states, B, H] of the units before the first step; becomes that after the last.
         read: [B, reads * m] read before the first step; becomes what was read last.
         rows: the memory before the first step; becomes that after the last.
@@ -158,7 +160,7 @@ def sequence_forward(
                 hidden = state[layer, 0, item]
                 cell_step(
                     cell,
-                    projected[place, layer],
+                    projected[inputs[place], layer],
                     outer[item],
                     inner[item],
                     hidden,

@@ -67,6 +67,7 @@ class Sizes(NamedTuple):
         weights: Weights,
         bias: Tensor,
         starts: Array,
+        inputs: Array,
         projected: Tensor,
         state: Tensor,
         read: Tensor,
@@ -77,7 +78,7 @@ class Sizes(NamedTuple):
     ) -> None:
         """Run all steps for a part of the batch; arguments as for `sequence_forward`.
 
-        Only `starts`, `projected`, `rows`, `values` and `trace` are of the whole batch.
+        Of the whole batch are `starts`, `inputs`, `rows`, `values` and `trace`.
         """
         count, places = part.stop - part.start, slice(starts[part.start], starts[part.stop])
         gates = (count, self.cell.gates, padded(self.size, self.dtype))
@@ -87,7 +88,8 @@ class Sizes(NamedTuple):
             weights,
             as_array(bias),
             starts_of(part, starts),
-            as_array(projected[places].unflatten(1, (self.layers, self.cell.gates, self.size))),
+            inputs[places],
+            as_array(projected.unflatten(1, (self.layers, self.cell.gates, self.size))),
             in_place(state),
             in_place(read),
             rows.of(part),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.controllers import CONTROLLERS, Controller, Disturbance, RecurrentLayer
+from stacktrans.controllers import CONTROLLERS, Controller, Disturbance, RecurrentLayer, undisturbed
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import compiled_before
 from stacktrans.kernels.ends import ENDS
@@ -44,15 +44,28 @@ def sequence(
     """
     _say_that_it_compiles("sequence_backward")
     layers = _layers(controller)
-    projected = [disturb(_looked_up(layer, inputs, embedded)) for layer in layers]
-    return fused_sequence(_kind(controller), memory, lengths, projected, _weights(layers), *heads)
+    projected, of = _projected(layers, inputs, embedded, disturb)
+    return fused_sequence(
+        _kind(controller), memory, lengths, of, projected, _weights(layers), *heads
+    )
 
 
-def _looked_up(layer: RecurrentLayer, inputs: Tensor, embedded: Tensor) -> Tensor:
-    """What each input adds to the gates' sums, computed once for each id if these are fewer."""
-    if len(inputs) <= len(embedded):
-        return layer.project(functional.embedding(inputs, embedded))
-    return functional.embedding(inputs, layer.project(embedded))
+def _projected(
+    layers: Sequence[RecurrentLayer], inputs: Tensor, embedded: Tensor, disturb: Disturbance
+) -> tuple[list[Tensor], Tensor]:
+    """For each layer the sums over some inputs, and for each step which of them are its own.
+
+    They are computed for every id or for every step, whichever are fewer.
+    """
+    each = torch.arange(len(inputs))
+    by_step = len(inputs) <= len(embedded)
+    rows = functional.embedding(inputs, embedded) if by_step else embedded
+    projected = [layer.project(rows) for layer in layers]
+    if disturb is undisturbed:
+        return projected, each if by_step else inputs
+    if not by_step:
+        projected = [functional.embedding(inputs, sums) for sums in projected]
+    return [disturb(sums) for sums in projected], each
 
 
 class Run:
@@ -77,16 +90,20 @@ class Run:
     ) -> None:
         _say_that_it_compiles("sequence_forward")
         layers = _layers(controller)
-        # Once for each id and not for each step: there are far fewer of them.
-        self._projected = [layer.project(embedded) for layer in layers]
-        self._running = Running(_kind(controller), memory, batch_size, _weights(layers), *heads)
+        self._running = Running(
+            _kind(controller),
+            memory,
+            batch_size,
+            # Once for each id and not for each step: there are far fewer of them.
+            [layer.project(embedded) for layer in layers],
+            _weights(layers),
+            *heads,
+        )
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> SequenceOutput:
         """The next T steps: ids [B, T]."""
-        return self._running.step(
-            [functional.embedding(inputs, projected) for projected in self._projected]
-        )
+        return self._running.step(inputs)
 
 
 def _kind(controller: Controller) -> str:
