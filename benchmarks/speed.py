@@ -35,7 +35,7 @@ from rich.table import Table
 from stacktrans import __version__
 
 TASKS = (("copy", "queue"), ("reverse", "stack"))
-SIDE_BY_SIDE = 2
+SIDE_BY_SIDE = 1
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 The runs are in `results/default-recipe.jsonl`, the table in `results/default-recipe.md`.
 """
 
-from recording import STRINGS, Condition, Records
+from recording import STRINGS, Condition, LongStrings
 
 CONDITIONS = [
     Condition("copy", "queue"),
@@ -24,4 +24,4 @@ side by side."""
 
 
 if __name__ == "__main__":
-    Records("default-recipe", CONDITIONS, HEADING).complete_as_asked(__doc__, seeds=10)
+    LongStrings("default-recipe", CONDITIONS, HEADING).complete_as_asked(__doc__, seeds=10)

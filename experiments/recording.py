@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -33,11 +34,13 @@ class Condition(NamedTuple):
         task: its name.
         memory: its name.
         changes: settings unlike the recipe's, as for `--set`.
+        recipe: its name.
     """
 
     task: str
     memory: str
     changes: tuple[str, ...] = ()
+    recipe: str = "default"
 
     @property
     def name(self) -> str:
@@ -47,7 +50,9 @@ class Condition(NamedTuple):
     def fingerprint(self) -> str:
         """Changes whenever anything does that decides the runs, but the seed."""
         memory = {"model": {"memory": self.memory}}
-        config = resolve(task=self.task, settings=memory, assignments=self.changes)
+        config = resolve(
+            task=self.task, recipe=self.recipe, settings=memory, assignments=self.changes
+        )
         return hashlib.sha256(config.to_yaml().encode()).hexdigest()[:12]
 
 
@@ -63,17 +68,21 @@ def stacktrans(*arguments: str) -> Run:
     return result
 
 
-def train(condition: Condition, seed: int, time_limit: str | None) -> Run:
-    """One run and its accuracy on strings longer than it was trained on."""
+def train(
+    condition: Condition, seed: int, time_limit: str | None, *lengths: str
+) -> tuple[Run, list[Run]]:
+    """One run: what is recorded of any, and its accuracy on strings of each range of lengths."""
     changes = [word for change in condition.changes for word in ("--set", change)]
     command = ["train", "--task", condition.task, "--memory", condition.memory, *changes]
+    if condition.recipe != "default":
+        command += ["--recipe", condition.recipe]
     command += ["--seed", str(seed), *(["--time-limit", time_limit] if time_limit else [])]
+    ranges = [word for bounds in lengths for word in ("--lengths", bounds)]
     with tempfile.TemporaryDirectory() as directory:
         out = f"{directory}/run"
         summary = stacktrans(*command, "--out", out)
-        evaluated = stacktrans("eval", out, "--lengths", LENGTHS, "--count", str(STRINGS))
-    (result,) = evaluated["results"]
-    return {
+        evaluated = stacktrans("eval", out, *ranges, "--count", str(STRINGS)) if ranges else {}
+    run = {
         "task": condition.task,
         "memory": condition.memory,
         "changes": list(condition.changes),
@@ -83,22 +92,22 @@ def train(condition: Condition, seed: int, time_limit: str | None) -> Run:
         "seconds": summary["seconds"],
         "batches": summary["steps"],
         "starts": summary["attempts"],
-        "coarse": result["coarse"],
-        "fine": result["fine"],
-        "strings": result["count"],
+        "accuracy": {part: summary[part] for part in ("train", "development", "test")},
         "command": " ".join(["stacktrans", *command]),
         "version": __version__,
         "torch": summary["torch"],
         "recipe": condition.fingerprint(),
     }
+    return run, evaluated.get("results", [])
 
 
 def condition_of(run: Run) -> Condition:
     """The condition of a recorded run."""
-    return Condition(run["task"], run["memory"], tuple(run["changes"]))
+    recipe = "paper" if "--recipe paper" in run["command"] else "default"
+    return Condition(run["task"], run["memory"], tuple(run["changes"]), recipe)
 
 
-class Records:
+class Records(ABC):
     """The runs of some conditions, in a file of JSON lines with a table beside it.
 
     Args:
@@ -155,7 +164,7 @@ class Records:
         ]
         RESULTS.mkdir(exist_ok=True)
         with ThreadPoolExecutor(workers) as pool:
-            jobs = [pool.submit(train, *job, self.time_limit) for job in missing]
+            jobs = [pool.submit(self.run, *job) for job in missing]
             for job in as_completed(jobs):
                 run = job.result()
                 self.runs.append(run)
@@ -165,10 +174,38 @@ class Records:
 
     def _write(self) -> None:
         self.lines.write_text("".join(json.dumps(run) + "\n" for run in self.runs))
-        self.markdown.write_text(self._table())
+        self.markdown.write_text(self.table())
 
-    def _table(self) -> str:
-        """A line a condition, then a line a run."""
+    @abstractmethod
+    def run(self, condition: Condition, seed: int) -> Run:
+        """Train once."""
+
+    @abstractmethod
+    def table(self) -> str:
+        """What is shown of the runs, as Markdown."""
+
+    def of(self, condition: Condition) -> list[Run]:
+        """The runs of a condition, by seed."""
+        runs = [run for run in self.runs if condition_of(run) == condition]
+        return sorted(runs, key=lambda run: int(run["seed"]))
+
+    def versions(self) -> str:
+        """What the runs were made with."""
+        return "; ".join(
+            sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in self.runs})
+        )
+
+
+class LongStrings(Records):
+    """Runs measured on strings longer than they were trained on."""
+
+    def run(self, condition: Condition, seed: int) -> Run:
+        run, (result,) = train(condition, seed, self.time_limit, LENGTHS)
+        del run["accuracy"]
+        found = {"coarse": result["coarse"], "fine": result["fine"], "strings": result["count"]}
+        return {**run, **found}
+
+    def table(self) -> str:
         lines = [
             self.heading,
             "",
@@ -177,25 +214,21 @@ class Records:
             "|---|---|---|---|---|---|---|---|",
         ]
         for condition in self.conditions:
-            runs = [run for run in self.runs if condition_of(run) == condition]
-            if runs:
+            if runs := self.of(condition):
                 lines.append(_summary(condition, runs))
         lines += [
             "",
             "| task | memory | seed | outcome | starts | batches | seconds | coarse | fine |",
             "|---|---|---|---|---|---|---|---|---|",
         ]
-        order = {condition: place for place, condition in enumerate(self.conditions)}
-        for run in sorted(self.runs, key=lambda run: (order[condition_of(run)], run["seed"])):
-            lines.append(
-                f"| {_task(condition_of(run))} | "
+        for condition in self.conditions:
+            lines += [
+                f"| {_task(condition)} | "
                 "{memory} | {seed} | {outcome} | {starts} | {batches} | {seconds:.0f} "
                 "| {coarse:.3f} | {fine:.4f} |".format(**run)
-            )
-        version = sorted(
-            {f"stacktrans {run['version']}, torch {run['torch']}" for run in self.runs}
-        )
-        return "\n".join([*lines, "", "; ".join(version), ""])
+                for run in self.of(condition)
+            ]
+        return "\n".join([*lines, "", self.versions(), ""])
 
 
 def _task(condition: Condition) -> str:

@@ -5,7 +5,7 @@
 The runs are in `results/what-matters.jsonl`, the table in `results/what-matters.md`.
 """
 
-from recording import STRINGS, Condition, Records
+from recording import STRINGS, Condition, LongStrings
 
 CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: 0.1}"
 CONDITIONS = [
@@ -27,4 +27,4 @@ accuracy on {STRINGS} sources of 65 to 128, of the weights that were best so far
 
 
 if __name__ == "__main__":
-    Records("what-matters", CONDITIONS, HEADING, TIME_LIMIT).complete_as_asked(__doc__, seeds=3)
+    LongStrings("what-matters", CONDITIONS, HEADING, TIME_LIMIT).complete_as_asked(__doc__, seeds=3)

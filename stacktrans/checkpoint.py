@@ -22,7 +22,7 @@ from torch import Tensor
 
 from stacktrans.config import FORMAT, RunConfig, resolve, shipped
 from stacktrans.errors import StacktransError
-from stacktrans.sequences import JointSequence
+from stacktrans.sequences import Layout
 from stacktrans.settings import read_layer
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
@@ -143,7 +143,7 @@ class Checkpoint:
     path: Path
     config: RunConfig
     task: Task
-    layout: JointSequence
+    layout: Layout
     model: Transducer
 
 
@@ -184,7 +184,7 @@ def load(name: str | Path, device: torch.device) -> Checkpoint:
     path = locate(name)
     config = read_config(path)
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
-    layout = JointSequence(len(task.source), len(task.target))
+    layout = task.layout
     model = Transducer(config.model, layout.inputs, layout.outputs)
     load_weights(model, path / WEIGHTS)
     return Checkpoint(path, config, task, layout, model.to(device).eval())

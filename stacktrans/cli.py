@@ -148,7 +148,7 @@ def generate(
     config = load_task(task)
     maker = make_task(config.name, config.generator, config.parameters)
     bounds = parse_lengths(lengths) if lengths else config.lengths.train
-    lines = _pair_lines(maker, bounds, config.length_law, count, seed, format.value)
+    lines = _pair_lines(maker, bounds, config.law_of(bounds), count, seed, format.value)
     if out:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
     else:
@@ -437,7 +437,7 @@ def _scores_of_range(checkpoint: "Checkpoint", lengths: "Lengths", count: int, s
     total: Scores | None = None
     for start in range(0, count, block):
         rng = generator(seed, Purpose.EVALUATION, start)
-        law = checkpoint.config.task.length_law
+        law = checkpoint.config.task.law_of(lengths)
         pairs = checkpoint.task.sample(rng, lengths, min(block, count - start), law)
         scores = score(checkpoint.model, checkpoint.layout, pairs)
         total = total + scores if total else scores
@@ -477,7 +477,8 @@ def transduce(
     """Transduce strings: one line in, one line out, in order.
 
     A line that can't be transduced is named on stderr and leaves an empty line
-    in its place; the exit code is then 1. An empty line stays empty.
+    in its place; the exit code is then 1. An empty line stays empty. Where the task has an
+    answer to each symbol, a line that is typed bit by bit is answered bit by bit.
 
         echo hello | stacktrans transduce checkpoints/reverse-stack
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
@@ -493,8 +494,9 @@ def transduce(
     loaded = _load(checkpoint, device)
     failed = False
     for descriptor, name in _inputs(files):
-        for line in transduce_lines(loaded, descriptor, max_length):
-            print(json.dumps(line.as_json(), ensure_ascii=False) if as_json else line.output or "")
+        for line in transduce_lines(loaded, descriptor, max_length, whole=as_json):
+            shown = json.dumps(line.as_json(), ensure_ascii=False) if as_json else line.output or ""
+            print(shown, end="\n" if line.complete else "")
             if line.last:
                 sys.stdout.flush()
             if line.error:
@@ -559,7 +561,7 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
     # Unless asked for, no longer than fits on a screen.
     shortest = checkpoint.config.task.lengths.train.shortest
     lengths = lengths or Lengths(shortest, 2 * shortest)
-    law = checkpoint.config.task.length_law
+    law = checkpoint.config.task.law_of(lengths)
     pair = checkpoint.task.sample(generator(seed, Purpose.SAMPLE), lengths, 1, law)[0]
     return checkpoint.task.source.decode(pair.source)
 

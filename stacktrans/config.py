@@ -5,7 +5,7 @@ recipe, the task's own changes to the recipe, a configuration file, the command
 line's options, and `--set`. Recipes hold every value, so no default stands here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -68,6 +68,13 @@ class TaskLengths(Strict):
     test: Range
 
 
+class TaskLaws(Strict):
+    """How lengths are spread over the training and over the test range."""
+
+    train: LengthLaw
+    test: LengthLaw
+
+
 class TaskConfig(Strict):
     """A task: what a file in `tasks/` says.
 
@@ -76,8 +83,9 @@ class TaskConfig(Strict):
         description: what it maps to what, for people.
         generator: a name in `stacktrans.tasks.GENERATORS`.
         parameters: what the generator is made with.
+        paper: the paper that it is from, whose recipes it is trained with.
         lengths: training and test lengths.
-        length_law: how lengths are spread over a range.
+        length_law: how lengths are spread over a range, or over each.
         recipes: changes to recipes, by the recipe's name.
     """
 
@@ -85,8 +93,9 @@ class TaskConfig(Strict):
     description: str = ""
     generator: str
     parameters: Settings = {}
+    paper: Annotated[str, Field(pattern=r"^[a-z]+[0-9]+$")] = "grefenstette2015"
     lengths: TaskLengths
-    length_law: LengthLaw
+    length_law: LengthLaw | TaskLaws
     recipes: dict[str, Settings] = {}
 
     @model_validator(mode="after")
@@ -95,6 +104,15 @@ class TaskConfig(Strict):
             if name not in recipe_names():
                 raise ValueError(unknown_name("recipe", name, recipe_names()))
         return self
+
+    def law_of(self, lengths: Lengths) -> LengthLaw:
+        """How lengths are spread over a range, which may be another than the task's own."""
+        laws = self.length_law
+        if not isinstance(laws, TaskLaws):
+            return laws
+        if lengths == self.lengths.test:
+            return laws.test
+        return laws.train if lengths == self.lengths.train else "uniform"
 
 
 class StartConfig(Strict):
@@ -106,6 +124,9 @@ class StartConfig(Strict):
             forgets, and so has to learn to use its memory.
         signal_bias: where the biases of the signals start, by the signal's name
             ("push bottom") or its first word ("push"); b_u is "pop", b_d is "push".
+        weights: how weights are drawn. "uniform": as torch does, up to 1/sqrt(n) for n numbers
+            that go in; "normal": with standard deviation 1/sqrt(n) for n numbers that come
+            out, and biases of 0 (hao2018, section 5).
         signal_scale: factor on the initial weights W_u and W_d.
         value_scale: factor on the initial weights W_v.
         read_scale: factor on the initial weights of the vectors read.
@@ -113,6 +134,7 @@ class StartConfig(Strict):
 
     gate_bias: dict[str, float]
     signal_bias: dict[str, float]
+    weights: Literal["uniform", "normal"]
     signal_scale: float
     value_scale: float
     read_scale: float
@@ -124,11 +146,18 @@ class ModelConfig(Strict):
     Attributes:
         memory: a name in `stacktrans.memory.MEMORIES`, or none.
         controller: a name in `stacktrans.controllers.CONTROLLERS`.
-        layers: recurrent layers.
-        hidden_size: units in each layer.
+        layers: recurrent layers; a linear controller has one.
+        hidden_size: units in each layer; a linear controller has none.
+        initial_state: whether the state before the first step is learned, or is zero.
         memory_size: size m of a pushed vector.
-        embedding_size: size of the input's embeddings.
-        output_size: size of o_t; not used without a memory.
+        value_nonlinearity: what a pushed vector goes through.
+        embedding_size: size of the input's embeddings, or one-hot for none.
+        output_size: size of o_t, which is not used without a memory; null for outputs read
+            from the controller itself.
+        buffered: whether inputs are read from a buffer and outputs written to one, for each
+            of which the controller gives a strength (hao2018, section 3.2).
+        steps_per_symbol: how many steps a buffered model takes for each symbol of the input.
+        extra_steps: how many it takes beside.
         kernel: "fused" for compiled code, "torch" for the definition step by step,
             "auto" for the first where it can be had.
         start: how its weights start.
@@ -139,9 +168,14 @@ class ModelConfig(Strict):
     controller: str
     layers: Annotated[int, Field(ge=1, le=64)]
     hidden_size: Size
+    initial_state: Literal["learned", "zero"]
     memory_size: Size
-    embedding_size: Size
-    output_size: Size
+    value_nonlinearity: Literal["tanh", "sigmoid"]
+    embedding_size: Size | Literal["one-hot"]
+    output_size: Size | None
+    buffered: bool
+    steps_per_symbol: Annotated[int, Field(ge=1, le=64)]
+    extra_steps: Annotated[int, Field(ge=0, le=65_536)]
     kernel: Literal["auto", "fused", "torch"]
     start: StartConfig
     other_starts: list[Settings]
@@ -166,12 +200,20 @@ class ModelConfig(Strict):
         return name
 
     @model_validator(mode="after")
+    def _linear_has_one_layer(self) -> Self:
+        if self.controller == "linear" and self.layers > 1:
+            raise ValueError(f"layers is {self.layers}; a linear controller has 1")
+        return self
+
+    @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
         from stacktrans.controllers import CONTROLLERS
         from stacktrans.memory import MEMORIES
+        from stacktrans.memory.buffers import BUFFER_SIGNALS
 
         gates = {gate for layer in CONTROLLERS.values() for gate in layer.gates}
         signals = {name for memory in MEMORIES.values() for name in memory.signal_names}
+        signals |= set(BUFFER_SIGNALS)
         signals |= {name.split()[0] for name in signals}
         for attempt in range(1, len(self.other_starts) + 2):
             start = self.start_of(attempt)
@@ -207,6 +249,22 @@ class CurriculumConfig(Strict):
     loss: PositiveFloat
 
 
+class ExamplesConfig(Strict):
+    """Examples that are drawn once and used again (hao2018, section 5).
+
+    Attributes:
+        train: how many to train on, in another order in each epoch.
+        development: how many, as long as those trained on, to measure after each epoch.
+        test: how many, as long as the test range, to measure at the end.
+        epochs: the most times that they are gone through.
+    """
+
+    train: PositiveInt
+    development: PositiveInt
+    test: PositiveInt
+    epochs: PositiveInt
+
+
 class TrainingConfig(Strict):
     """How a transducer is trained.
 
@@ -214,8 +272,12 @@ class TrainingConfig(Strict):
         optimizer: which update rule.
         smoothing: decay of the running mean of squared gradients.
         learning_rate: where the learning rate starts.
+        weight_decay: added to the gradient, times the weights.
         batch_size: strings in a batch.
-        gradient_clip: largest norm of the gradient.
+        examples: sets of examples, and epochs; null for strings that are new in each batch.
+        loss_per: what the loss is a mean over: scored symbols; strings, of which it is the sum
+            over their symbols; or batches, of which it is the sum.
+        gradient_clip: largest norm of the gradient; null for any.
         length_law: how training lengths are spread; null for the task's own law.
         curriculum: how training lengths grow; null for the whole range from the first batch.
         settle_loss: a run settles, once, when its running loss (nats a symbol) on the
@@ -224,6 +286,8 @@ class TrainingConfig(Strict):
         sharpening: weight in the loss, from then on, of the mean of s (1 - s) over all
             strengths s, which drives them to 0 and 1. A strength of 0.002 is as good
             as 0 on short strings, and adds up on long ones.
+        buffer_penalty: weight in the loss of the mean of 1 / (1 + (3.25 s - 1.625)^12) over
+            the strengths s of buffers, which drives them to 0 and 1 (hao2018, section 5).
         gate_noise: standard deviation of normal noise that is added, at each step of
             training, to the sums under the controller's gates. A gate that has to be
             right in spite of it is nearly 0 or 1, and so keeps a count however long.
@@ -243,7 +307,8 @@ class TrainingConfig(Strict):
             of a task that counts as solved.
         stop: "solved" ends the run when the task is solved in two measurements running;
             "converged" ends it when the perplexity has not improved for `patience`
-            records.
+            records; "development" when the share of symbols of the development set that are
+            right has not improved for `patience` epochs, which needs `examples`.
         patience: see stop.
         max_steps: most batches; null for no limit.
         time_limit: most seconds of training; null for no limit.
@@ -252,13 +317,17 @@ class TrainingConfig(Strict):
     optimizer: Literal["rmsprop", "adam"]
     smoothing: Fraction
     learning_rate: PositiveFloat
+    weight_decay: Annotated[float, Field(ge=0)]
     batch_size: PositiveInt
-    gradient_clip: PositiveFloat
+    examples: ExamplesConfig | None
+    loss_per: Literal["symbol", "string", "batch"]
+    gradient_clip: PositiveFloat | None
     length_law: LengthLaw | None
     curriculum: CurriculumConfig | None
     settle_loss: PositiveFloat | None
     settle_rate: PositiveFloat
     sharpening: Annotated[float, Field(ge=0)]
+    buffer_penalty: Annotated[float, Field(ge=0)]
     gate_noise: Annotated[float, Field(ge=0)]
     averaging: Fraction
     restart_after: PositiveInt | None
@@ -268,10 +337,16 @@ class TrainingConfig(Strict):
     accuracy_loss: PositiveFloat | None
     validation_count: PositiveInt
     solved_accuracy: Annotated[float, Field(gt=0, le=1)]
-    stop: Literal["solved", "converged"]
+    stop: Literal["solved", "converged", "development"]
     patience: PositiveInt
     max_steps: PositiveInt | None
     time_limit: PositiveFloat | None
+
+    @model_validator(mode="after")
+    def _examples_and_stop_agree(self) -> Self:
+        if (self.examples is None) != (self.stop != "development"):
+            raise ValueError('stop: "development" and examples need each other')
+        return self
 
 
 class RunConfig(Strict):
@@ -300,6 +375,12 @@ class RunConfig(Strict):
     task: TaskConfig
     model: ModelConfig
     training: TrainingConfig
+
+    @model_validator(mode="after")
+    def _buffers_fit(self) -> Self:
+        if self.model.buffered and self.training.gate_noise:
+            raise ValueError("training.gate_noise: not for a buffered model")
+        return self
 
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
@@ -361,16 +442,41 @@ def _recipes() -> Path:
     return Path(__file__).parent / "recipes"
 
 
-def _recipe_layers(recipe: str, memory: str, task_layers: Sequence[Layer]) -> list[Layer]:
+def _recipe_layers(
+    recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
+) -> list[Layer]:
+    """What a recipe says in general, for tasks of a paper, and for the task.
+
+    Args:
+        recipe: its name.
+        paper: of the task.
+        model: what is asked for; the memory is.
+        task_layers: of the task.
+    """
     if recipe not in recipe_names():
         raise UsageError(unknown_name("recipe", recipe, recipe_names()))
-    general = read_layer(_recipes() / f"{recipe}.yaml")
-    layers = []
-    for layer in (general, *(layer.section("recipes", recipe) for layer in task_layers)):
-        for part in (layer, layer.section("by_memory", memory)):
-            settings = {key: value for key, value in part.settings.items() if key != "by_memory"}
-            layers.append(Layer(part.origin, settings, part.node))
-    return layers
+    found = [read_layer(_recipes() / f"{recipe}.yaml")]
+    of_paper = _recipes() / paper / f"{recipe}.yaml"
+    if of_paper.is_file():
+        found.append(read_layer(of_paper))
+    found += [layer.section("recipes", recipe) for layer in task_layers]
+    kinds = {"by_memory": model["memory"]}
+    usual = overlay([part for layer in found for part in _expanded(layer, kinds)])
+    kinds["by_controller"] = str(model.get("controller", usual["model"]["controller"]))
+    return [part for layer in found for part in _expanded(layer, kinds)]
+
+
+def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
+    """A layer, and then what it says of the given kinds of memory and controller alone."""
+    settings = {key: value for key, value in layer.settings.items() if key not in _BY_KIND}
+    parts = [Layer(layer.origin, settings, layer.node)]
+    for key, name in kinds.items():
+        special = layer.section(key, name)
+        parts += _expanded(special, kinds) if special.settings else []
+    return parts
+
+
+_BY_KIND = ("by_memory", "by_controller")
 
 
 def resolve(
@@ -406,19 +512,32 @@ def resolve(
     asked = overlay(layers)
     _check_format(asked, config)
 
-    task_layers = _task_layers(layers)
-    task_settings = overlay(task_layers)
-    _checked_task(task_settings, task_layers)
     _check_kinds(layers)
-    memory = asked.get("model", {}).get("memory")
-    if memory is not None and not isinstance(memory, str):
-        raise UsageError(f"model.memory: expected a name (given: {memory!r})")
-    if memory is None:
+    model = asked.get("model", {})
+    if "memory" not in model:
         raise UsageError("no memory given; say --memory stack, queue, deque or none")
+    if not isinstance(model["memory"], str):
+        raise UsageError(f"model.memory: expected a name (given: {model['memory']!r})")
+    first, *changes = _task_layers(layers)
+    paper = _checked_task(overlay([first, *changes]), [first, *changes]).paper
     name = asked.get("recipe", "default")
-    layers = [*_recipe_layers(name, memory, task_layers), *layers]
+    recipe_layers = _recipe_layers(name, paper, model, [first, *changes])
+    task_layers = [first, *(layer.section("task") for layer in recipe_layers), *changes]
+    task_settings = _without_task_changes(overlay(task_layers))
+    _checked_task(task_settings, task_layers)
+    layers = [*recipe_layers, *layers]
     resolved = overlay(layers) | {"task": task_settings, "recipe": name}
     return validated(RunConfig, resolved, layers)
+
+
+def _without_task_changes(task: Settings) -> Settings:
+    """A task without what its recipes change in it, which has been done."""
+    recipes = task.get("recipes", {})
+    kept = {
+        name: {key: value for key, value in changes.items() if key != "task"}
+        for name, changes in recipes.items()
+    }
+    return {**task, "recipes": kept}
 
 
 def _check_format(settings: Settings, config: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Recurrent controllers: what reads the input and operates the memory.
+"""Controllers: what reads the input and operates the memory.
 
 A controller sees, at each step, the input embedding x_t and the vectors read
 from the memory at the step before, r_{t-1} (grefenstette2015, section 3.3).
@@ -7,12 +7,13 @@ sequence at once by `project`; `step` adds the rest.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from stacktrans.config import ModelConfig, StartConfig
 
 ControllerState = tuple[Tensor, ...]
 
@@ -26,50 +27,32 @@ def undisturbed(sums: Tensor) -> Tensor:
     return sums
 
 
-class RecurrentLayer(nn.Module, ABC):
-    """One layer of recurrent units.
+class Layer(nn.Module, ABC):
+    """One layer of a controller: at each step it adds up what it sees, and has a state.
 
-    Args:
-        embedding_size: size of x_t.
-        below_size: size of what comes from below at each step (the output of
-            the layer under this one, or the vectors read); may be 0.
+    Attributes:
+        gates: names of the blocks of H rows in the weights.
+        states: how many vectors [H] the state is made of; the first is the output.
         hidden_size: number of units H.
-        gate_bias: added to the initial bias of each gate, by name.
+        below_weight: [gates * H, size of what comes from below].
+        hidden_weight: [gates * H, H].
+        initial_state: [states, H].
     """
 
     gates: ClassVar[tuple[str, ...]]
     states: ClassVar[int]
-
-    def __init__(
-        self,
-        embedding_size: int,
-        below_size: int,
-        hidden_size: int,
-        gate_bias: Mapping[str, float] = MappingProxyType({}),
-    ) -> None:
-        super().__init__()
-        self.hidden_size = hidden_size
-        rows = len(self.gates) * hidden_size
-        self.input_weight = nn.Parameter(torch.empty(rows, embedding_size))
-        self.below_weight = nn.Parameter(torch.empty(rows, below_size))
-        self.hidden_weight = nn.Parameter(torch.empty(rows, hidden_size))
-        self.bias = nn.Parameter(torch.empty(rows))
-        self.initial_state = nn.Parameter(torch.empty(self.states, hidden_size))
-        bound = hidden_size**-0.5
-        for weight in (self.input_weight, self.below_weight, self.hidden_weight, self.bias):
-            nn.init.uniform_(weight, -bound, bound)
-        nn.init.zeros_(self.initial_state)
-        with torch.no_grad():
-            for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
-                bias.add_(gate_bias.get(name, 0.0))
+    hidden_size: int
+    below_weight: Tensor
+    hidden_weight: Tensor
+    initial_state: Tensor
 
     def initial(self, batch_size: int) -> ControllerState:
-        """The learned initial state, `states` tensors [B, H]."""
+        """The initial state, `states` tensors [B, H]."""
         return tuple(state.expand(batch_size, -1) for state in self.initial_state)
 
+    @abstractmethod
     def project(self, inputs: Tensor) -> Tensor:
-        """The part of the gates' sums that depends on x alone: [B, T, E] -> [B, T, gates * H]."""
-        return nn.functional.linear(inputs, self.input_weight, self.bias)
+        """The part of the gates' sums that depends on x alone: [..., E] -> [..., gates * H]."""
 
     @abstractmethod
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -80,6 +63,94 @@ class RecurrentLayer(nn.Module, ABC):
             below: [B, below_size].
             state: `states` tensors [B, H].
         """
+
+
+class LinearLayer(Layer):
+    """What a linear controller has instead of units: it passes on [x_t ; r_{t-1}] as it is.
+
+    All that is learned is in the signals, values and outputs, each linear in what is passed on
+    but for a nonlinearity of its own (hao2018, section 3.1).
+
+    Args:
+        embedding_size: size of x_t.
+        below_size: size of the vectors read.
+    """
+
+    gates = ("sum",)
+    states = 1
+
+    def __init__(self, embedding_size: int, below_size: int) -> None:
+        super().__init__()
+        size = self.hidden_size = embedding_size + below_size
+        places = torch.eye(size)
+        self.register_buffer("below_weight", places[:, embedding_size:], persistent=False)
+        self.register_buffer("hidden_weight", torch.zeros(size, size), persistent=False)
+        self.register_buffer("initial_state", torch.zeros(1, size), persistent=False)
+
+    def project(self, inputs: Tensor) -> Tensor:
+        return nn.functional.pad(inputs, (0, self.hidden_size - inputs.shape[-1]))
+
+    def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
+        return (torch.addmm(projected, below, self.below_weight.t()),)
+
+
+class RecurrentLayer(Layer):
+    """One layer of recurrent units.
+
+    Args:
+        embedding_size: size of x_t.
+        below_size: size of what comes from below at each step (the output of
+            the layer under this one, or the vectors read); may be 0.
+        hidden_size: number of units H.
+        start: how the weights start.
+        learned: whether the initial state is learned, and not zero.
+    """
+
+    def __init__(
+        self,
+        embedding_size: int,
+        below_size: int,
+        hidden_size: int,
+        start: StartConfig,
+        learned: bool = True,
+    ) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        rows = len(self.gates) * hidden_size
+        self.input_weight = nn.Parameter(torch.empty(rows, embedding_size))
+        self.below_weight = nn.Parameter(torch.empty(rows, below_size))
+        self.hidden_weight = nn.Parameter(torch.empty(rows, hidden_size))
+        self.bias = nn.Parameter(torch.empty(rows))
+        self.initial_state = nn.Parameter(
+            torch.empty(self.states, hidden_size), requires_grad=learned
+        )
+        weights = (self.input_weight, self.below_weight, self.hidden_weight)
+        draw_weights(start.weights, weights, self.bias, hidden_size)
+        nn.init.zeros_(self.initial_state)
+        with torch.no_grad():
+            for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
+                bias.add_(start.gate_bias.get(name, 0.0))
+
+    def project(self, inputs: Tensor) -> Tensor:
+        return nn.functional.linear(inputs, self.input_weight, self.bias)
+
+
+def draw_weights(law: str, weights: Iterable[Tensor], bias: Tensor, inputs: int) -> None:
+    """Draw the weights that make the same sums.
+
+    Args:
+        law: "uniform" or "normal", as `StartConfig.weights` says.
+        weights: each [n, inputs] for n sums.
+        bias: [n].
+        inputs: how many numbers go in.
+    """
+    if law == "normal":
+        for weight in weights:
+            nn.init.normal_(weight, std=len(bias) ** -0.5)
+        nn.init.zeros_(bias)
+        return
+    for weight in (*weights, bias):
+        nn.init.uniform_(weight, -(inputs**-0.5), inputs**-0.5)
 
 
 class LSTMLayer(RecurrentLayer):
@@ -129,54 +200,57 @@ class RNNLayer(RecurrentLayer):
         return (torch.tanh(sums),)
 
 
-CONTROLLERS: dict[str, type[RecurrentLayer]] = {
+CONTROLLERS: dict[str, type[Layer]] = {
     "lstm": LSTMLayer,
     "gru": GRULayer,
     "rnn": RNNLayer,
+    "linear": LinearLayer,
 }
 
 
+def controller_size(config: ModelConfig, embedding_size: int, read_size: int) -> int:
+    """Size of a controller's output; a linear one passes on all that it sees."""
+    return embedding_size + read_size if config.controller == "linear" else config.hidden_size
+
+
 class Controller(nn.Module):
-    """A pile of recurrent layers of one kind.
+    """A pile of layers of one kind.
 
     The lowest layer sees x_t and the vectors read; every higher one sees x_t
     and the output of the layer under it.
 
     Args:
-        kind: a name in `CONTROLLERS`.
+        config: the shape of the model.
         embedding_size: size of x_t.
         read_size: size of all vectors read together; 0 without a memory.
-        hidden_size: units in each layer.
-        layers: number of layers.
-        read_scale: factor on the initial weights of the vectors read.
-        gate_bias: added to the initial bias of each gate, by name.
+        start: how the weights start.
+
+    Attributes:
+        hidden_size: size H of its output.
     """
 
     def __init__(
-        self,
-        kind: str,
-        embedding_size: int,
-        read_size: int,
-        hidden_size: int,
-        layers: int,
-        read_scale: float = 1.0,
-        gate_bias: Mapping[str, float] = MappingProxyType({}),
+        self, config: ModelConfig, embedding_size: int, read_size: int, start: StartConfig
     ) -> None:
         super().__init__()
-        self.hidden_size = hidden_size
-        layer = CONTROLLERS[kind]
-        self.layers = nn.ModuleList(
-            layer(embedding_size, hidden_size if depth else read_size, hidden_size, gate_bias)
-            for depth in range(layers)
-        )
-        with torch.no_grad():
-            self._layers()[0].below_weight.mul_(read_scale)
+        kind = CONTROLLERS[config.controller]
+        if issubclass(kind, RecurrentLayer):
+            size, learned = config.hidden_size, config.initial_state == "learned"
+            self.layers = nn.ModuleList(
+                kind(embedding_size, size if depth else read_size, size, start, learned)
+                for depth in range(config.layers)
+            )
+            with torch.no_grad():
+                self._layers()[0].below_weight.mul_(start.read_scale)
+        else:
+            self.layers = nn.ModuleList([LinearLayer(embedding_size, read_size)])
+        self.hidden_size = self._layers()[-1].hidden_size
 
-    def _layers(self) -> list[RecurrentLayer]:
-        return [layer for layer in self.layers if isinstance(layer, RecurrentLayer)]
+    def _layers(self) -> list[Layer]:
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
 
     def initial(self, batch_size: int) -> tuple[ControllerState, ...]:
-        """The learned initial state of every layer."""
+        """The initial state of every layer."""
         return tuple(layer.initial(batch_size) for layer in self._layers())
 
     def project(

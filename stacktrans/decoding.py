@@ -1,13 +1,13 @@
-"""Transducing strings: greedy decoding."""
+"""Transducing strings: greedy decoding, and targets that are as long as their sources."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from stacktrans.evaluation import STEPS_AT_ONCE, batches_of
-from stacktrans.sequences import Ids, JointSequence
+from stacktrans.sequences import Ids, JointSequence, Layout
 from stacktrans.transducer import Transducer
 
 PIECE = 1024
@@ -37,7 +37,7 @@ def usual_limit(length: int) -> int:
 @torch.no_grad()
 def transduce(
     model: Transducer,
-    layout: JointSequence,
+    layout: Layout,
     sources: Sequence[Ids],
     limit: Callable[[int], int] = usual_limit,
 ) -> list[Answer]:
@@ -47,9 +47,16 @@ def transduce(
         model: a trained transducer.
         layout: how sources and targets become one sequence.
         sources: ids of source symbols.
-        limit: the most target symbols for a source of a given length.
+        limit: the most target symbols for a source of a given length; of no use where a
+            target is as long as its source.
     """
     answers: dict[int, Answer] = {}
+    if not isinstance(layout, JointSequence):
+        sizes = [model.steps_over(len(source)) for source in sources]
+        for group in batches_of(sizes, STEPS_AT_ONCE):
+            found = _in_step(model, [sources[index] for index in group])
+            answers.update(zip(group, found, strict=True))
+        return [answers[index] for index in range(len(sources))]
     sizes = [len(source) + limit(len(source)) + 2 for source in sources]
     for group in batches_of(sizes, STEPS_AT_ONCE):
         for length in {len(sources[index]) for index in group}:
@@ -57,6 +64,41 @@ def transduce(
             decoded = _decode(model, layout, [sources[index] for index in same], limit(length))
             answers.update(zip(same, decoded, strict=True))
     return [answers[index] for index in range(len(sources))]
+
+
+def _in_step(model: Transducer, sources: list[Ids]) -> list[Answer]:
+    """A symbol for each symbol."""
+    lengths = [len(source) for source in sources]
+    inputs = torch.zeros(len(sources), max(lengths), dtype=torch.int64)
+    for row, source in zip(inputs, sources, strict=True):
+        row[: len(source)] = torch.from_numpy(source)
+    inputs = inputs.to(model.classifier.weight.device)
+    said = list(_said(model, inputs, lengths))
+    symbols, probabilities = (torch.cat(parts, dim=1) for parts in zip(*said, strict=True))
+    return [
+        Answer(row[:length].tolist(), float(log[:length].sum(dtype=torch.float64)), ended=True)
+        for row, log, length in zip(symbols, probabilities, lengths, strict=True)
+    ]
+
+
+def _said(
+    model: Transducer, inputs: Tensor, lengths: Sequence[int]
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The most probable symbols of some of the steps, and the logarithms of their probabilities."""
+    everything = torch.ones_like(inputs, dtype=torch.bool)
+    if model.config.buffered:
+        logits = model.logits(model.unroll(inputs, lengths), everything)
+        yield likeliest(logits.view(*inputs.shape, -1))
+        return
+    run = model.start(len(inputs))
+    for piece in inputs.split(PIECE, dim=1):
+        yield likeliest(model.read_out(run.step(piece).hidden))
+
+
+def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The most probable outputs [...] and the logarithms of their probabilities, of [..., n]."""
+    best = torch.log_softmax(logits, dim=-1).max(dim=-1)
+    return best.indices, best.values
 
 
 def _decode(

@@ -42,7 +42,9 @@ def model_line(config: RunConfig) -> str:
 
 def accuracy_text(accuracy: Accuracy | None) -> str:
     """Coarse and fine accuracy in a cell."""
-    return f"{accuracy.coarse:.2f} {accuracy.fine:.2f}" if accuracy else ""
+    if accuracy is None:
+        return ""
+    return f"{accuracy.coarse:.2f} {accuracy.fine:.2f} {accuracy.symbols:.3f}"
 
 
 def _mean_signal(record: Record, kind: str) -> str:
@@ -230,7 +232,11 @@ def _cells(step: Step) -> list[Text]:
         Text("" if step.probability is None else f"{step.probability:.3f}"),
     ]
     cells += [shaded(strength) for strength in step.signals.values()]
+    if step.input_read is not None:
+        cells.append(Text(_parts(step.input_read)))
     cells += [Text(_parts(parts)) for parts in step.reads.values()]
+    if step.written is not None:
+        cells.append(Text(_parts(step.written)))
     return cells
 
 
@@ -240,8 +246,11 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     table = plain_table("step", "input", "output", "prob.", *first.signals)
     for column in table.columns[1:3]:
         column.justify = "left"
-    for end in first.reads:
-        table.add_column(f"read {end}", justify="left", overflow="fold")
+    reads = [f"read {end}" for end in first.reads]
+    if first.input_read is not None:
+        reads = ["read input", *reads, "write answer"]
+    for name in reads:
+        table.add_column(name, justify="left", overflow="fold")
     for step in trace.steps:
         table.add_row(*_cells(step))
     return Group(Text(model_line(config), style="bold"), table, Text(verdict(trace)))

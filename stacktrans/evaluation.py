@@ -1,4 +1,4 @@
-"""Coarse and fine accuracy (grefenstette2015, section 4.4).
+"""Coarse and fine accuracy (grefenstette2015, section 4.4), and that of symbols.
 
 Until its first error a greedy decoder has read exactly the true prefix, so both
 scores come out of one pass over the true joint sequences.
@@ -7,13 +7,14 @@ scores come out of one pass over the true joint sequences.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stacktrans.sequences import Batch, Ids, JointSequence, Pair
+from stacktrans.sequences import Batch, Ids, Layout, Pair
 from stacktrans.transducer import Transducer
 
 STEPS_AT_ONCE = 2**16
@@ -28,11 +29,15 @@ class Scores:
 
     Attributes:
         lengths: [n] source lengths.
-        fine: [n] share of the target, `</s>` included, before the first error.
+        fine: [n] share of what is scored of the target, `</s>` included, before the first error.
+        right: [n] how many of the scored symbols are right.
+        scored: [n] how many there are.
     """
 
     lengths: npt.NDArray[np.int64]
     fine: npt.NDArray[np.float64]
+    right: npt.NDArray[np.int64]
+    scored: npt.NDArray[np.int64]
 
     @property
     def count(self) -> int:
@@ -54,15 +59,22 @@ class Scores:
         """Mean share of a string before its first error."""
         return float(self.fine.mean())
 
+    @property
+    def symbol_accuracy(self) -> float:
+        """Share of all scored symbols that are right, those after an error included."""
+        return float(self.right.sum() / max(self.scored.sum(), 1))
+
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
         chosen = (self.lengths >= shortest) & (self.lengths <= longest)
-        return Scores(self.lengths[chosen], self.fine[chosen])
+        return Scores(*(numbers[chosen] for numbers in self._all()))
 
     def __add__(self, other: "Scores") -> "Scores":
-        return Scores(
-            np.concatenate([self.lengths, other.lengths]), np.concatenate([self.fine, other.fine])
-        )
+        both = zip(self._all(), other._all(), strict=True)
+        return Scores(*(np.concatenate(numbers) for numbers in both))
+
+    def _all(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.lengths, self.fine, self.right, self.scored
 
 
 def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
@@ -94,7 +106,7 @@ def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
 
 
 @torch.no_grad()
-def score(model: Transducer, layout: JointSequence, pairs: Sequence[Pair]) -> Scores:
+def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
     """Score a model's greedy answers.
 
     Args:
@@ -106,24 +118,31 @@ def score(model: Transducer, layout: JointSequence, pairs: Sequence[Pair]) -> Sc
         The scores, in the order of the pairs.
     """
     fine = np.zeros(len(pairs))
-    for group in batches_of([layout.steps(pair) for pair in pairs], STEPS_AT_ONCE):
-        fine[group] = _fine(model, layout, [pairs[index] for index in group])
-    return Scores(np.array([len(pair.source) for pair in pairs], dtype=np.int64), fine)
+    right, scored = np.zeros(len(pairs), dtype=np.int64), np.zeros(len(pairs), dtype=np.int64)
+    steps = [model.steps_over(layout.steps(pair)) for pair in pairs]
+    for group in batches_of(steps, STEPS_AT_ONCE):
+        batch = layout.batch([pairs[index] for index in group])
+        correct = (predicted(model, batch) == batch.targets) & batch.mask
+        wrong_before = np.cumsum(batch.mask & ~correct, axis=1) > 0
+        scored[group], right[group] = batch.mask.sum(axis=1), correct.sum(axis=1)
+        # Where nothing is scored, nothing is wrong.
+        shares = (correct & ~wrong_before).sum(axis=1) / np.maximum(scored[group], 1)
+        fine[group] = np.where(scored[group] > 0, shares, 1.0)
+    lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
+    return Scores(lengths, fine, right, scored)
 
 
-def _fine(model: Transducer, layout: JointSequence, pairs: list[Pair]) -> npt.NDArray[np.float64]:
-    batch = layout.batch(pairs)
-    wrong = (_predicted(model, batch) != batch.targets) & batch.mask
-    right = batch.mask & (np.cumsum(wrong, axis=1) == 0)
-    shares: npt.NDArray[np.float64] = right.sum(axis=1) / batch.mask.sum(axis=1)
-    return shares
-
-
-def _predicted(model: Transducer, batch: Batch) -> Ids:
+@torch.no_grad()
+def predicted(model: Transducer, batch: Batch) -> Ids:
     """The most probable outputs [B, T]; 0 where nothing is scored."""
     device = model.classifier.weight.device
     inputs, mask = (torch.from_numpy(array).to(device) for array in (batch.inputs, batch.mask))
     predicted = torch.zeros_like(inputs)
+    if model.config.buffered:
+        logits = model.logits(model.unroll(inputs, batch.lengths), mask)
+        predicted[mask] = logits.argmax(dim=-1)
+        whole: Ids = predicted.cpu().numpy()
+        return whole
     run = model.start(len(inputs))
     # In pieces, since what is known of a step takes far more room than its id.
     size = max(1, STEPS_IN_A_PIECE // len(inputs))

@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     SAMPLE = 5
     SUMMARY = 6
     NOISE = 7
+    EXAMPLES = 8
 
 
 def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:

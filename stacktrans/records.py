@@ -17,11 +17,14 @@ class Accuracy:
     coarse: float
     fine: float
     count: int
+    symbols: float
 
     @classmethod
     def of(cls, scores: Scores) -> Self:
         """Summarise scores."""
-        return cls(scores.coarse_accuracy, scores.fine_accuracy, scores.count)
+        return cls(
+            scores.coarse_accuracy, scores.fine_accuracy, scores.count, scores.symbol_accuracy
+        )
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Record:
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured.
         test: accuracy on lengths of the test range, where it was measured.
+        development: accuracy on the development set, if there is one.
     """
 
     step: int
@@ -51,6 +55,7 @@ class Record:
     signals: dict[str, float]
     train: Accuracy | None = None
     test: Accuracy | None = None
+    development: Accuracy | None = None
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,15 @@ class Summary:
     """How a run ended.
 
     Attributes:
-        outcome: "solved", "converged", "max_steps" or "time_limit".
+        outcome: which of `RULES` ended it.
         rule: what that means.
         steps: batches trained on, all attempts together.
         attempts: starts.
         seconds: time trained.
         best_step: the batch after which the kept weights were taken.
-        train: accuracy of the kept weights on training lengths.
-        test: accuracy of the kept weights on lengths of the test range.
+        train: accuracy of the kept weights on training lengths, or on the training set.
+        test: accuracy of the kept weights on lengths of the test range, or on the test set.
+        development: accuracy of the kept weights on the development set, if there is one.
         parameters: of the model.
         command: what was run.
         version: of stacktrans.
@@ -81,6 +87,7 @@ class Summary:
     best_step: int
     train: Accuracy
     test: Accuracy
+    development: Accuracy | None
     parameters: int
     command: str
     version: str
@@ -92,6 +99,8 @@ RULES = {
     "solved": "the coarse accuracy on validation strings as long as the test range was high enough "
     "twice running",
     "converged": "the training perplexity did not improve any more",
+    "development": "the accuracy on the development set did not improve any more",
+    "epochs": "the training set was gone through as often as asked",
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",
 }

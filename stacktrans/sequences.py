@@ -1,5 +1,6 @@
 """One example for every paper: input ids, target ids and a mask of scored positions."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -8,13 +9,28 @@ import numpy as np
 import numpy.typing as npt
 
 Ids = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class Pair(NamedTuple):
-    """A source and its target, as indices into the task's source and target symbols."""
+    """A source and its target, as indices into the task's source and target symbols.
+
+    Attributes:
+        source: [k].
+        target: [l].
+        scored: [l] which symbols of the target are scored; None for all.
+        size: the length that the task counts; None for that of the source.
+    """
 
     source: Ids
     target: Ids
+    scored: Mask | None = None
+    size: int | None = None
+
+    @property
+    def length(self) -> int:
+        """The length by which ranges of lengths choose."""
+        return len(self.source) if self.size is None else self.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +46,85 @@ class Batch:
 
     inputs: Ids
     targets: Ids
-    mask: npt.NDArray[np.bool_]
+    mask: Mask
     lengths: list[int]
 
 
+class Layout(ABC):
+    """How pairs become what a model reads and what it should say.
+
+    Attributes:
+        source_size: number of source symbols.
+        target_size: number of target symbols.
+    """
+
+    source_size: int
+    target_size: int
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """Number of input ids."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """Number of output ids; the first are the target symbols."""
+
+    @abstractmethod
+    def steps(self, pair: Pair) -> int:
+        """How many symbols the model reads of a pair."""
+
+    @abstractmethod
+    def batch(self, pairs: Sequence[Pair]) -> Batch:
+        """Lay pairs out side by side."""
+
+
+def _empty_batch(lengths: list[int]) -> Batch:
+    shape = (len(lengths), max(lengths))
+    inputs, targets = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    return Batch(inputs, targets, np.zeros(shape, dtype=np.bool_), lengths)
+
+
 @dataclass(frozen=True, slots=True)
-class JointSequence:
+class SameLength(Layout):
+    """A target symbol for each source symbol, in step (hao2018, section 4).
+
+    The model says the target's n-th symbol when it has read the source's n-th; a buffered one
+    when it has read them all.
+
+    Attributes:
+        source_size: number of source symbols.
+        target_size: number of target symbols.
+    """
+
+    source_size: int
+    target_size: int
+
+    @property
+    def inputs(self) -> int:
+        return self.source_size
+
+    @property
+    def outputs(self) -> int:
+        return self.target_size
+
+    def steps(self, pair: Pair) -> int:
+        return len(pair.source)
+
+    def batch(self, pairs: Sequence[Pair]) -> Batch:
+        batch = _empty_batch([self.steps(pair) for pair in pairs])
+        for row, pair in enumerate(pairs):
+            length = len(pair.source)
+            batch.inputs[row, :length] = pair.source
+            batch.mask[row, :length] = True if pair.scored is None else pair.scored
+            batch.targets[row, :length] = pair.target
+        batch.targets[~batch.mask] = 0
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class JointSequence(Layout):
     """The layout `<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
     Source and target symbols have ids, and so embeddings, of their own. The
@@ -60,7 +149,6 @@ class JointSequence:
 
     @property
     def inputs(self) -> int:
-        """Number of input ids."""
         return self.first_target + self.target_size
 
     @property
@@ -70,7 +158,6 @@ class JointSequence:
 
     @property
     def outputs(self) -> int:
-        """Number of output ids."""
         return self.target_size + 1
 
     def prefix(self, source: Ids) -> Ids:
@@ -78,21 +165,15 @@ class JointSequence:
         return np.concatenate([[self.begin], source + self.first_source, [self.separator]])
 
     def steps(self, pair: Pair) -> int:
-        """How many steps the model takes over a pair."""
         return len(pair.source) + len(pair.target) + 2
 
     def batch(self, pairs: Sequence[Pair]) -> Batch:
-        """Lay pairs out side by side."""
-        lengths = [self.steps(pair) for pair in pairs]
-        shape = (len(pairs), max(lengths))
-        inputs = np.zeros(shape, dtype=np.int64)
-        targets = np.zeros(shape, dtype=np.int64)
-        mask = np.zeros(shape, dtype=np.bool_)
+        batch = _empty_batch([self.steps(pair) for pair in pairs])
         for row, pair in enumerate(pairs):
-            start, stop = len(pair.source) + 1, lengths[row]
-            inputs[row, : start + 1] = self.prefix(pair.source)
-            inputs[row, start + 1 : stop] = pair.target + self.first_target
-            targets[row, start : stop - 1] = pair.target
-            targets[row, stop - 1] = self.end
-            mask[row, start:stop] = True
-        return Batch(inputs, targets, mask, lengths)
+            start, stop = len(pair.source) + 1, batch.lengths[row]
+            batch.inputs[row, : start + 1] = self.prefix(pair.source)
+            batch.inputs[row, start + 1 : stop] = pair.target + self.first_target
+            batch.targets[row, start : stop - 1] = pair.target
+            batch.targets[row, stop - 1] = self.end
+            batch.mask[row, start:stop] = True
+        return batch

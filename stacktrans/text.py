@@ -6,7 +6,7 @@ import select
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from stacktrans.errors import StacktransError, UsageError
 from stacktrans.sequences import Pair
@@ -32,16 +32,35 @@ def decode_line(line: bytes) -> str:
         ) from None
 
 
-def line_groups(descriptor: int) -> Iterator[list[bytes]]:
+class Piece(NamedTuple):
+    """A line, or a part of one.
+
+    Attributes:
+        raw: what was read, without the line's end.
+        begins: whether the line begins with it.
+        ends: whether the line ends with it.
+    """
+
+    raw: bytes
+    begins: bool = True
+    ends: bool = True
+
+
+def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
     """Lines as they come: as many as are there already, but without waiting for more.
 
     Args:
         descriptor: an open file or pipe.
+        parts: whether not to wait for the end of a line either.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    rest, group = b"", list[bytes]()
+    rest, begins, group = b"", True, list[Piece]()
     while True:
-        if group and (len(group) >= LINES_AT_ONCE or not (is_file or _has_more(descriptor))):
+        waiting = not (is_file or _has_more(descriptor))
+        if parts and waiting and rest:
+            group.append(Piece(rest, begins, ends=False))
+            rest, begins = b"", False
+        if group and (waiting or len(group) >= LINES_AT_ONCE):
             yield group[:LINES_AT_ONCE]
             group = group[LINES_AT_ONCE:]
             continue
@@ -49,9 +68,11 @@ def line_groups(descriptor: int) -> Iterator[list[bytes]]:
         if not chunk:
             break
         *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
-        group += lines
-    if rest:
-        group.append(rest)
+        for line in lines:
+            group.append(Piece(line, begins))
+            begins = True
+    if rest or not begins:
+        group.append(Piece(rest, begins))
     for start in range(0, len(group), LINES_AT_ONCE):
         yield group[start : start + LINES_AT_ONCE]
 
@@ -88,17 +109,20 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
             continue
         try:
             source, target = _fields(decode_line(line), as_json)
-            pairs.append(
-                Pair(
-                    task.source.encode(task.source.split(source)),
-                    task.target.encode(task.target.split(target)),
-                )
-            )
+            pairs.append(_pair(task, task.source.split(source), task.target.split(target)))
         except StacktransError as error:
             raise StacktransError(f"{path}:{number}: {error}") from error
     if not pairs:
         raise StacktransError(f"{path}: holds no pairs")
     return pairs
+
+
+def _pair(task: Task, source: list[str], target: list[str]) -> Pair:
+    if task.same_length and len(source) != len(target):
+        raise StacktransError(
+            f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
+        )
+    return task.pair(task.source.encode(source), task.target.encode(target))
 
 
 def _fields(line: str, as_json: bool) -> tuple[str, str]:

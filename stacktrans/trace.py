@@ -1,17 +1,25 @@
 """What a transducer did at each step, as data."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.sequences import Ids
+from stacktrans.errors import StacktransError
+from stacktrans.memory.buffers import written_weights
+from stacktrans.sequences import Ids, JointSequence
 from stacktrans.tasks.base import NotASource, UnknownSymbol
-from stacktrans.transducer import Transducer, TransducerState
+from stacktrans.transducer import Transducer, TransducerState, Unrolled
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
+UNKNOWN = "·"
+"""Stands for a symbol of an answer that can't be known."""
+NOTHING = ""
+"""Read where there is no input left."""
+SMALLEST = 0.005
+"""What has less weight or probability is left out."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,7 @@ class Part:
 
     Attributes:
         symbol: what was being read when the row was pushed.
-        step: the step, from 1, that pushed it.
+        step: the step, from 1, that pushed it; in a buffer, the number of the symbol.
         weight: its weight in the read.
     """
 
@@ -35,21 +43,30 @@ class Step:
 
     Attributes:
         step: number of the step, from 1.
-        input: the symbol read.
-        output: the most probable next symbol; None while the source is read.
-        probability: of the output; None while the source is read.
+        input: the symbol read; of a buffered model, the one read most of, or nothing.
+        output: the most probable symbol; None while nothing is answered.
+        probability: of the output; None likewise.
+        likely: the probability of each output that has at least `SMALLEST` of it.
         signals: strength of each signal.
+        pushed: for each end, the vector pushed.
         reads: for each end, the rows that the read is made of, heaviest first.
         held: sum of all strengths in the memory after the step.
+        input_read: what was read from the input buffer, heaviest first; None without buffers.
+        written: which symbols of the answer are made of the output, heaviest first; None
+            without buffers.
     """
 
     step: int
     input: str
     output: str | None
     probability: float | None
+    likely: dict[str, float]
     signals: dict[str, float]
+    pushed: dict[str, list[float]]
     reads: dict[str, list[Part]]
     held: float
+    input_read: list[Part] | None = None
+    written: list[Part] | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,8 @@ class Trace:
         source: as it is written.
         answer: the model's answer, as it is written.
         ended: whether the model ended its answer by itself.
-        expected: the exact answer; None if the task gives none.
+        expected: the exact answer, with a mark where it can't be known; None if the task
+            gives none.
         why_not: why the task gives none.
         correct: whether the answer is the exact one; None if there is none.
         steps: the steps.
@@ -76,97 +94,169 @@ class Trace:
 
 
 @torch.no_grad()
-def trace(checkpoint: Checkpoint, source: list[str], smallest: float = 0.005) -> Trace:
+def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     """Follow a model through a source and its own answer.
 
     Args:
         checkpoint: the model.
         source: the source's symbols.
-        smallest: rows with less weight are left out of the reads.
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
+        StacktransError: there is nothing to follow.
     """
-    task, layout = checkpoint.task, checkpoint.layout
+    task = checkpoint.task
     ids = task.source.encode(source)
-    answer = transduce(checkpoint.model, layout, [ids])[0]
+    if task.same_length and not source:
+        raise StacktransError("the source is empty; expected at least one symbol")
+    answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
     expected, why_not = _expected(checkpoint, source)
+    if checkpoint.model.config.buffered:
+        steps = _buffered_steps(checkpoint, ids, source, written)
+    else:
+        steps = _steps(checkpoint, ids, answer.target)
     return Trace(
         source=task.source.join(source),
         answer=task.target.join(written),
         ended=answer.ended,
-        expected=None if expected is None else task.target.join(expected),
+        expected=None if expected is None else task.target.join([x or UNKNOWN for x in expected]),
         why_not=why_not,
-        correct=None if expected is None else answer.ended and written == expected,
-        steps=_steps(
-            checkpoint, ids, answer.target, [BEGIN, *source, SEPARATOR, *written], smallest
-        ),
+        correct=None if expected is None else answer.ended and _agree(written, expected),
+        steps=steps,
     )
 
 
-def _expected(checkpoint: Checkpoint, source: list[str]) -> tuple[list[str] | None, str | None]:
+def _expected(
+    checkpoint: Checkpoint, source: list[str]
+) -> tuple[list[str | None] | None, str | None]:
     try:
         return checkpoint.task.answer(source), None
     except (NotASource, UnknownSymbol) as error:
         return None, str(error)
 
 
-def _steps(
-    checkpoint: Checkpoint, source: Ids, target: list[int], symbols: list[str], smallest: float
-) -> list[Step]:
-    model, layout = checkpoint.model, checkpoint.layout
-    inputs = [*layout.prefix(source), *(layout.first_target + index for index in target)]
+def _agree(written: list[str], expected: list[str | None]) -> bool:
+    return len(written) == len(expected) and all(
+        right is None or symbol == right for symbol, right in zip(written, expected, strict=True)
+    )
+
+
+def _sequence(
+    checkpoint: Checkpoint, source: Ids, target: list[int]
+) -> tuple[list[int], list[str], int]:
+    """The ids that a model reads, how they are written, and the first step that answers."""
+    task, layout = checkpoint.task, checkpoint.layout
+    written = task.source.decode(source)
+    if not isinstance(layout, JointSequence):
+        return source.tolist(), written, 1
+    inputs = [*layout.prefix(source).tolist(), *(layout.first_target + index for index in target)]
+    return inputs, [BEGIN, *written, SEPARATOR, *task.target.decode(target)], len(source) + 2
+
+
+def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]:
+    model = checkpoint.model
+    inputs, symbols, first_answer = _sequence(checkpoint, source, target)
     ids = torch.tensor([inputs], device=model.classifier.weight.device)
-    outputs = [*checkpoint.task.target.symbols, END]
     state = model.initial(1)
     steps: list[Step] = []
     for number, symbol in enumerate(symbols, start=1):
         unrolled, state = model.unroll_by_definition(ids[:, number - 1 : number], state)
-        probabilities = torch.softmax(model.read_out(unrolled.hidden[0, -1]), dim=-1)
-        best = int(probabilities.argmax())
-        answering = number > len(source) + 1
-        strengths = unrolled.signals[0, -1].tolist()
+        step = _step(checkpoint, number, symbol, unrolled, state, symbols)
+        answering = number >= first_answer
+        steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
+    return steps
+
+
+def _buffered_steps(
+    checkpoint: Checkpoint, source: Ids, symbols: list[str], answer: list[str]
+) -> list[Step]:
+    model = checkpoint.model
+    ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
+    unrolled, states, reads = model.unroll_buffered_by_definition(ids, [len(source)])
+    written = written_weights(model.written(unrolled).cumsum(dim=1), 0, len(answer))[0]
+    # What a row was pushed for is what was read most of at that step.
+    names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads[0]]
+    steps = []
+    for index, state in enumerate(states):
+        here = Unrolled(
+            unrolled.hidden[:, index : index + 1], unrolled.signals[:, index : index + 1]
+        )
+        step = _step(checkpoint, index + 1, names[index], here, state, names)
         steps.append(
-            Step(
-                step=number,
-                input=symbol,
-                output=outputs[best] if answering else None,
-                probability=float(probabilities[best]) if answering else None,
-                signals=dict(zip(_signal_names(model), strengths, strict=True)),
-                reads=_reads(model, state, symbols[:number], smallest),
-                held=_held(model, state),
+            replace(
+                step,
+                input_read=_shares(reads[0, index], symbols),
+                written=_shares(written[:, index], answer),
             )
         )
     return steps
 
 
-def _signal_names(model: Transducer) -> tuple[str, ...]:
-    return model.operation.memory.signal_names if model.operation else ()
+def _step(
+    checkpoint: Checkpoint,
+    number: int,
+    symbol: str,
+    unrolled: Unrolled,
+    state: TransducerState,
+    symbols: list[str],
+) -> Step:
+    """What happened at the last step of a run over `number` symbols."""
+    model, hidden = checkpoint.model, unrolled.hidden[0, -1]
+    outputs = [*checkpoint.task.target.symbols, END]
+    probabilities = torch.softmax(model.read_out(hidden), dim=-1)
+    best = int(probabilities.argmax())
+    likely = (probabilities >= SMALLEST).nonzero().flatten().tolist()
+    return Step(
+        step=number,
+        input=symbol,
+        output=outputs[best],
+        probability=float(probabilities[best]),
+        likely={outputs[index]: float(probabilities[index]) for index in likely},
+        signals=dict(zip(model.signal_names, unrolled.signals[0, -1].tolist(), strict=True)),
+        pushed=_pushed(model, hidden),
+        reads=_reads(model, state, symbols[:number]),
+        held=_held(model, state),
+    )
+
+
+def _pushed(model: Transducer, hidden: Tensor) -> dict[str, list[float]]:
+    operation = model.operation
+    if operation is None or operation.memory is None or operation.values is None:
+        return {}
+    ends = operation.memory.ends
+    vectors = operation.squash(operation.values(hidden)).unflatten(0, (len(ends), -1))
+    return dict(zip(ends, vectors.tolist(), strict=True))
 
 
 def _held(model: Transducer, state: TransducerState) -> float:
-    if model.operation is None or state.memory is None:
+    if model.memory is None or state.memory is None:
         return 0.0
-    return float(model.operation.memory.strengths(state.memory).sum())
+    return float(model.memory.strengths(state.memory).sum())
 
 
-def _reads(
-    model: Transducer, state: TransducerState, symbols: list[str], smallest: float
-) -> dict[str, list[Part]]:
-    if model.operation is None or state.memory is None:
+def _reads(model: Transducer, state: TransducerState, symbols: list[str]) -> dict[str, list[Part]]:
+    memory = model.memory
+    if memory is None or state.memory is None:
         return {}
-    memory = model.operation.memory
     weights = memory.read_weights(state.memory)[0]
     origins = memory.row_origins(len(symbols))
-    return {
-        end: _parts(weights[row], origins, symbols, smallest) for row, end in enumerate(memory.ends)
-    }
+    return {end: _parts(weights[row], origins, symbols) for row, end in enumerate(memory.ends)}
 
 
-def _parts(weights: Tensor, origins: list[int], symbols: list[str], smallest: float) -> list[Part]:
-    shares: dict[int, float] = {}
-    for row in (weights >= smallest).nonzero().flatten().tolist():
-        shares[origins[row]] = shares.get(origins[row], 0.0) + float(weights[row])
-    heaviest = sorted(shares.items(), key=lambda share: -share[1])
-    return [Part(symbols[step], step + 1, weight) for step, weight in heaviest]
+def _parts(weights: Tensor, origins: list[int], symbols: list[str]) -> list[Part]:
+    by_step = weights.new_zeros(len(symbols))
+    by_step.index_add_(0, torch.tensor(origins, device=weights.device), weights)
+    return _shares(by_step, symbols)
+
+
+def _shares(weights: Tensor, symbols: list[str]) -> list[Part]:
+    """The parts with at least `SMALLEST` weight, heaviest first: weights [n] of n symbols."""
+    parts = [
+        Part(symbol, step, weight)
+        for step, (symbol, weight) in enumerate(
+            zip(symbols, weights.tolist(), strict=True), start=1
+        )
+        if weight >= SMALLEST
+    ]
+    return sorted(parts, key=lambda part: -part.weight)

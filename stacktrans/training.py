@@ -1,30 +1,33 @@
 """Training: batches, steps, restarts, and when to stop."""
 
+import copy
+import functools
 import json
 import math
+import operator
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from stacktrans import __version__, checkpoint
 from stacktrans.ahead import Ahead
-from stacktrans.config import RunConfig, TrainingConfig
+from stacktrans.config import ExamplesConfig, RunConfig, TrainingConfig
 from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
+from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import METRICS, RULES, SUMMARY, Accuracy, Record, Summary
-from stacktrans.sequences import JointSequence, Pair
+from stacktrans.sequences import Ids, Pair
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import Lengths, NoSuchLength
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
 from stacktrans.transducer import Transducer
 
 RUNNING_DECAY = 0.95
@@ -67,19 +70,49 @@ class Progress:
     failed: bool = False
 
 
-def running_mean(weights: Transducer, decay: float) -> AveragedModel:
-    """A model whose weights follow those of another as a running mean."""
-    return AveragedModel(weights, multi_avg_fn=get_ema_multi_avg_fn(decay))
+class RunningMean:
+    """A model whose weights follow those of another as a running mean.
+
+    Args:
+        model: the other.
+        decay: share that is kept at each update; at the first, nothing is.
+
+    Attributes:
+        model: the model that follows.
+    """
+
+    def __init__(self, model: Transducer, decay: float) -> None:
+        self.model = copy.deepcopy(model)
+        self._from = [weight.detach() for weight in model.parameters()]
+        self._to = [weight.detach() for weight in self.model.parameters()]
+        self._share = 1 - decay
+        self._begun = False
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Follow the other model's weights."""
+        torch._foreach_lerp_(self._to, self._from, self._share if self._begun else 1.0)
+        self._begun = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes."""
+        return {"model": self.model.state_dict(), "begun": self._begun}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another running mean was; raises `KeyError` or `RuntimeError`."""
+        self.model.load_state_dict(state["model"])
+        self._begun = bool(state["begun"])
 
 
 def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
     """The optimiser that a configuration asks for."""
+    rate, decay = config.learning_rate, config.weight_decay
     if config.optimizer == "adam":
         return torch.optim.Adam(
-            parameters, lr=config.learning_rate, betas=(0.9, config.smoothing), foreach=True
+            parameters, lr=rate, betas=(0.9, config.smoothing), weight_decay=decay, fused=True
         )
     return torch.optim.RMSprop(
-        parameters, lr=config.learning_rate, alpha=config.smoothing, foreach=True
+        parameters, lr=rate, alpha=config.smoothing, weight_decay=decay, foreach=True
     )
 
 
@@ -101,6 +134,53 @@ def locked(stream: TextIO) -> bool:
     except OSError:  # not on every file system
         return True
     return True
+
+
+class Examples:
+    """The examples of a run that draws them once.
+
+    Args:
+        config: of the run.
+        sizes: how many there are.
+        task: what draws them.
+
+    Attributes:
+        train: to train on.
+        development: to measure after each epoch.
+        epoch: batches in an epoch; the last may be smaller.
+    """
+
+    def __init__(self, config: RunConfig, sizes: ExamplesConfig, task: Task) -> None:
+        def drawn(which: int, lengths: Lengths, count: int) -> list[Pair]:
+            rng = generator(config.seed, Purpose.EXAMPLES, which)
+            return task.sample(rng, lengths, count, config.task.law_of(lengths))
+
+        lengths = config.task.lengths
+        self.train = drawn(0, lengths.train, sizes.train)
+        self.development = drawn(1, lengths.train, sizes.development)
+        # Only when it is needed: long strings take their time.
+        self._drawn_test = functools.partial(drawn, 2, lengths.test, sizes.test)
+        self.epoch = -(-sizes.train // config.training.batch_size)
+        self._seed, self._batch_size = config.seed, config.training.batch_size
+        self._ordered: tuple[int, int] | None = None
+
+    @functools.cached_property
+    def test(self) -> list[Pair]:
+        """What is measured at the end."""
+        return self._drawn_test()
+
+    def batch(self, attempt: int, step: int) -> list[Pair]:
+        """The n-th batch of an attempt, from 0; in each epoch the order is another."""
+        epoch, place = divmod(step, self.epoch)
+        first = place * self._batch_size
+        chosen = self._order(attempt, epoch)[first : first + self._batch_size]
+        return [self.train[index] for index in chosen]
+
+    def _order(self, attempt: int, epoch: int) -> Ids:
+        if self._ordered != (attempt, epoch):
+            rng = generator(self._seed, Purpose.EXAMPLES, 3, attempt, epoch)
+            self._ordered, self._last_order = (attempt, epoch), rng.permutation(len(self.train))
+        return self._last_order
 
 
 class Trainer:
@@ -131,7 +211,9 @@ class Trainer:
         self.device = device
         self.command = command
         self.task = make_task(config.task.name, config.task.generator, config.task.parameters)
-        self.layout = JointSequence(len(self.task.source), len(self.task.target))
+        self.layout = self.task.layout
+        sizes = config.training.examples
+        self.examples = Examples(config, sizes, self.task) if sizes else None
         self.progress = Progress(attempt=attempt)
         self.stop_requested: int = 0
         self._start_attempt()
@@ -155,7 +237,7 @@ class Trainer:
         self.model = model.to(self.device)
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(self.parameters, self.config.training)
-        self.average = running_mean(self.model, self.config.training.averaging)
+        self.average = RunningMean(self.model, self.config.training.averaging)
         progress = self.progress
         progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
         progress.failed, progress.best_of_attempt, progress.since_best = False, [], 0
@@ -183,9 +265,7 @@ class Trainer:
     @property
     def evaluated(self) -> Transducer:
         """The model that is measured and kept: the running mean of the weights."""
-        module = self.average.module
-        assert isinstance(module, Transducer)
-        return module
+        return self.average.model
 
     @property
     def attempt_step(self) -> int:
@@ -194,10 +274,15 @@ class Trainer:
 
     def _draw(self, purpose: Purpose, lengths: Lengths, count: int, *further: int) -> list[Pair]:
         training = purpose is Purpose.TRAINING
-        law = (training and self.config.training.length_law) or self.config.task.length_law
+        law = (training and self.config.training.length_law) or self._law(lengths)
         # An attempt's strings do not depend on how long those before it took.
         indices = (self.progress.attempt, self.attempt_step, *further)
         return self.task.sample(generator(self.config.seed, purpose, *indices), lengths, count, law)
+
+    def _law(self, lengths: Lengths) -> LengthLaw:
+        """Of a range, which may be the part of the training lengths that is trained on so far."""
+        own = self.config.task.lengths
+        return self.config.task.law_of(lengths if lengths == own.test else own.train)
 
     @property
     def parameter_count(self) -> int:
@@ -256,6 +341,9 @@ class Trainer:
             return "max_steps"
         if training.time_limit is not None and progress.seconds >= training.time_limit:
             return "time_limit"
+        if training.examples and self.examples:
+            done, batches = divmod(self.attempt_step, self.examples.epoch)
+            return "epochs" if done >= training.examples.epochs and not batches else None
         return None
 
     def _advance(self) -> str | None:
@@ -269,8 +357,11 @@ class Trainer:
             self._fail(f"the loss is no number any more after batch {progress.step}")
             return None
         outcome = None
-        accuracy_due = self.attempt_step % training.accuracy_every == 0
-        if accuracy_due or self.attempt_step % training.loss_every == 0:
+        every = (training.accuracy_every, training.loss_every)
+        if self.examples:
+            every = (self.examples.epoch, self.examples.epoch)
+        accuracy_due = self.attempt_step % every[0] == 0
+        if accuracy_due or self.attempt_step % every[1] == 0:
             outcome = self._record(signals)
         if self.attempt_step == training.restart_after and outcome is None:
             self._fail_unless_taken_off()
@@ -282,32 +373,43 @@ class Trainer:
     def _train_on_batch(self) -> Tensor:
         """One update of the weights; the mean strength of each signal, [signals]."""
         training, progress = self.config.training, self.progress
-        lengths = self._lengths(progress.share)
-        pairs = self._draw(Purpose.TRAINING, lengths, training.batch_size)
-        batch = self.layout.batch(pairs)
+        batch = self.layout.batch(self._training_pairs())
         inputs, targets, mask = (
             torch.from_numpy(array).to(self.device)
             for array in (batch.inputs, batch.targets, batch.mask)
         )
         unrolled = self.model.unroll(inputs, batch.lengths, self._disturbance())
-        logits = self.model.read_out(unrolled.hidden[mask])
-        loss = nn.functional.cross_entropy(logits, targets[mask])
-        read = torch.arange(inputs.shape[1]) < torch.tensor(batch.lengths).unsqueeze(1)
-        signals = unrolled.signals[read.to(self.device)]
-        objective = loss
+        logits = self.model.logits(unrolled, mask)
+        loss = nn.functional.cross_entropy(logits, targets[mask], reduction="sum")
+        scored = max(len(logits), 1)
+        taken = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
+        steps = torch.arange(unrolled.signals.shape[1]) < taken
+        signals = unrolled.signals[steps.to(self.device)]
+        shares = {"symbol": scored, "string": len(inputs), "batch": 1}
+        objective = loss / shares[training.loss_per]
         if progress.settled and training.sharpening:
-            objective = loss + training.sharpening * indecision(signals)
+            objective = objective + training.sharpening * indecision(signals)
+        if self.config.model.buffered and training.buffer_penalty:
+            penalty = buffer_penalty(signals[:, -len(BUFFER_SIGNALS) :])
+            objective = objective + training.buffer_penalty * penalty
         self.optimizer.zero_grad()
         objective.backward()
-        norm = nn.utils.clip_grad_norm_(self.parameters, training.gradient_clip, foreach=True)
+        limit = training.gradient_clip or math.inf
+        norm = nn.utils.clip_grad_norm_(self.parameters, limit, foreach=True)
         if not torch.isfinite(norm):
             # The weights stay numbers, so that what is saved can be read again.
             self._note_loss(math.nan)
             return signals.detach().mean(dim=0)
         self.optimizer.step()
-        self.average.update_parameters(self.model)
-        self._note_loss(float(loss.detach()))
+        self.average.update()
+        self._note_loss(float(loss.detach()) / scored)
         return signals.detach().mean(dim=0)
+
+    def _training_pairs(self) -> list[Pair]:
+        if self.examples:
+            return self.examples.batch(self.progress.attempt, self.attempt_step)
+        lengths = self._lengths(self.progress.share)
+        return self._draw(Purpose.TRAINING, lengths, self.config.training.batch_size)
 
     def _disturbance(self) -> Disturbance:
         """The noise of one batch."""
@@ -410,8 +512,6 @@ class Trainer:
         progress = self.progress
         loss = progress.loss_sum / progress.loss_count
         progress.loss_sum, progress.loss_count = 0.0, 0
-        operation = self.model.operation
-        names = operation.memory.signal_names if operation else ()
         record = Record(
             step=progress.step,
             attempt=progress.attempt,
@@ -420,9 +520,11 @@ class Trainer:
             perplexity=math.exp(min(loss, 700.0)),
             learning_rate=self.optimizer.param_groups[0]["lr"],
             lengths=self._lengths(progress.share),
-            signals=dict(zip(names, signals.tolist(), strict=True)),
+            signals=dict(zip(self.model.signal_names, signals.tolist(), strict=True)),
         )
-        if self._accuracy_due():
+        if self.examples:
+            record.development = self._score(self.examples.development)
+        elif self._accuracy_due():
             record.train, record.test = self._measure_both(Purpose.VALIDATION)
         self._write_metrics(json.dumps(asdict(record)) + "\n")
         self.report(record)
@@ -444,10 +546,15 @@ class Trainer:
         )
 
     def _measure_both(self, purpose: Purpose) -> tuple[Accuracy, Accuracy]:
+        if self.examples:
+            return self._score(self.examples.train), self._score(self.examples.test)
         lengths = self.config.task.lengths
         count = self.config.training.validation_count
         train = self._measure(purpose, lengths.train, min(FIRST_LOOK, count))
         return train, self._measure(purpose, lengths.test, count)
+
+    def _score(self, pairs: Sequence[Pair]) -> Accuracy:
+        return Accuracy.of(score(self.evaluated, self.layout, pairs))
 
     def _measure(self, purpose: Purpose, lengths: Lengths, count: int) -> Accuracy:
         """Accuracy on `count` fresh strings; validation stops once too many are wrong."""
@@ -466,20 +573,23 @@ class Trainer:
     def _judge(self, record: Record) -> str | None:
         """Keep the weights if they are the best so far; a rule's name if it ends the run."""
         training, progress = self.config.training, self.progress
-        if training.stop == "converged":
+        if record.development:
+            merit = [record.development.symbols]
+        elif training.stop == "converged":
             merit = [-record.loss]
         elif record.test:
             merit = [record.test.coarse, record.test.fine]
         else:
             return None
         progress.since_best += 1
-        if not progress.best_of_attempt or merit >= progress.best_of_attempt:
+        better = operator.gt if record.development else operator.ge
+        if not progress.best_of_attempt or better(merit, progress.best_of_attempt):
             progress.best_of_attempt, progress.since_best = merit, 0
-        if not progress.best or merit >= progress.best:
+        if not progress.best or better(merit, progress.best):
             progress.best, progress.best_step = merit, progress.step
             self._save_best()
-        if training.stop == "converged":
-            return "converged" if progress.since_best >= training.patience else None
+        if training.stop != "solved":
+            return training.stop if progress.since_best >= training.patience else None
         solved = record.test is not None and record.test.coarse >= training.solved_accuracy
         progress.solved_in_a_row = progress.solved_in_a_row + 1 if solved else 0
         return "solved" if progress.solved_in_a_row >= 2 else None
@@ -548,14 +658,14 @@ class Trainer:
 
     def _finish(self, outcome: str) -> Summary:
         """Measure the kept weights, write the summary and close the run."""
-        if outcome in {"solved", "converged"}:
+        if outcome in {"solved", "converged", "development", "epochs"}:
             self.progress.outcome = outcome
         if not self.progress.best:
             self.progress.best_step = self.progress.step
             self._save_best()
         self._save_last()
         best = checkpoint.load(self.directory / "best", self.device).model
-        self.average.module.load_state_dict(best.state_dict())
+        self.average.model.load_state_dict(best.state_dict())
         train, test = self._measure_both(Purpose.SUMMARY)
         summary = Summary(
             outcome=outcome,
@@ -566,6 +676,7 @@ class Trainer:
             best_step=self.progress.best_step,
             train=train,
             test=test,
+            development=self._score(self.examples.development) if self.examples else None,
             parameters=self.parameter_count,
             command=self.command,
             version=__version__,

@@ -9,15 +9,37 @@ grefenstette2015, section 3.3:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from stacktrans.config import ModelConfig, StartConfig
-from stacktrans.controllers import Controller, ControllerState, Disturbance, undisturbed
+from stacktrans.controllers import (
+    Controller,
+    ControllerState,
+    Disturbance,
+    controller_size,
+    draw_weights,
+    undisturbed,
+)
 from stacktrans.errors import UsageError
 from stacktrans.memory import MEMORIES, Memory, MemoryState
+from stacktrans.memory.buffers import (
+    BUFFER_SIGNALS,
+    filled,
+    popped,
+    read_weights,
+    writing_steps,
+    written_weights,
+)
+
+if TYPE_CHECKING:
+    from stacktrans.kernels.fused import Kind
+
+SYMBOLS_AT_ONCE = 256
+"""Symbols of an answer that are read from the output buffer at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +62,13 @@ class Unrolled(NamedTuple):
 
     Attributes:
         hidden: [B, T, H] the controller's outputs.
-        signals: [B, T, len(signal_names)] push and pop strengths; [B, T, 0] without a memory.
+        signals: [B, T, len(signal_names)] strengths of each signal.
+        steps: how many of the T each item took; None for all.
     """
 
     hidden: Tensor
     signals: Tensor
+    steps: list[int] | None = None
 
 
 class Run(Protocol):
@@ -54,42 +78,71 @@ class Run(Protocol):
         """The next T steps: ids [B, T]."""
 
 
-class Operation(nn.Module):
-    """How a controller operates a memory: the signals and values of each step.
+class OneHot(nn.Module):
+    """Ids as vectors with a single 1; used as `nn.Embedding` is, and nothing of it is learned.
 
     Args:
-        memory: the memory operated.
-        hidden_size: size of the controller's output.
-        value_size: size m of a pushed vector.
-        start: how the weights start.
+        count: number of ids.
     """
 
-    def __init__(
-        self, memory: Memory, hidden_size: int, value_size: int, start: StartConfig
-    ) -> None:
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.eye(count), persistent=False)
+        self.weight: Tensor
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """[...] -> [..., count]."""
+        return nn.functional.embedding(ids, self.weight)
+
+
+class Operation(nn.Module):
+    """How a controller operates a memory and buffers: the signals and values of each step.
+
+    Args:
+        memory: the memory operated; None for none.
+        hidden_size: size of the controller's output.
+        config: the shape of the model.
+
+    Attributes:
+        signal_names: of the memory's signals, and then of those of the buffers.
+        squash: what values go through.
+        values: what makes the values; None without a memory.
+    """
+
+    def __init__(self, memory: Memory | None, hidden_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.memory = memory
-        self.value_size = value_size
-        self.signals = nn.Linear(hidden_size, len(memory.signal_names))
-        self.values = nn.Linear(hidden_size, len(memory.ends) * value_size)
+        self.signal_names = (
+            *(memory.signal_names if memory else ()),
+            *(BUFFER_SIGNALS if config.buffered else ()),
+        )
+        self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
+        self.signals = nn.Linear(hidden_size, len(self.signal_names))
+        size = config.memory_size
+        self.values = nn.Linear(hidden_size, len(memory.ends) * size) if memory else None
+
+    def start_as(self, start: StartConfig) -> None:
+        """Scale the weights, and set the biases of the signals."""
         with torch.no_grad():
             self.signals.weight.mul_(start.signal_scale)
-            self.values.weight.mul_(start.value_scale)
-            for index, name in enumerate(memory.signal_names):
+            if self.values is not None:
+                self.values.weight.mul_(start.value_scale)
+            for index, name in enumerate(self.signal_names):
                 bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
                 self.signals.bias[index] = bias
 
-    @property
-    def read_size(self) -> int:
-        """Size of all the vectors read at a step together."""
-        return len(self.memory.ends) * self.value_size
-
-    def forward(self, hidden: Tensor, state: MemoryState) -> tuple[MemoryState, Tensor, Tensor]:
+    def forward(
+        self, hidden: Tensor, state: MemoryState | None, reads: Tensor
+    ) -> tuple[MemoryState | None, Tensor, Tensor]:
         """One step: [B, H] -> the next memory, the reads [B, ends * m], the signals."""
         signals = torch.sigmoid(self.signals(hidden))
-        values = torch.tanh(self.values(hidden))
+        if self.memory is None or self.values is None or state is None:
+            return state, reads, signals
+        values = self.squash(self.values(hidden))
         state, reads = self.memory.step(
-            state, signals, values.unflatten(1, (len(self.memory.ends), -1))
+            state,
+            signals[:, : len(self.memory.signal_names)],
+            values.unflatten(1, (len(self.memory.ends), -1)),
         )
         return state, reads.flatten(1), signals
 
@@ -105,48 +158,62 @@ class Transducer(nn.Module):
         inputs: number of input ids.
         outputs: number of output ids.
         attempt: which of the configuration's starts, from 1.
+
+    Attributes:
+        operation: None for a model with neither memory nor buffers.
     """
 
     def __init__(self, config: ModelConfig, inputs: int, outputs: int, attempt: int = 1) -> None:
         super().__init__()
         start = config.start_of(attempt)
-        self.memory = config.memory
+        self.config = config
         self.kernel = config.kernel
-        self.embedding = nn.Embedding(inputs, config.embedding_size)
-        self.operation = (
-            None
-            if config.memory == "none"
-            else Operation(MEMORIES[config.memory](), config.hidden_size, config.memory_size, start)
-        )
-        self.controller = Controller(
-            config.controller,
-            config.embedding_size,
-            self.operation.read_size if self.operation else 0,
-            config.hidden_size,
-            config.layers,
-            start.read_scale,
-            start.gate_bias,
-        )
-        self.output = (
-            nn.Sequential(nn.Linear(config.hidden_size, config.output_size), nn.Tanh())
-            if self.operation
-            else nn.Identity()
-        )
-        self.classifier = nn.Linear(
-            config.output_size if self.operation else config.hidden_size, outputs
-        )
+        one_hot = config.embedding_size == "one-hot"
+        embedded = inputs if one_hot else int(config.embedding_size)
+        self.embedding = OneHot(inputs) if one_hot else nn.Embedding(inputs, embedded)
+        memory = None if config.memory == "none" else MEMORIES[config.memory]()
+        self.read_size = len(memory.ends) * config.memory_size if memory else 0
+        size = controller_size(config, embedded, self.read_size)
+        operated = memory is not None or config.buffered
+        self.operation = Operation(memory, size, config) if operated else None
+        self.controller = Controller(config, embedded, self.read_size, start)
+        shown = config.output_size if memory else None
+        self.output = nn.Sequential(nn.Linear(size, shown), nn.Tanh()) if shown else nn.Identity()
+        self.classifier = nn.Linear(shown or size, outputs)
+        if start.weights == "normal":
+            self._draw_heads()
+        if self.operation:
+            self.operation.start_as(start)
+
+    def _draw_heads(self) -> None:
+        """Draw what is linear in the controller's output as the rows of a single matrix."""
+        outputs = self.output[0] if isinstance(self.output, nn.Sequential) else self.classifier
+        operations = [self.operation.signals, self.operation.values] if self.operation else []
+        heads = [head for head in (*operations, outputs) if isinstance(head, nn.Linear)]
+        biases = torch.cat([head.bias for head in heads])
+        draw_weights("normal", [head.weight for head in heads], biases, 0)
+        for head in heads:
+            nn.init.zeros_(head.bias)
+
+    @property
+    def memory(self) -> Memory | None:
+        """What is operated, if anything is."""
+        return self.operation.memory if self.operation else None
+
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names of the signals."""
+        return self.operation.signal_names if self.operation else ()
 
     def initial(self, batch_size: int) -> TransducerState:
         """The state before the first step; memory and reads are zero and not learned."""
         weight = self.classifier.weight
-        if self.operation is None:
-            return TransducerState(
-                self.controller.initial(batch_size), None, weight.new_zeros(batch_size, 0)
+        memory = None
+        if self.memory is not None:
+            memory = self.memory.initial(
+                batch_size, self.config.memory_size, dtype=weight.dtype, device=weight.device
             )
-        memory = self.operation.memory.initial(
-            batch_size, self.operation.value_size, dtype=weight.dtype, device=weight.device
-        )
-        reads = weight.new_zeros(batch_size, self.operation.read_size)
+        reads = weight.new_zeros(batch_size, self.read_size)
         return TransducerState(self.controller.initial(batch_size), memory, reads)
 
     def unroll(
@@ -163,6 +230,11 @@ class Transducer(nn.Module):
                 the others may be anything, and has no gradient.
             disturb: what is done to the gates' sums over the inputs; only with gradients.
         """
+        if self.config.buffered:
+            lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
+            if self.is_fused():
+                return self._unroll_fused(inputs, lengths, disturb)
+            return self.unroll_buffered_by_definition(inputs, lengths)[0]
         if torch.is_grad_enabled() and self.is_fused():
             lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
             return self._unroll_fused(inputs, lengths, disturb)
@@ -176,27 +248,33 @@ class Transducer(nn.Module):
         from stacktrans.kernels import transducing
 
         longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-        steps = inputs.shape[1]
-        places = torch.cat(
-            [torch.arange(row * steps, row * steps + lengths[row]) for row in longest_first]
-        )
+        steps = [self.steps_over(length) for length in lengths]
         done = transducing.sequence(
-            self.memory,
+            self._kind(),
             self.controller,
             [lengths[row] for row in longest_first],
-            inputs.flatten()[places],
+            [steps[row] for row in longest_first],
+            inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])],
             self.embedding.weight,
             self._heads(),
             disturb,
         )
+        longest = self.steps_over(inputs.shape[1])
+        shape = (len(steps), longest, -1)
+        places = _places(longest_first, steps, longest)
 
         def placed(numbers: Tensor) -> Tensor:
-            if len(numbers) == inputs.numel():  # each already stands where it belongs
-                return numbers.view(*inputs.shape, -1)
-            empty = numbers.new_zeros(inputs.numel(), numbers.shape[1])
-            return empty.index_copy(0, places, numbers).view(*inputs.shape, -1)
+            if len(numbers) == len(steps) * longest:  # each already stands where it belongs
+                return numbers.view(shape)
+            empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
+            return empty.index_copy(0, places, numbers).view(shape)
 
-        return Unrolled(placed(done.hidden), placed(done.signals))
+        return Unrolled(placed(done.hidden), placed(done.signals), steps)
+
+    def steps_over(self, length: int) -> int:
+        """How many steps are taken over an input of `length` symbols."""
+        config = self.config
+        return config.steps_per_symbol * length + config.extra_steps if config.buffered else length
 
     def start(self, batch_size: int) -> "Run":
         """A run over `batch_size` sequences that goes on from call to call, without gradients."""
@@ -212,20 +290,27 @@ class Transducer(nn.Module):
             return False
         from stacktrans.kernels import transducing
 
-        fits = transducing.fits(self.memory, self.controller, self.classifier.weight)
+        fits = transducing.fits(self.config, self.classifier.weight)
         if self.kernel == "fused" and not fits:
             weight = self.classifier.weight
             raise UsageError(
                 f"kernel: there is no fused one for {weight.dtype} on {weight.device.type} "
-                f"with memory {self.memory}; expected auto or torch"
+                f"with memory {self.config.memory}; expected auto or torch"
             )
         return fits
 
+    def _kind(self) -> "Kind":
+        from stacktrans.kernels.transducing import kind_of
+
+        return kind_of(self.config)
+
     def _heads(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
         if self.operation is None:
-            nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
             return nothing, nothing[:, 0], nothing, nothing[:, 0]
         signals, values = self.operation.signals, self.operation.values
+        if values is None:
+            return signals.weight, signals.bias, nothing, nothing[:, 0]
         return signals.weight, signals.bias, values.weight, values.bias
 
     def unroll_by_definition(
@@ -242,18 +327,84 @@ class Transducer(nn.Module):
             disturb: what is done to the gates' sums over the inputs.
         """
         state = state or self.initial(inputs.shape[0])
-        controller, memory, reads = state.controller, state.memory, state.reads
-        outputs: list[Tensor] = []
-        operations: list[Tensor] = []
+        done: list[tuple[Tensor, Tensor]] = []
         for projected in self.controller.project(self.embedding(inputs), disturb):
-            hidden, controller = self.controller.step(projected, reads, controller)
-            outputs.append(hidden)
-            if self.operation is not None and memory is not None:
-                memory, reads, signals = self.operation(hidden, memory)
-                operations.append(signals)
-        hidden = torch.stack(outputs, dim=1)
-        signals = torch.stack(operations, dim=1) if operations else hidden[..., :0]
-        return Unrolled(hidden, signals), TransducerState(controller, memory, reads)
+            *step, state = self._step(projected, state)
+            done.append((step[0], step[1]))
+        hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
+        return Unrolled(hidden, signals), state
+
+    def unroll_buffered_by_definition(
+        self, inputs: Tensor, lengths: Sequence[int]
+    ) -> tuple[Unrolled, list[TransducerState], Tensor]:
+        """Run a buffered model step by step in torch, on any device.
+
+        Args:
+            inputs: [B, T] ids.
+            lengths: how many of the ids are the input of each item.
+
+        Returns:
+            What came of it; the state after each step; and how much of each input symbol was
+            read at each step, [B, steps, T].
+        """
+        state = self.initial(inputs.shape[0])
+        embedded = self.embedding(inputs)
+        buffer = filled(torch.tensor(lengths, device=inputs.device), inputs.shape[1])
+        buffer = buffer.to(embedded.dtype)
+        read = embedded.new_zeros(inputs.shape[0])
+        done: list[tuple[Tensor, Tensor, Tensor]] = []
+        states: list[TransducerState] = []
+        for _ in range(self.steps_over(inputs.shape[1])):
+            buffer = popped(buffer, read)
+            weights = read_weights(buffer)
+            seen = torch.bmm(weights.unsqueeze(1), embedded)
+            hidden, signals, state = self._step(self.controller.project(seen)[0], state)
+            read = signals[:, -2]
+            done.append((hidden, signals, weights))
+            states.append(state)
+        hidden, signals, weights = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
+        steps = [self.steps_over(length) for length in lengths]
+        return Unrolled(hidden, signals, steps), states, weights
+
+    def _step(
+        self, projected: tuple[Tensor, ...], state: TransducerState
+    ) -> tuple[Tensor, Tensor, TransducerState]:
+        """One step: the controller's output [B, H], the signals, and the next state."""
+        memory, reads = state.memory, state.reads
+        hidden, controller = self.controller.step(projected, reads, state.controller)
+        signals = hidden[:, :0]
+        if self.operation is not None:
+            memory, reads, signals = self.operation(hidden, memory, reads)
+        return hidden, signals, TransducerState(controller, memory, reads)
+
+    def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
+        """What is said of each symbol of the target.
+
+        Args:
+            unrolled: what came of running the model.
+            mask: [B, T] which symbols are asked for, n in all.
+
+        Returns:
+            [n, outputs].
+        """
+        if not self.config.buffered:
+            return self.read_out(unrolled.hidden[mask])
+        cumulative = self.written(unrolled).cumsum(dim=1)
+        parts = []
+        for first in range(0, mask.shape[1], SYMBOLS_AT_ONCE):
+            part = mask[:, first : first + SYMBOLS_AT_ONCE]
+            steps = writing_steps(cumulative, first, part.shape[1])
+            weights = written_weights(cumulative[:, steps], first, part.shape[1])
+            parts.append(torch.bmm(weights, self.read_out(unrolled.hidden[:, steps])))
+        return torch.cat(parts, dim=1)[mask]
+
+    def written(self, unrolled: Unrolled) -> Tensor:
+        """[B, steps] the strength with which each step writes; 0 after an item's last."""
+        strengths = unrolled.signals[..., -1]
+        if unrolled.steps is None:
+            return strengths
+        last = torch.tensor(unrolled.steps, device=strengths.device).unsqueeze(1)
+        return strengths * (torch.arange(strengths.shape[1], device=strengths.device) < last)
 
     def read_out(self, hidden: Tensor) -> Tensor:
         """Logits [..., outputs] from the controller's outputs [..., H]."""
@@ -261,7 +412,8 @@ class Transducer(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits [B, T, outputs] for ids [B, T]."""
-        return self.read_out(self.unroll(inputs).hidden)
+        everything = torch.ones_like(inputs, dtype=torch.bool)
+        return self.logits(self.unroll(inputs), everything).view(*inputs.shape, -1)
 
     def inner_parameters(self) -> int:
         """Weights and biases without embeddings and softmax, as grefenstette2015 counts them."""
@@ -271,6 +423,13 @@ class Transducer(nn.Module):
             for name, weight in self.named_parameters()
             if not name.startswith(outside) and not name.endswith("initial_state")
         )
+
+
+def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:
+    """Where the steps of some rows of a [B, longest] table stand, one row after the other."""
+    taken = np.array([lengths[row] for row in rows])
+    starts = np.array(rows) * longest - (taken.cumsum() - taken)
+    return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
 
 
 class StepByStep:
@@ -295,7 +454,7 @@ class FusedRun:
 
         embedded = model.embedding.weight
         heads = model._heads()
-        self._run = transducing.Run(model.memory, model.controller, batch_size, embedded, heads)
+        self._run = transducing.Run(model._kind(), model.controller, batch_size, embedded, heads)
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> Unrolled:

@@ -8,6 +8,7 @@ from typing import Any
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce, usual_limit
 from stacktrans.errors import StacktransError
+from stacktrans.streaming import LineStream, can_stream
 from stacktrans.text import decode_line, line_groups
 
 
@@ -23,6 +24,7 @@ class Line:
         ended: whether the model ended the answer; None likewise.
         error: why there is no answer.
         last: whether no further line is ready.
+        complete: whether the line ends with this.
     """
 
     number: int
@@ -32,6 +34,7 @@ class Line:
     ended: bool | None = None
     error: str | None = None
     last: bool = False
+    complete: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """The line as `transduce --json` prints it."""
@@ -46,24 +49,35 @@ class Line:
 
 
 def transduce_lines(
-    checkpoint: Checkpoint, descriptor: int, max_length: int | None
+    checkpoint: Checkpoint, descriptor: int, max_length: int | None, whole: bool = False
 ) -> Iterator[Line]:
     """Transduce every line of an open file or pipe, in order.
+
+    Where each symbol can be answered at once, a line that comes bit by bit is answered bit by
+    bit: as several of what is given back, of which all but the last are not `complete`.
 
     Args:
         checkpoint: the model.
         descriptor: an open file or pipe.
         max_length: longest answer in symbols; None for what is usual.
+        whole: whether to wait for whole lines.
     """
-    number = 0
-    for group in line_groups(descriptor):
-        lines = []
-        for raw in group:
-            number += 1
-            lines.append((Line(number), raw))
+    stream = None if whole or not can_stream(checkpoint) else LineStream(checkpoint)
+    number = 1
+    for group in line_groups(descriptor, parts=stream is not None):
+        lines: list[tuple[Line, bytes]] = []
+        parts: list[Line] = []
+        for piece in group:
+            line = Line(number, complete=piece.ends)
+            parts.append(line)
+            if stream and not (piece.begins and piece.ends):
+                line.output, line.error = stream.feed(piece)
+            else:
+                lines.append((line, piece.raw))
+            number += piece.ends
         _answer(checkpoint, lines, max_length)
-        lines[-1][0].last = True
-        yield from (line for line, _ in lines)
+        parts[-1].last = True
+        yield from parts
 
 
 def _answer(

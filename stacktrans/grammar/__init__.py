@@ -13,12 +13,14 @@ Probabilities are kept as logarithms throughout, so that no length is out of rea
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 import numpy as np
 
 from stacktrans.grammar.chart import Chart, where_it_fails
+from stacktrans.grammar.depth import Counts, DepthTable
+from stacktrans.grammar.following import following
 from stacktrans.grammar.inside import Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
 from stacktrans.grammar.rules import (
@@ -58,6 +60,8 @@ class Grammar:
         self.target_words = _distinct_words(each.target for each in alternatives)
         self._form = NormalForm(root, rules)
         self._inside = InsideTable(self._form)
+        self._root, self._rules = root, rules
+        self._depths = DepthTable(rules)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
@@ -98,6 +102,42 @@ class Grammar:
         derivation = self._inside.draw(generator, length)
         source = [each.word for each in derivation if isinstance(each, Lexical)]
         return source, target_of(derivation)
+
+    def check_same_length(self) -> None:
+        """Raise `GrammarError` unless each alternative has as many words on both its sides."""
+        for name, alternatives in self._rules.items():
+            for number, each in enumerate(alternatives, start=1):
+                sides = [
+                    sum(isinstance(part, str) for part in side)
+                    for side in (each.source, each.target)
+                ]
+                if sides[0] != sides[1]:
+                    raise GrammarError(
+                        f"nonterminal '{name}', alternative {number}: {sides[0]} words in the "
+                        f"source and {sides[1]} in the target; expected as many",
+                        "rules",
+                        name,
+                    )
+
+    def depth_counts(self, depth: int) -> Counts:
+        """How many derivations of each source length are no deeper than `depth`; see `depth`."""
+        return self._depths.counts(self._root, depth)
+
+    def sample_depth(
+        self, generator: np.random.Generator, depth: int, length: int
+    ) -> tuple[list[str], list[str]]:
+        """Source and target of a derivation drawn among those so deep at most and so long.
+
+        Raises:
+            GrammarError: there is none.
+        """
+        if not self.depth_counts(depth).get(length):
+            raise GrammarError(f"no derivation of depth {depth} has {length} source words")
+        return self._depths.draw(generator, self._root, depth, length)
+
+    def following(self, source: Sequence[str]) -> Iterator[frozenset[str]]:
+        """The words that can come after each beginning of a source, the empty one first."""
+        return following(self._root, self._rules, source)
 
     def translate(self, source: Sequence[str]) -> list[str]:
         """The target of a source; with several derivations, that of the most probable.

@@ -32,11 +32,12 @@ class Cell(NamedTuple):
     split: bool
 
 
-LSTM, GRU, RNN = 0, 1, 2
+LSTM, GRU, RNN, LINEAR = 0, 1, 2, 3
 CELLS = {
     "lstm": Cell(LSTM, gates=4, states=2, saved=5, split=False),
     "gru": Cell(GRU, gates=3, states=1, saved=4, split=True),
     "rnn": Cell(RNN, gates=1, states=1, saved=1, split=False),
+    "linear": Cell(LINEAR, gates=1, states=1, saved=0, split=False),
 }
 
 
@@ -65,8 +66,10 @@ def cell_step(
         _lstm_step(projected, outer, inner, hidden, memory, saved)
     elif cell == GRU:
         _gru_step(projected, outer, inner, hidden, saved)
-    else:
+    elif cell == RNN:
         _rnn_step(projected, outer, inner, hidden, saved)
+    else:
+        _linear_step(projected, outer, hidden)
 
 
 @compiled
@@ -95,8 +98,11 @@ def cell_adjoint(
         _lstm_adjoint(saved, grad_hidden, grad_memory, grad_outer)
     elif cell == GRU:
         _gru_adjoint(saved, before, grad_hidden, grad_outer, grad_inner)
-    else:
+    elif cell == RNN:
         _rnn_adjoint(saved, grad_hidden, grad_outer)
+    else:
+        copy(grad_outer[0], grad_hidden)
+        grad_hidden.fill(0)
 
 
 @compiled
@@ -215,3 +221,10 @@ def _rnn_adjoint(saved: Array, grad_hidden: Array, grad: Array) -> None:
     for i in range(sums.shape[0]):
         sums[i] = grad_hidden[i] * (one - value[i] * value[i])
     grad_hidden.fill(0)
+
+
+@compiled
+def _linear_step(projected: Array, outer: Array, hidden: Array) -> None:
+    """Nothing is saved."""
+    for i in range(hidden.shape[0]):
+        hidden[i] = projected[0, i] + outer[0, i]

@@ -19,9 +19,26 @@ from stacktrans.kernels.sequence import (
     memory_forward,
     sequence_backward,
 )
-from stacktrans.kernels.sizes import Sizes, nothing_read, starts_of
+from stacktrans.kernels.sizes import Reading, Sizes, nothing_read, starts_of
 from stacktrans.kernels.tensors import array_dtype, as_array, fresh, fresh_zeros, in_place
 from stacktrans.kernels.threads import in_parts
+
+
+class Kind(NamedTuple):
+    """What is run.
+
+    Attributes:
+        controller: "lstm", "gru", "rnn" or "linear".
+        memory: "stack", "queue", "deque" or "none".
+        buffered: whether inputs are read from a buffer; the last two signals are then the
+            strengths of reading on and of writing.
+        tanh_values: whether values go through a tanh, and not a sigmoid.
+    """
+
+    controller: str
+    memory: str
+    buffered: bool = False
+    tanh_values: bool = True
 
 
 class LayerWeights(NamedTuple):
@@ -85,11 +102,11 @@ class _Sequence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        controller: str,
-        memory: str,
+        kind: Kind,
         signals: int,
         starts: Array,
-        inputs: Tensor,
+        input_starts: Array,
+        ids: Array,
         projected: Tensor,
         initial: Tensor,
         head_weight: Tensor,
@@ -100,52 +117,39 @@ class _Sequence(torch.autograd.Function):
 
         Args:
             ctx: what the backward pass needs.
-            controller: kind of units.
-            memory: kind of memory.
+            kind: what is run.
             signals: how many of the heads are signals.
             starts: [B + 1] where the steps of each item start, and N.
-            inputs: [N] which of the projected there is at each step.
-            projected: [inputs, L * gates * H].
+            input_starts: [B + 1] where the inputs of each item start, and how many there are.
+            ids: what is read, as `Inputs.ids` has it.
+            projected: [ids, L * gates * H].
             initial: [L, states, B, H].
             head_weight: [signals + pushes * m, H].
             head_bias: [signals + pushes * m].
             weights: `below` and `hidden` of each layer in turn.
         """
-        dtype = projected.dtype
         layers, _, batch, size = initial.shape
-        ends = ENDS[memory]
-        columns = (head_weight.shape[0] - signals) // max(len(ends.pushes), 1)
-        sizes = Sizes(CELLS[controller], ends, layers, batch, size, signals, columns, dtype)
-        trace = sizes.new_trace(len(inputs))
-        rows = empty_rows(ends, batch, int(starts[1]), array_dtype(dtype))
-        values = fresh(batch, rows.strength.shape[1] - 1, columns, dtype=dtype)
+        sizes = sizes_of(kind, layers, batch, size, signals, head_weight)
+        trace = sizes.new_trace(int(starts[-1]))
+        rows = empty_rows(sizes.ends, batch, int(starts[1]), array_dtype(sizes.dtype))
+        values = fresh(batch, rows.strength.shape[1] - 1, sizes.columns, dtype=sizes.dtype)
         ready = forward_weights(sizes.cell, _pairs(weights), head_weight)
         start = initial.detach()
+        reading = Reading(input_starts, ids, projected)
 
         def run(part: slice) -> None:
             state = start[:, :, part].clone(memory_format=torch.contiguous_format)
             read = nothing_read(sizes, part.stop - part.start)
             sizes.forward(
-                part,
-                ready,
-                head_bias,
-                starts,
-                as_array(inputs),
-                projected,
-                state,
-                read,
-                rows,
-                values,
-                0,
-                trace,
+                part, ready, head_bias, starts, reading, state, read, rows, values, 0, trace
             )
 
         in_parts(run, batch)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(initial, head_weight, *weights, inputs, values, *trace)
+        ctx.save_for_backward(initial, head_weight, *weights, projected, values, *trace)
         ctx.sizes, ctx.rows, ctx.starts = sizes, rows, starts
-        ctx.projected = len(projected)
-        _, hidden, signal, reads = trace
+        ctx.input_starts, ctx.ids = input_starts, ids
+        _, hidden, signal, reads, _ = trace
         return hidden[:, -1], signal, reads
 
     @staticmethod
@@ -153,37 +157,46 @@ class _Sequence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Run the steps backwards, then take each weight's gradient as one product."""
         initial, head_weight, *rest = ctx.saved_tensors
-        weights, inputs, values, trace = rest[:-6], rest[-6], rest[-5], rest[-4:]
-        _, hidden, _, reads = trace
+        weights, projected, values, trace = rest[:-7], rest[-7], rest[-6], rest[-5:]
+        _, hidden, _, reads, positions = trace
         sizes: Sizes = ctx.sizes
         starts: Array = ctx.starts
         grad = _grads(sizes, values, trace, grads)
         ready = _backward_weights(_pairs(weights), head_weight)
         # Going backwards takes the memory apart: a copy, so that it can be done twice.
         rows = ctx.rows._replace(strength=ctx.rows.strength.copy(), links=ctx.rows.links.copy())
+        reading = Reading(ctx.input_starts, ctx.ids, projected)
 
         def run(part: slice) -> Tensor:
-            return _backward_part(sizes, part, ready, starts, initial, rows, values, trace, grad)
+            return _backward_part(
+                sizes, part, ready, starts, reading, initial, rows, values, trace, grad
+            )
 
         grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
         nothing = nothing_read(sizes, sizes.batch)
-        grad_weights: list[Tensor] = []
+        grad_weights: list[Tensor | None] = []
+        wanted = ctx.needs_input_grad[-len(weights) :]
         for layer in range(sizes.layers):
             outer = grad.projected[:, layer]
             inner = grad.inner[:, layer] if sizes.cell.split else outer
-            grad_weights += [
-                _weight_gradient(outer, hidden[:, layer - 1])
-                if layer
-                else _late_weight_gradient(outer, reads, nothing, starts),
-                _late_weight_gradient(inner, hidden[:, layer], initial[layer, 0], starts),
-            ]
+            below: Tensor | None = None
+            before: Tensor | None = None
+            if wanted[2 * layer]:
+                below = (
+                    _weight_gradient(outer, hidden[:, layer - 1])
+                    if layer
+                    else _late_weight_gradient(outer, reads, nothing, starts)
+                )
+            if wanted[2 * layer + 1]:
+                before = _late_weight_gradient(inner, hidden[:, layer], initial[layer, 0], starts)
+            grad_weights += [below, before]
         return (
             None,
             None,
             None,
             None,
             None,
-            _added_up(grad.projected.flatten(1), inputs, ctx.projected),
+            _projected_gradient(grad.projected.flatten(1), reading, starts, positions),
             grad_initial,
             _weight_gradient(grad.heads, hidden[:, -1]),
             grad.heads.sum(dim=0),
@@ -206,7 +219,7 @@ class _Grads(NamedTuple):
 def _grads(
     sizes: Sizes, values: Tensor, trace: Sequence[Tensor], given: Sequence[Tensor | None]
 ) -> _Grads:
-    _, hidden, signals, reads = trace
+    _, hidden, signals, reads, _ = trace
     places, layers, size = hidden.shape
     gates = (places, layers, sizes.cell.gates * size)
     grad_hidden, grad_signals, grad_reads = given
@@ -226,6 +239,7 @@ def _backward_part(
     part: slice,
     weights: Weights,
     starts: Array,
+    reading: Reading,
     initial: Tensor,
     rows: Rows,
     values: Tensor,
@@ -235,7 +249,9 @@ def _backward_part(
     """Run the steps backwards for a part of the batch; gives back the gradient of `initial`."""
     dtype, count = sizes.dtype, part.stop - part.start
     places = slice(starts[part.start], starts[part.stop])
-    saved, hidden, signals, reads = (as_array(tensor[places]) for tensor in trace)
+    saved, hidden, signals, reads, positions = (
+        as_array(tensor[places] if len(tensor) else tensor) for tensor in trace
+    )
     grad_state = fresh_zeros(*initial[:, :, part].shape, dtype=dtype)
     outer = in_place(fresh(count, sizes.cell.gates, sizes.size, dtype=dtype))
     inner, grad_inner = outer, grad.inner[:0]
@@ -243,18 +259,21 @@ def _backward_part(
         inner, grad_inner = np.empty_like(outer), grad.inner[places]
     sequence_backward(
         sizes.cell.number,
+        int(sizes.tanh_values),
         sizes.ends,
         weights,
         starts_of(part, starts),
+        reading.of(part, sizes),
         as_array(initial[:, :, part]),
         rows.of(part),
         as_array(values[part]),
-        Trace(saved, hidden, signals, reads),
+        Trace(saved, hidden, signals, reads, positions),
         Trace(
             saved,
             as_array(grad.hidden[places]),
             as_array(grad.signals[places]),
             as_array(grad.reads[places]),
+            positions,
         ),
         in_place(grad.values[part]),
         in_place(grad.projected[places]),
@@ -267,6 +286,7 @@ def _backward_part(
         in_place(fresh(count, sizes.heads, dtype=dtype)),
         in_place(fresh(count, padded(sizes.read, dtype), dtype=dtype)),
         in_place(fresh(count, padded(sizes.size, dtype), dtype=dtype)),
+        in_place(fresh_zeros(count, dtype=dtype)),
     )
     return grad_state
 
@@ -302,17 +322,61 @@ def _late_weight_gradient(grad: Tensor, by: Tensor, first: Tensor, starts: Array
     return torch.addmm(right.t() @ grad[at], by[:-1].t(), grad[1:]).t()
 
 
-def _added_up(rows: Tensor, places: Tensor, count: int) -> Tensor:
-    """Rows added up by the place they belong to: [N, size] and [N] -> [count, size]."""
+def _projected_gradient(rows: Tensor, reading: Reading, starts: Array, positions: Tensor) -> Tensor:
+    """Gradients of the sums over each id, from those of the sums at each step.
+
+    Args:
+        rows: [N, L * gates * H].
+        reading: what the steps read.
+        starts: [B + 1] where the steps of each item start, and N.
+        positions: [N] as `Trace.positions` has them; empty without buffers.
+    """
+    count = len(reading.projected)
+    if not len(positions):
+        return _added_up(rows, reading.ids, count)
+    lengths, items = np.diff(reading.starts), np.arange(len(starts) - 1)
+    of = np.repeat(items, np.diff(starts))
+    places = positions.numpy()
+    first = (reading.starts[:-1] + 2 * items)[of] + np.minimum(places.astype(int), lengths[of])
+    share = torch.from_numpy(places - np.floor(places)).unsqueeze(1)
+    later = rows * share
+    return _added_up(rows - later, reading.ids[first], count) + _added_up(
+        later, reading.ids[first + 1], count
+    )
+
+
+def _added_up(rows: Tensor, ids: Array, count: int) -> Tensor:
+    """Rows added up by the id they belong to: [N, size] and [N] -> [count, size]."""
+    places = torch.from_numpy(ids)
     grad: Tensor = torch.ops.aten.embedding_dense_backward(rows, places, count, -1, False)
     return grad
 
 
+def sizes_of(
+    kind: Kind, layers: int, batch: int, size: int, signals: int, head_weight: Tensor
+) -> Sizes:
+    """The kinds and sizes of a run whose heads have the given weights."""
+    ends = ENDS[kind.memory]
+    columns = (head_weight.shape[0] - signals) // max(len(ends.pushes), 1)
+    return Sizes(
+        CELLS[kind.controller],
+        ends,
+        layers,
+        batch,
+        size,
+        signals,
+        columns,
+        head_weight.dtype,
+        kind.buffered,
+        kind.tanh_values,
+    )
+
+
 def fused_sequence(
-    controller: str,
-    memory: str,
+    kind: Kind,
     lengths: Sequence[int],
-    inputs: Tensor,
+    steps: Sequence[int],
+    ids: Tensor,
     projected: Sequence[Tensor],
     layers: Sequence[LayerWeights],
     signal_weight: Tensor,
@@ -323,13 +387,12 @@ def fused_sequence(
     """The steps of a controller and the memory it operates, for a batch of B.
 
     Args:
-        controller: "lstm", "gru" or "rnn".
-        memory: "stack", "queue", "deque" or "none".
-        lengths: how many steps each item takes, N together; the longest first.
-        inputs: [N] which of the inputs there is at each step; the steps of an item one after
-            the other.
-        projected: for each layer, [inputs, gates * H] the gates' sums over an input, bias
-            included.
+        kind: what is run.
+        lengths: how many inputs each item has, M together; the longest first.
+        steps: how many steps each item takes, N together; without buffers, as many.
+        ids: [M] the inputs, those of an item one after the other.
+        projected: for each layer, [ids, gates * H] the gates' sums over each id, bias
+            included; with buffers, the last is no input.
         layers: the lowest first.
         signal_weight: [signals, H].
         signal_bias: [signals].
@@ -341,13 +404,17 @@ def fused_sequence(
         torch.stack([state.expand(batch, size) for state in layer.initial]) for layer in layers
     ]
     weights = [weight for layer in layers for weight in (layer.below, layer.hidden)]
+    input_starts = np.cumsum([0, *lengths])
+    inputs = as_array(ids)
+    if kind.buffered:
+        inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), len(projected[0]) - 1)
     run: Any = _Sequence.apply
     return SequenceOutput(
         *run(
-            controller,
-            memory,
+            kind,
             signal_weight.shape[0],
-            np.cumsum([0, *lengths]),
+            np.cumsum([0, *steps]),
+            input_starts,
             inputs,
             torch.cat(list(projected), dim=1) if projected[1:] else projected[0],
             torch.stack(initial),

@@ -9,10 +9,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stacktrans.kernels.cells import CELLS
-from stacktrans.kernels.ends import ENDS, empty_rows, move_rows, rows_left
-from stacktrans.kernels.fused import LayerWeights, SequenceOutput, forward_weights
-from stacktrans.kernels.sizes import Sizes, nothing_read
+from stacktrans.kernels.ends import empty_rows, move_rows, rows_left
+from stacktrans.kernels.fused import (
+    Kind,
+    LayerWeights,
+    SequenceOutput,
+    forward_weights,
+    sizes_of,
+)
+from stacktrans.kernels.sizes import Reading, nothing_read
 from stacktrans.kernels.tensors import array_dtype, as_array, fresh, in_place
 
 # Room for rows is made for at least so many.
@@ -23,10 +28,9 @@ class Running:
     """State of a controller and its memory, for a batch of B.
 
     Args:
-        controller: as for `fused_sequence`, and so are the others.
-        memory: kind of memory.
+        kind: what is run, without buffers; as for `fused_sequence`, and so are the others.
         batch_size: B.
-        projected: for each layer, [inputs, gates * H] the gates' sums over an input.
+        projected: for each layer, [ids, gates * H].
         layers: the lowest first.
         signal_weight: [signals, H].
         signal_bias: [signals].
@@ -36,8 +40,7 @@ class Running:
 
     def __init__(
         self,
-        controller: str,
-        memory: str,
+        kind: Kind,
         batch_size: int,
         projected: Sequence[Tensor],
         layers: Sequence[LayerWeights],
@@ -46,15 +49,15 @@ class Running:
         value_weight: Tensor,
         value_bias: Tensor,
     ) -> None:
-        cell, ends, dtype = CELLS[controller], ENDS[memory], signal_weight.dtype
         signals, size = signal_weight.shape
-        columns = value_weight.shape[0] // max(len(ends.pushes), 1)
-        self._sizes = Sizes(cell, ends, len(layers), batch_size, size, signals, columns, dtype)
+        heads = torch.cat([signal_weight, value_weight])
+        self._sizes = sizes_of(kind, len(layers), batch_size, size, signals, heads)
+        ends, dtype, columns = self._sizes.ends, self._sizes.dtype, self._sizes.columns
         with torch.no_grad():
             self._weights = forward_weights(
-                cell,
+                self._sizes.cell,
                 [(layer.below, layer.hidden) for layer in layers],
-                torch.cat([signal_weight, value_weight]),
+                heads,
             )
             self._bias = torch.cat([signal_bias, value_bias])
             self._state = torch.stack(
@@ -74,6 +77,7 @@ class Running:
         sizes = self._sizes
         steps = inputs.shape[1]
         trace = sizes.new_trace(sizes.batch * steps, saved=1)
+        starts = np.arange(sizes.batch + 1) * steps
         added = steps * len(sizes.ends.pushes)
         self._make_room(added)
         record = empty_rows(sizes.ends, sizes.batch, steps, array_dtype(sizes.dtype))
@@ -81,9 +85,8 @@ class Running:
             slice(0, sizes.batch),
             self._weights,
             self._bias,
-            np.arange(sizes.batch + 1) * steps,
-            as_array(inputs.flatten()),
-            self._projected,
+            starts,
+            Reading(starts, as_array(inputs.flatten()), self._projected),
             self._state,
             self._read,
             record._replace(strength=self._rows.strength, links=self._rows.links),
@@ -93,7 +96,7 @@ class Running:
         )
         self._used += added
         whole = (sizes.batch, steps)
-        hidden, signals, reads = (part.unflatten(0, whole) for part in trace[1:])
+        hidden, signals, reads = (part.unflatten(0, whole) for part in trace[1:4])
         return SequenceOutput(hidden[:, :, -1], signals, reads)
 
     def _make_room(self, added: int) -> None:

@@ -1,8 +1,9 @@
 """Whole sequences, forward and backward: any controller with any memory, or a memory alone."""
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
-from stacktrans.kernels.arithmetic import copy, sigmoid, tanh
+from stacktrans.kernels.arithmetic import copy, dot, sigmoid, tanh
 from stacktrans.kernels.cells import cell_adjoint, cell_step
 from stacktrans.kernels.compiling import Array, compiled, compiled_entry
 from stacktrans.kernels.ends import Ends, Rows, memory_adjoint, memory_step
@@ -25,6 +26,24 @@ class Weights(NamedTuple):
     heads: Array
 
 
+class Inputs(NamedTuple):
+    """What the steps read.
+
+    Attributes:
+        starts: [B + 1] where the inputs of each item start, and M.
+        ids: [M + 2 B] the id of each input of an item and twice that of no input, one item after
+            the other; without buffers [N] the id that each step reads.
+        projected: [ids, L, gates, H] sums of the gates over each id.
+        buffered: 1 if an item's steps read where the strengths of its reads take it, 0 if each
+            reads the next.
+    """
+
+    starts: Array
+    ids: Array
+    projected: Array
+    buffered: int
+
+
 class Trace(NamedTuple):
     """What went on in N steps, those of each item of a batch one after the other.
 
@@ -34,12 +53,14 @@ class Trace(NamedTuple):
         hidden: [N, L, H].
         signals: [N, signals].
         reads: [N, reads * m].
+        positions: [N] how many of an item's inputs were read before; empty without buffers.
     """
 
     saved: Array
     hidden: Array
     signals: Array
     reads: Array
+    positions: Array
 
 
 @compiled
@@ -50,8 +71,8 @@ def _add(out: Array, more: Array) -> None:
 
 
 @compiled
-def _heads(sums: Array, bias: Array, signals: Array, values: Array) -> None:
-    """The signals and values of one item.
+def _heads(sums: Array, bias: Array, tanh_values: int, signals: Array, values: Array) -> None:
+    """The signals and values of one item; values go through a sigmoid unless through a tanh.
 
     Args:
         sums: [signals + pushes * m or more].
@@ -67,12 +88,18 @@ def _heads(sums: Array, bias: Array, signals: Array, values: Array) -> None:
         start = count + push * size
         value = values[push]
         part, part_bias = sums[start : start + size], bias[start : start + size]
-        for i in range(size):
-            value[i] = tanh(part[i] + part_bias[i])
+        if tanh_values:
+            for i in range(size):
+                value[i] = tanh(part[i] + part_bias[i])
+        else:
+            for i in range(size):
+                value[i] = sigmoid(part[i] + part_bias[i])
 
 
 @compiled
-def _heads_adjoint(signals: Array, values: Array, grad_values: Array, grad: Array) -> None:
+def _heads_adjoint(
+    tanh_values: int, signals: Array, values: Array, grad_values: Array, grad: Array
+) -> None:
     """Gradients of the sums under the signals and values of one item.
 
     Args:
@@ -89,8 +116,40 @@ def _heads_adjoint(signals: Array, values: Array, grad_values: Array, grad: Arra
     for push in range(values.shape[0]):
         part = grad[count + push * size : count + (push + 1) * size]
         value, grad_value = values[push], grad_values[push]
-        for i in range(size):
-            part[i] = grad_value[i] * (one - value[i] * value[i])
+        if tanh_values:
+            for i in range(size):
+                part[i] = grad_value[i] * (one - value[i] * value[i])
+        else:
+            for i in range(size):
+                part[i] = grad_value[i] * value[i] * (one - value[i])
+
+
+@compiled
+def _neighbours(inputs: Inputs, item: int, position: Any) -> tuple[int, int, Any]:
+    """The ids of the two inputs that are read from a position on, and the share of the second."""
+    start = inputs.starts[item]
+    last = inputs.starts[item + 1] - start
+    # Two more ids an item than there are inputs.
+    first = start + 2 * item + min(int(position), last)
+    return inputs.ids[first], inputs.ids[first + 1], position - math.floor(position)
+
+
+@compiled
+def _between(first: Array, second: Array, share: Any, out: Array) -> None:
+    """Out = (1 - share) first + share second, of as many gates and units as both have."""
+    for gate in range(first.shape[0]):
+        one, other, row = first[gate], second[gate], out[gate]
+        for i in range(one.shape[0]):
+            row[i] = one[i] + share * (other[i] - one[i])
+
+
+@compiled
+def _between_adjoint(first: Array, second: Array, grad: Array) -> Any:
+    """The gradient of the share."""
+    total = grad.dtype.type(0)
+    for gate in range(first.shape[0]):
+        total += dot(grad[gate], second[gate]) - dot(grad[gate], first[gate])
+    return total
 
 
 @compiled
@@ -104,12 +163,12 @@ def _going_on(starts: Array, step: int, most: int) -> int:
 @compiled_entry
 def sequence_forward(
     cell: int,
+    tanh_values: int,
     ends: Ends,
     weights: Weights,
     bias: Array,
     starts: Array,
-    inputs: Array,
-    projected: Array,
+    inputs: Inputs,
     state: Array,
     read: Array,
     rows: Rows,
@@ -119,18 +178,19 @@ def sequence_forward(
     outer: Array,
     inner: Array,
     heads: Array,
+    between: Array,
 ) -> None:
     """All steps: units, then signals and values, then the memory.
 
     Args:
         cell: number of the kind of units.
+        tanh_values: 1 if values go through a tanh, 0 if through a sigmoid.
         ends: the kind of memory.
         weights: in panels.
         bias: [signals + pushes * m] of the signals and values.
         starts: [B + 1] where the steps of each item start, and N. No item takes more steps than
             one before it.
-        inputs: [N] which of the projected there is at each step.
-        projected: [inputs, L, gates, H] sums of the gates over an input.
+        inputs: what the steps read.
         state: [L, states, B, H] of the units before the first step; becomes that after the last.
         read: [B, reads * m] read before the first step; becomes what was read last.
         rows: the memory before the first step; becomes that after the last.
@@ -140,6 +200,7 @@ def sequence_forward(
         outer: [B, gates, as wide as a gate in `weights.below`] to work in.
         inner: the same.
         heads: [B, as wide as `weights.heads`] to work in.
+        between: [gates, H] to work in.
     """
     batch, layers = state.shape[2], state.shape[0]
     pushes = ends.pushes.shape[0]
@@ -158,9 +219,17 @@ def sequence_forward(
             for item in range(going):
                 place = starts[item] + step
                 hidden = state[layer, 0, item]
+                if inputs.buffered:
+                    one, other, share = _neighbours(inputs, item, trace.positions[place])
+                    _between(
+                        inputs.projected[one, layer], inputs.projected[other, layer], share, between
+                    )
+                    sums = between
+                else:
+                    sums = inputs.projected[inputs.ids[place], layer]
                 cell_step(
                     cell,
-                    projected[inputs[place], layer],
+                    sums,
                     outer[item],
                     inner[item],
                     hidden,
@@ -173,7 +242,10 @@ def sequence_forward(
         for item in range(going):
             place = starts[item] + step
             signals = trace.signals[place]
-            _heads(heads[item], bias, signals, values[item, new : new + pushes])
+            _heads(heads[item], bias, tanh_values, signals, values[item, new : new + pushes])
+            if inputs.buffered and place + 1 < starts[item + 1]:
+                read_on = signals[signals.shape[0] - 2]
+                trace.positions[place + 1] = trace.positions[place] + read_on
             memory_step(ends, rows, item, step, new + 1, signals, values[item], read[item])
             copy(trace.reads[place], read[item])
 
@@ -181,9 +253,11 @@ def sequence_forward(
 @compiled_entry
 def sequence_backward(
     cell: int,
+    tanh_values: int,
     ends: Ends,
     weights: Weights,
     starts: Array,
+    inputs: Inputs,
     initial: Array,
     rows: Rows,
     values: Array,
@@ -200,14 +274,17 @@ def sequence_backward(
     heads: Array,
     grad_read: Array,
     grad_hidden: Array,
+    grad_position: Array,
 ) -> None:
     """All steps backwards, of a memory that was empty before the first.
 
     Args:
         cell: number of the kind of units.
+        tanh_values: as for `sequence_forward`.
         ends: the kind of memory.
         weights: in panels, but those of the transposed matrices.
         starts: [B + 1] as for `sequence_forward`.
+        inputs: the same.
         initial: [L, states, B, H] the state before the first step.
         rows: the memory after the last step; becomes that before the first.
         values: [B, rows, m] the vectors of all rows.
@@ -225,6 +302,7 @@ def sequence_backward(
         heads: [B, signals + pushes * m] to work in.
         grad_read: [B, as wide as `weights.below`] to work in.
         grad_hidden: [B, as wide as `weights.hidden`] to work in.
+        grad_position: [B] zeros, to work in.
     """
     batch, layers = grad_state.shape[2], grad_state.shape[0]
     pushes = ends.pushes.shape[0]
@@ -249,8 +327,13 @@ def sequence_backward(
                 grad_values[item],
                 heads[item],
             )
+            if inputs.buffered:
+                count = trace.signals.shape[1]
+                heads[item, count - 2] = grad_position[item]
+                heads[item, count - 1] = 0
             _add(heads[item], grads.signals[place])
             _heads_adjoint(
+                tanh_values,
                 trace.signals[place],
                 values[item, new : new + pushes],
                 grad_values[item, new : new + pushes],
@@ -275,6 +358,11 @@ def sequence_backward(
                     inner[item],
                 )
                 copy(grad_projected[place, layer], outer_rows[item])
+                if inputs.buffered:
+                    one, other, _ = _neighbours(inputs, item, trace.positions[place])
+                    grad_position[item] += _between_adjoint(
+                        inputs.projected[one, layer], inputs.projected[other, layer], outer[item]
+                    )
                 if grad_inner.shape[0]:
                     copy(grad_inner[place, layer], inner_rows[item])
             product(inner_rows[:going], weights.hidden[layer], grad_hidden)

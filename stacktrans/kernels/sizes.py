@@ -9,7 +9,7 @@ from stacktrans.kernels.cells import Cell
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.ends import Ends, Rows
 from stacktrans.kernels.products import padded
-from stacktrans.kernels.sequence import Trace, Weights, sequence_forward
+from stacktrans.kernels.sequence import Inputs, Trace, Weights, sequence_forward
 from stacktrans.kernels.tensors import as_array, fresh, fresh_zeros, in_place
 
 
@@ -22,9 +22,11 @@ class Sizes(NamedTuple):
         layers: L.
         batch: B.
         size: H.
-        signals: how many a step.
+        signals: how many a step, those of buffers included.
         columns: size m of a pushed vector.
         dtype: of all numbers.
+        buffered: whether the steps read from a buffer.
+        tanh_values: whether values go through a tanh, and not a sigmoid.
     """
 
     cell: Cell
@@ -35,6 +37,8 @@ class Sizes(NamedTuple):
     signals: int
     columns: int
     dtype: torch.dtype
+    buffered: bool = False
+    tanh_values: bool = True
 
     @property
     def heads(self) -> int:
@@ -59,6 +63,7 @@ class Sizes(NamedTuple):
             fresh(places, self.layers, self.size, dtype=self.dtype),
             fresh(places, self.signals, dtype=self.dtype),
             fresh(places, self.read, dtype=self.dtype),
+            fresh_zeros(places if self.buffered else 0, dtype=self.dtype),
         )
 
     def forward(
@@ -67,8 +72,7 @@ class Sizes(NamedTuple):
         weights: Weights,
         bias: Tensor,
         starts: Array,
-        inputs: Array,
-        projected: Tensor,
+        reading: "Reading",
         state: Tensor,
         read: Tensor,
         rows: Rows,
@@ -78,18 +82,18 @@ class Sizes(NamedTuple):
     ) -> None:
         """Run all steps for a part of the batch; arguments as for `sequence_forward`.
 
-        Of the whole batch are `starts`, `inputs`, `rows`, `values` and `trace`.
+        Of the whole batch are `starts`, `reading`, `rows`, `values` and `trace`.
         """
         count, places = part.stop - part.start, slice(starts[part.start], starts[part.stop])
         gates = (count, self.cell.gates, padded(self.size, self.dtype))
         sequence_forward(
             self.cell.number,
+            int(self.tanh_values),
             self.ends,
             weights,
             as_array(bias),
             starts_of(part, starts),
-            inputs[places],
-            as_array(projected.unflatten(1, (self.layers, self.cell.gates, self.size))),
+            reading.of(part, self),
             in_place(state),
             in_place(read),
             rows.of(part),
@@ -97,11 +101,39 @@ class Sizes(NamedTuple):
             old,
             Trace(
                 in_place(trace[0][places] if len(trace[0]) > 1 else trace[0]),
-                *(in_place(tensor[places]) for tensor in trace[1:]),
+                *(in_place(tensor[places] if len(tensor) else tensor) for tensor in trace[1:]),
             ),
             in_place(fresh(*gates, dtype=self.dtype)),
             in_place(fresh(*gates, dtype=self.dtype)),
             in_place(fresh(count, padded(self.heads, self.dtype), dtype=self.dtype)),
+            in_place(fresh(self.cell.gates, self.size, dtype=self.dtype)),
+        )
+
+
+class Reading(NamedTuple):
+    """What the steps of a whole batch read.
+
+    Attributes:
+        starts: [B + 1] where the inputs of each item start, and M.
+        ids: [M + 2 B] or [N], as `Inputs.ids` has them.
+        projected: [ids, L * gates * H].
+    """
+
+    starts: Array
+    ids: Array
+    projected: Tensor
+
+    def of(self, part: slice, sizes: Sizes) -> Inputs:
+        """Of a part of the batch."""
+        more = 2 if sizes.buffered else 0
+        first = self.starts[part.start] + more * part.start
+        last = self.starts[part.stop] + more * part.stop
+        shape = (sizes.layers, sizes.cell.gates, sizes.size)
+        return Inputs(
+            starts_of(part, self.starts),
+            self.ids[first:last],
+            as_array(self.projected.unflatten(1, shape)),
+            int(sizes.buffered),
         )
 
 

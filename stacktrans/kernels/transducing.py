@@ -7,25 +7,33 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.controllers import CONTROLLERS, Controller, Disturbance, RecurrentLayer, undisturbed
+from stacktrans.config import ModelConfig
+from stacktrans.controllers import Controller, Disturbance, Layer, undisturbed
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import compiled_before
 from stacktrans.kernels.ends import ENDS
-from stacktrans.kernels.fused import LayerWeights, SequenceOutput, fused_sequence
+from stacktrans.kernels.fused import Kind, LayerWeights, SequenceOutput, fused_sequence
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import can_run
 from stacktrans.terminal import complain
 
 
-def fits(memory: str, controller: Controller, weight: Tensor) -> bool:
-    """Whether there is compiled code for a memory, a controller and weights such as this one."""
-    return memory in ENDS and _kind(controller) in CELLS and can_run(weight)
+def kind_of(config: ModelConfig) -> Kind:
+    """What compiled code has to run for a model."""
+    tanh_values = config.value_nonlinearity == "tanh"
+    return Kind(config.controller, config.memory, config.buffered, tanh_values)
+
+
+def fits(config: ModelConfig, weight: Tensor) -> bool:
+    """Whether there is compiled code for a model with weights such as this one."""
+    return config.memory in ENDS and config.controller in CELLS and can_run(weight)
 
 
 def sequence(
-    memory: str,
+    kind: Kind,
     controller: Controller,
     lengths: Sequence[int],
+    steps: Sequence[int],
     inputs: Tensor,
     embedded: Tensor,
     heads: Sequence[Tensor],
@@ -34,24 +42,28 @@ def sequence(
     """All steps from the start, with gradients.
 
     Args:
-        memory: its name, or "none".
+        kind: what is run.
         controller: what operates it.
-        lengths: how many steps each item takes, N together; the longest first.
-        inputs: [N] ids, the steps of an item one after the other.
+        lengths: how many inputs each item has, M together; the longest first.
+        steps: how many steps each item takes; without buffers, as many.
+        inputs: [M] ids, those of an item one after the other.
         embedded: [ids, E] what each id is embedded as.
         heads: weight and bias of the signals, weight and bias of the values.
-        disturb: what is done to the sums of a layer, [N, gates * H].
+        disturb: what is done to the sums of a layer, [M, gates * H].
     """
     _say_that_it_compiles("sequence_backward")
     layers = _layers(controller)
-    projected, of = _projected(layers, inputs, embedded, disturb)
-    return fused_sequence(
-        _kind(controller), memory, lengths, of, projected, _weights(layers), *heads
-    )
+    if kind.buffered:
+        # After the last input nothing is read.
+        nothing = torch.cat([embedded, torch.zeros_like(embedded[:1])])
+        projected, ids = [layer.project(nothing) for layer in layers], inputs
+    else:
+        projected, ids = _projected(layers, inputs, embedded, disturb)
+    return fused_sequence(kind, lengths, steps, ids, projected, _weights(layers), *heads)
 
 
 def _projected(
-    layers: Sequence[RecurrentLayer], inputs: Tensor, embedded: Tensor, disturb: Disturbance
+    layers: Sequence[Layer], inputs: Tensor, embedded: Tensor, disturb: Disturbance
 ) -> tuple[list[Tensor], Tensor]:
     """For each layer the sums over some inputs, and for each step which of them are its own.
 
@@ -72,7 +84,7 @@ class Run:
     """Steps that go on from call to call, without gradients.
 
     Args:
-        memory: its name, or "none".
+        kind: what is run.
         controller: what operates it.
         batch_size: number of strings B.
         embedded: [ids, E] what each id is embedded as.
@@ -82,7 +94,7 @@ class Run:
     @torch.no_grad()
     def __init__(
         self,
-        memory: str,
+        kind: Kind,
         controller: Controller,
         batch_size: int,
         embedded: Tensor,
@@ -91,8 +103,7 @@ class Run:
         _say_that_it_compiles("sequence_forward")
         layers = _layers(controller)
         self._running = Running(
-            _kind(controller),
-            memory,
+            kind,
             batch_size,
             # Once for each id and not for each step: there are far fewer of them.
             [layer.project(embedded) for layer in layers],
@@ -106,16 +117,11 @@ class Run:
         return self._running.step(inputs)
 
 
-def _kind(controller: Controller) -> str:
-    names = {layer: name for name, layer in CONTROLLERS.items()}
-    return names[type(_layers(controller)[0])]
+def _layers(controller: Controller) -> list[Layer]:
+    return [layer for layer in controller.layers if isinstance(layer, Layer)]
 
 
-def _layers(controller: Controller) -> list[RecurrentLayer]:
-    return [layer for layer in controller.layers if isinstance(layer, RecurrentLayer)]
-
-
-def _weights(layers: Sequence[RecurrentLayer]) -> list[LayerWeights]:
+def _weights(layers: Sequence[Layer]) -> list[LayerWeights]:
     return [
         LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
         for layer in layers

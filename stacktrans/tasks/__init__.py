@@ -6,14 +6,20 @@ from collections.abc import Callable
 from stacktrans.errors import UsageError, unknown_name
 from stacktrans.settings import Settings
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.grammatical import Grammatical
+from stacktrans.tasks.grammatical import Grammatical, NextSymbol, SameLengthGrammar
 from stacktrans.tasks.rearrangement import BigramFlip, Copy, Reverse
+from stacktrans.tasks.running import DelayedParity, Parity, WaitingReversal
 
 GENERATORS: dict[str, Callable[..., Task]] = {
     "copy": Copy,
     "reverse": Reverse,
     "bigram-flip": BigramFlip,
     "grammar": Grammatical,
+    "same-length-grammar": SameLengthGrammar,
+    "next-symbol": NextSymbol,
+    "waiting-reversal": WaitingReversal,
+    "parity": Parity,
+    "delayed-parity": DelayedParity,
 }
 
 

@@ -2,14 +2,44 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from stacktrans.errors import StacktransError
-from stacktrans.sequences import Ids, Pair
+from stacktrans.sequences import Ids, JointSequence, Layout, Pair, SameLength
 
-LengthLaw = Literal["uniform", "task"]
+
+@dataclass(frozen=True)
+class NormalLengths:
+    """Lengths drawn from a normal distribution, rounded towards 0 and cut to the range.
+
+    Attributes:
+        mean: in symbols.
+        deviation: standard deviation, in symbols.
+    """
+
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class DepthLimit:
+    """Derivations of a grammar, all equally likely that are no deeper than this.
+
+    A string with several derivations is the likelier for it, and may be drawn again.
+
+    Attributes:
+        depth: of the derivation's tree, its words included.
+    """
+
+    depth: int
+
+
+LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
+"""How strings are spread over a range of lengths: over those that the task has uniformly, as its
+own distribution has them within the range, or as the classes above say."""
 LONGEST = 1_000_000
 """The longest source that can be asked for, in symbols."""
 
@@ -39,6 +69,10 @@ class NotASource(StacktransError):
 
 class NoSuchLength(StacktransError):
     """The task has no string whose length lies in the range asked for."""
+
+
+class NoSuchLaw(StacktransError):
+    """The task has no strings that are spread like this."""
 
 
 class Alphabet:
@@ -86,10 +120,22 @@ class Task(ABC):
     Attributes:
         source: the alphabet of sources.
         target: the alphabet of targets.
+        same_length: whether there is a target symbol for each source symbol, in step.
     """
 
     source: Alphabet
     target: Alphabet
+    same_length: bool = False
+
+    @property
+    def layout(self) -> Layout:
+        """How its pairs become what a model reads and says."""
+        kind = SameLength if self.same_length else JointSequence
+        return kind(len(self.source), len(self.target))
+
+    def pair(self, source: Ids, target: Ids) -> Pair:
+        """A source with its target, and which symbols of it are scored."""
+        return Pair(source, target)
 
     @abstractmethod
     def sample(
@@ -101,18 +147,41 @@ class Task(ABC):
             generator: where the randomness comes from.
             lengths: shortest and longest source, both included.
             count: number of pairs.
-            law: "uniform" over the possible lengths, or "task", as the task's own
-                distribution has them within the range.
+            law: how they are spread over the range.
 
         Raises:
             NoSuchLength: no source has a length within the range.
+            NoSuchLaw: the task does not know this law.
         """
 
     @abstractmethod
-    def answer(self, source: Sequence[str]) -> list[str]:
-        """The exact target of a source (the oracle).
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        """The exact target of a source (the oracle); None where it can't be known.
 
         Raises:
             UnknownSymbol: a symbol is not in the source alphabet.
             NotASource: the task gives this string no answer; the message says why.
         """
+
+
+def drawn_lengths(
+    generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
+) -> Ids:
+    """Lengths of strings for a task that has some of each multiple of `step`.
+
+    Raises:
+        NoSuchLength: there is no such multiple within the range.
+        NoSuchLaw: the law is of derivations.
+    """
+    smallest, largest = -(-lengths.shortest // step), lengths.longest // step
+    if smallest > largest:
+        raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
+    if isinstance(law, DepthLimit):
+        raise NoSuchLaw("length_law: a depth is for tasks with a grammar")
+    if isinstance(law, NormalLengths):
+        drawn = generator.normal(law.mean, law.deviation, size=count).astype(np.int64)
+        cut: Ids = np.clip(drawn // step, smallest, largest) * step
+        return cut
+    # Both other laws are one: these lengths are drawn uniformly.
+    uniform: Ids = generator.integers(smallest, largest, size=count, endpoint=True) * step
+    return uniform

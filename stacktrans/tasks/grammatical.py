@@ -1,27 +1,51 @@
-"""Tasks given by a synchronous grammar (grefenstette2015, section 4.2)."""
+"""Tasks given by a synchronous grammar.
+
+Two languages (grefenstette2015, section 4.2), a target symbol for each source symbol, or the
+next symbol of a language (hao2018, section 4).
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from stacktrans.grammar import Grammar, NotInGrammar
+from stacktrans.grammar import Grammar, GrammarError, NotInGrammar
 from stacktrans.grammar.inside import Floats
-from stacktrans.sequences import Pair
-from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NoSuchLength, NotASource, Task
+from stacktrans.sequences import Ids, Pair
+from stacktrans.tasks.base import (
+    Alphabet,
+    DepthLimit,
+    LengthLaw,
+    Lengths,
+    NormalLengths,
+    NoSuchLaw,
+    NoSuchLength,
+    NotASource,
+    Task,
+)
+
+Sentence = tuple[list[str], list[str]]
+
+
+def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
+    for word in words:
+        if characters and len(word) > 1:
+            raise GrammarError(f"characters: '{word}' is more than one character")
+    return Alphabet(words, words=not characters)
 
 
 class Grammatical(Task):
     """Source and target are the two sides of a derivation.
 
     Args:
+        characters: whether strings are written as characters side by side, not as words.
         parameters: a grammar, as `Grammar.from_parameters` reads it.
     """
 
-    def __init__(self, **parameters: Any) -> None:
+    def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
         self.grammar = Grammar.from_parameters(parameters)
-        self.source = Alphabet(self.grammar.source_words, words=True)
-        self.target = Alphabet(self.grammar.target_words, words=True)
+        self.source = _alphabet(self.grammar.source_words, characters)
+        self.target = _alphabet(self.grammar.target_words, characters)
 
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
@@ -31,13 +55,18 @@ class Grammatical(Task):
             size=count,
             p=self._length_probabilities(lengths, law),
         )
-        pairs = [self.grammar.sample(generator, int(length)) for length in drawn]
-        return [
-            Pair(self.source.encode(source), self.target.encode(target)) for source, target in pairs
-        ]
+        return [self._pair_of(*self._sentence(generator, int(length), law)) for length in drawn]
+
+    def _sentence(self, generator: np.random.Generator, length: int, law: LengthLaw) -> Sentence:
+        if isinstance(law, DepthLimit):
+            return self.grammar.sample_depth(generator, law.depth, length)
+        return self.grammar.sample(generator, length)
+
+    def _pair_of(self, source: list[str], target: list[str]) -> Pair:
+        return self.pair(self.source.encode(source), self.target.encode(target))
 
     def _length_probabilities(self, lengths: Lengths, law: LengthLaw) -> Floats:
-        probabilities = self.grammar.length_probabilities(lengths.longest)[lengths.shortest :]
+        probabilities = self._weights(lengths.longest, law)[lengths.shortest :]
         if not probabilities.any():
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
         if law == "uniform":
@@ -45,9 +74,88 @@ class Grammatical(Task):
         normalised: Floats = probabilities / probabilities.sum()
         return normalised
 
-    def answer(self, source: Sequence[str]) -> list[str]:
+    def _weights(self, longest: int, law: LengthLaw) -> Floats:
+        if isinstance(law, NormalLengths):
+            raise NoSuchLaw("length_law: a mean is for tasks without a grammar")
+        if not isinstance(law, DepthLimit):
+            return self.grammar.length_probabilities(longest)
+        counts = self.grammar.depth_counts(law.depth)
+        within = {length: count for length, count in counts.items() if length <= longest}
+        # As shares, since the counts may be more than any float holds.
+        total = max(sum(within.values()), 1)
+        return np.array([within.get(length, 0) / total for length in range(longest + 1)])
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
         try:
-            return self.grammar.translate(source)
+            return [*self.grammar.translate(source)]
         except NotInGrammar as error:
             raise NotASource(str(error)) from error
+
+
+class SameLengthGrammar(Grammatical):
+    """Each rule has as many words on both sides, so that targets are as long as their sources.
+
+    Args:
+        parameters: as for `Grammatical`.
+    """
+
+    same_length = True
+
+    def __init__(self, **parameters: Any) -> None:
+        super().__init__(**parameters)
+        self.grammar.check_same_length()
+
+
+class NextSymbol(Grammatical):
+    """Each symbol of a sentence from those before it; only some of them can be known.
+
+    A source is a sentence without its last symbol, and its target the sentence without its
+    first. Lengths are those of sentences.
+
+    Args:
+        predict: the symbols that are scored where they come next.
+        parameters: as for `Grammatical`; only the source side is used.
+    """
+
+    same_length = True
+
+    def __init__(self, *, predict: Sequence[str], **parameters: Any) -> None:
+        super().__init__(**parameters)
+        self.target = self.source
+        for word in predict:
+            if word not in self.source.symbols:
+                known = ", ".join(self.source.symbols)
+                raise GrammarError(f"predict: '{word}' is none of the grammar's words {known}")
+        self.predict = frozenset(predict)
+        self._scored = self.source.encode(sorted(self.predict))
+
+    def pair(self, source: Ids, target: Ids) -> Pair:
+        return Pair(source, target, np.isin(target, self._scored), len(source) + 1)
+
+    def _pair_of(self, source: list[str], target: list[str]) -> Pair:
+        ids = self.source.encode(source)
+        return self.pair(ids[:-1], ids[1:])
+
+    def _length_probabilities(self, lengths: Lengths, law: LengthLaw) -> Floats:
+        # Of a sentence of one symbol there is nothing to read.
+        if lengths.longest < 2:
+            raise NoSuchLength(f"no length in {lengths} is more than 1")
+        probabilities = super()._length_probabilities(lengths, law)
+        if lengths.shortest == 1:
+            probabilities[0] = 0
+        if not probabilities.any():
+            raise NoSuchLength(f"no sentence of the grammar has a length in {lengths} over 1")
+        normalised: Floats = probabilities / probabilities.sum()
+        return normalised
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        """At each place the symbol that is scored and can come next, if only one is."""
+        self.source.encode(source)
+        possible = list(self.grammar.following(source))
+        for place, (before, word) in enumerate(zip(possible, source, strict=False), start=1):
+            if word not in before:
+                begun = self.source.join(source[:place])
+                raise NotASource(f"no sentence of the grammar begins with '{begun}'")
+        known = [sorted(after & self.predict) for after in possible[1:]]
+        return [symbols[0] if len(symbols) == 1 else None for symbols in known]

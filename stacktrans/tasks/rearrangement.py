@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from stacktrans.sequences import Ids, Pair
-from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NoSuchLength, NotASource, Task
+from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
 
 ASCII = [chr(code) for code in range(0x21, 0x7F)]
 LATIN_LETTERS = [chr(code) for code in range(0xC0, 0x100) if chr(code).isalpha()]
@@ -40,25 +40,20 @@ class Rearrangement(Task):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        # Both laws are one: the paper draws these lengths uniformly.
-        step = self.multiple_of
-        smallest, largest = -(-lengths.shortest // step), lengths.longest // step
-        if smallest > largest:
-            raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
-        drawn = generator.integers(smallest, largest, size=count, endpoint=True) * step
+        drawn = drawn_lengths(generator, lengths, count, law, self.multiple_of)
         sources = generator.integers(len(self.source), size=int(drawn.sum()))
         return [
             Pair(source, self.rearrange(source))
             for source in np.split(sources, np.cumsum(drawn)[:-1])
         ]
 
-    def answer(self, source: Sequence[str]) -> list[str]:
+    def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)
         if len(ids) % self.multiple_of:
             raise NotASource(
                 f"the source has {len(ids)} symbols; expected a multiple of {self.multiple_of}"
             )
-        return self.target.decode(self.rearrange(ids))
+        return [*self.target.decode(self.rearrange(ids))]
 
 
 class Copy(Rearrangement):
