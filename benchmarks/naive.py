@@ -81,7 +81,9 @@ class NaiveTransducer(nn.Module):
             raise TypeError(f"the naive loop is for lstm, and this is {type(layer).__name__}")
         self.embedding = model.embedding
         self.operation = model.operation
-        self.step = STEPS.get(model.memory)
+        self.memory_size = model.config.memory_size
+        self.read_size = model.read_size
+        self.step = STEPS.get(model.config.memory)
         self.initial_state = layer.initial_state
         self.cell = nn.LSTMCell(
             layer.input_weight.shape[1] + layer.below_weight.shape[1], layer.hidden_size
@@ -100,14 +102,13 @@ class NaiveTransducer(nn.Module):
         """The controller's outputs [B, T, H] for ids [B, T]."""
         batch = inputs.shape[0]
         hidden, memory = (state.expand(batch, -1) for state in self.initial_state)
-        size = self.operation.value_size if self.operation else 0
-        reads = hidden.new_zeros(batch, self.operation.read_size if self.operation else 0)
-        strengths, rows = hidden.new_zeros(batch, 0), hidden.new_zeros(batch, 0, size)
+        reads = hidden.new_zeros(batch, self.read_size)
+        strengths, rows = hidden.new_zeros(batch, 0), hidden.new_zeros(batch, 0, self.memory_size)
         outputs = []
         for embedded in self.embedding(inputs).unbind(dim=1):
             hidden, memory = self.cell(torch.cat([embedded, reads], dim=1), (hidden, memory))
             outputs.append(hidden)
-            if self.operation and self.step:
+            if self.operation and self.operation.values and self.step:
                 signals = torch.sigmoid(self.operation.signals(hidden))
                 values = torch.tanh(self.operation.values(hidden))
                 strengths, rows, reads = self.step(strengths, rows, signals, values)

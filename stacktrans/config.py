@@ -158,6 +158,8 @@ class ModelConfig(Strict):
             of which the controller gives a strength (hao2018, section 3.2).
         steps_per_symbol: how many steps a buffered model takes for each symbol of the input.
         extra_steps: how many it takes beside.
+        output_skip: how much is popped from the output buffer before the first symbol is
+            read: 0 as hao2018 says, 1 as its code does, which spares a model waiting.
         kernel: "fused" for compiled code, "torch" for the definition step by step,
             "auto" for the first where it can be had.
         start: how its weights start.
@@ -176,6 +178,7 @@ class ModelConfig(Strict):
     buffered: bool
     steps_per_symbol: Annotated[int, Field(ge=1, le=64)]
     extra_steps: Annotated[int, Field(ge=0, le=65_536)]
+    output_skip: Annotated[int, Field(ge=0, le=65_536)]
     kernel: Literal["auto", "fused", "torch"]
     start: StartConfig
     other_starts: list[Settings]

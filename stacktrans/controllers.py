@@ -200,12 +200,12 @@ class RNNLayer(RecurrentLayer):
         return (torch.tanh(sums),)
 
 
-CONTROLLERS: dict[str, type[Layer]] = {
+RECURRENT: dict[str, type[RecurrentLayer]] = {
     "lstm": LSTMLayer,
     "gru": GRULayer,
     "rnn": RNNLayer,
-    "linear": LinearLayer,
 }
+CONTROLLERS: dict[str, type[Layer]] = {**RECURRENT, "linear": LinearLayer}
 
 
 def controller_size(config: ModelConfig, embedding_size: int, read_size: int) -> int:
@@ -233,8 +233,8 @@ class Controller(nn.Module):
         self, config: ModelConfig, embedding_size: int, read_size: int, start: StartConfig
     ) -> None:
         super().__init__()
-        kind = CONTROLLERS[config.controller]
-        if issubclass(kind, RecurrentLayer):
+        kind = RECURRENT.get(config.controller)
+        if kind:
             size, learned = config.hidden_size, config.initial_state == "learned"
             self.layers = nn.ModuleList(
                 kind(embedding_size, size if depth else read_size, size, start, learned)

@@ -174,7 +174,7 @@ def _buffered_steps(
     model = checkpoint.model
     ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
     unrolled, states, reads = model.unroll_buffered_by_definition(ids, [len(source)])
-    written = written_weights(model.written(unrolled).cumsum(dim=1), 0, len(answer))[0]
+    written = written_weights(model.written(unrolled), 0, len(answer))[0]
     # What a row was pushed for is what was read most of at that step.
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads[0]]
     steps = []

@@ -269,7 +269,8 @@ class Transducer(nn.Module):
             empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
             return empty.index_copy(0, places, numbers).view(shape)
 
-        return Unrolled(placed(done.hidden), placed(done.signals), steps)
+        taken = steps if self.config.buffered else None
+        return Unrolled(placed(done.hidden), placed(done.signals), taken)
 
     def steps_over(self, length: int) -> int:
         """How many steps are taken over an input of `length` symbols."""
@@ -389,7 +390,7 @@ class Transducer(nn.Module):
         """
         if not self.config.buffered:
             return self.read_out(unrolled.hidden[mask])
-        cumulative = self.written(unrolled).cumsum(dim=1)
+        cumulative = self.written(unrolled)
         parts = []
         for first in range(0, mask.shape[1], SYMBOLS_AT_ONCE):
             part = mask[:, first : first + SYMBOLS_AT_ONCE]
@@ -399,12 +400,17 @@ class Transducer(nn.Module):
         return torch.cat(parts, dim=1)[mask]
 
     def written(self, unrolled: Unrolled) -> Tensor:
-        """[B, steps] the strength with which each step writes; 0 after an item's last."""
+        """[B, steps] the sum of the strengths written up to each step, less what is skipped.
+
+        An item writes nothing after its last step.
+        """
         strengths = unrolled.signals[..., -1]
-        if unrolled.steps is None:
-            return strengths
-        last = torch.tensor(unrolled.steps, device=strengths.device).unsqueeze(1)
-        return strengths * (torch.arange(strengths.shape[1], device=strengths.device) < last)
+        if unrolled.steps is not None:
+            last = torch.tensor(unrolled.steps, device=strengths.device).unsqueeze(1)
+            strengths = strengths * (
+                torch.arange(strengths.shape[1], device=strengths.device) < last
+            )
+        return torch.relu(strengths.cumsum(dim=1) - self.config.output_skip)
 
     def read_out(self, hidden: Tensor) -> Tensor:
         """Logits [..., outputs] from the controller's outputs [..., H]."""

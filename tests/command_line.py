@@ -31,9 +31,12 @@ def run(
     return done
 
 
-def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[bytes]:
+def start(
+    *arguments: str | Path, cwd: Path | None = None, stdin: bool = False
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*STACKTRANS, *map(str, arguments)],
+        stdin=subprocess.PIPE if stdin else None,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,

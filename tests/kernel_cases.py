@@ -7,14 +7,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.controllers import CONTROLLERS, RecurrentLayer
-from stacktrans.kernels.fused import LayerWeights, fused_sequence
+from stacktrans.config import resolve
+from stacktrans.controllers import RECURRENT, RecurrentLayer
+from stacktrans.kernels.fused import Kind, LayerWeights, fused_sequence
 from stacktrans.memory import MEMORIES
 
 Named = dict[str, Tensor]
 
-KINDS = sorted(CONTROLLERS)
+KINDS = sorted(RECURRENT)
 NAMES = sorted(MEMORIES)
+START = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model.start
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 """How far from the float64 definition each type of number may be, by the largest number."""
 
@@ -65,7 +67,7 @@ class Case:
             drawn = torch.rand(*size, generator=generator) * 2 - 1
             return drawn.mul(shape.hidden**-0.5).to(dtype)
 
-        kind = CONTROLLERS[controller]
+        kind = RECURRENT[controller]
         ends = 0 if memory == "none" else len(MEMORIES[memory].ends)
         signals = 0 if memory == "none" else len(MEMORIES[memory].signal_names)
         rows = len(kind.gates) * shape.hidden
@@ -118,15 +120,15 @@ class Case:
         return [self.tensors[name] for name in names]
 
     def _initial(self, layer: int) -> tuple[Tensor, ...]:
-        states = range(CONTROLLERS[self.controller].states)
+        states = range(RECURRENT[self.controller].states)
         return tuple(self.tensors[f"initial{layer}_{state}"] for state in states)
 
     def fused(self) -> Named:
         """What compiled code makes of it."""
         batch, steps, _ = self.projected[0].shape
         done = fused_sequence(
-            self.controller,
-            self.memory,
+            Kind(self.controller, self.memory),
+            [steps] * batch,
             [steps] * batch,
             torch.arange(batch * steps),
             [projected.flatten(0, 1) for projected in self.projected],
@@ -172,7 +174,7 @@ class Case:
     def _layer(self, index: int) -> RecurrentLayer:
         """The definition of a layer, with the tensors themselves for weights."""
         size = self.tensors[f"hidden{index}"].shape[1]
-        layer = CONTROLLERS[self.controller](1, 1, size)
+        layer = RECURRENT[self.controller](1, 1, size, START)
         for name in ("below", "hidden"):
             delattr(layer, f"{name}_weight")
             setattr(layer, f"{name}_weight", self.tensors[f"{name}{index}"])

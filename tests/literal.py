@@ -106,3 +106,44 @@ def _weighted(weights: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
     return torch.stack([weight * value for weight, value in zip(weights, values, strict=True)]).sum(
         dim=0
     )
+
+
+class LiteralBuffers:
+    """hao2018, section 3.2: an input buffer of strengths 1, and an output buffer, both queues.
+
+    Args:
+        inputs: what the input buffer holds at first.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        self.inputs = inputs
+        self.left = [torch.ones((), dtype=torch.float64) for _ in inputs]
+        self.outputs: list[Tensor] = []
+        self.written: list[Tensor] = []
+
+    def read(self, amount: Tensor) -> Tensor:
+        """Pop with the strength given at the step before, then read with strength 1."""
+        self.left = _popped_from_front(self.left, amount)
+        return _weighted(_front_weights(self.left), self.inputs)
+
+    def write(self, output: Tensor, strength: Tensor) -> None:
+        self.outputs.append(output)
+        self.written.append(strength)
+
+    def answer(self, count: int) -> list[Tensor]:
+        """Read and pop with strength 1, again and again."""
+        found = []
+        for _ in range(count):
+            found.append(_weighted(_front_weights(self.written), self.outputs))
+            self.written = _popped_from_front(self.written, torch.ones((), dtype=torch.float64))
+        return found
+
+
+def _popped_from_front(strengths: list[Tensor], amount: Tensor) -> list[Tensor]:
+    return [
+        _over(strengths[i] - _over(amount - _total(strengths[:i]))) for i in range(len(strengths))
+    ]
+
+
+def _front_weights(strengths: list[Tensor]) -> list[Tensor]:
+    return [_least(strengths[i], _over(1 - _total(strengths[:i]))) for i in range(len(strengths))]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stacktrans.config import ModelConfig, resolve
-from stacktrans.controllers import CONTROLLERS, Controller, LSTMLayer, RecurrentLayer
+from stacktrans.controllers import RECURRENT, Controller, LSTMLayer, RecurrentLayer
 from stacktrans.errors import UsageError
 from stacktrans.transducer import Transducer
 
@@ -35,7 +35,7 @@ def filled_cell(layer: RecurrentLayer, cell: nn.RNNCellBase, order: list[int]) -
 )
 def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: list[int]) -> None:
     torch.manual_seed(0)
-    layer = CONTROLLERS[kind](EMBEDDING, READ, HIDDEN).double()
+    layer = RECURRENT[kind](EMBEDDING, READ, HIDDEN, small(kind, "none").start).double()
     other = cell(EMBEDDING + READ, HIDDEN).double()  # type: ignore[call-arg]
     filled_cell(layer, other, order)
     inputs = torch.randn(BATCH, 6, EMBEDDING, dtype=torch.float64)
@@ -50,7 +50,8 @@ def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: 
 
 
 def test_higher_layers_see_the_embedding_and_the_layer_below() -> None:
-    controller = Controller("lstm", EMBEDDING, READ, HIDDEN, layers=3)
+    config = small("lstm", "stack", layers=3)
+    controller = Controller(config, EMBEDDING, READ, config.start)
     sizes = [
         (layer.input_weight.shape[1], layer.below_weight.shape[1])
         for layer in controller.layers
@@ -59,7 +60,7 @@ def test_higher_layers_see_the_embedding_and_the_layer_below() -> None:
     assert sizes == [(EMBEDDING, READ), (EMBEDDING, HIDDEN), (EMBEDDING, HIDDEN)]
 
 
-@pytest.mark.parametrize("kind", sorted(CONTROLLERS))
+@pytest.mark.parametrize("kind", sorted(RECURRENT))
 @pytest.mark.parametrize("memory", ["stack", "deque", "none"])
 def test_the_initial_state_is_learned(kind: str, memory: str) -> None:
     model = Transducer(small(kind, memory), inputs=9, outputs=7)
@@ -119,9 +120,8 @@ def test_signals_start_as_the_paper_says(memory: str) -> None:
     config = resolve(task="copy", recipe="paper", settings={"model": {"memory": memory}}).model
     operation = Transducer(config, inputs=4, outputs=3).operation
     assert operation is not None
-    for name, bias in zip(
-        operation.memory.signal_names, operation.signals.bias.tolist(), strict=True
-    ):
+    biases = operation.signals.bias.tolist()
+    for name, bias in zip(operation.signal_names, biases, strict=True):
         assert bias == (-1 if name.startswith("pop") else 0)
 
 
@@ -142,7 +142,7 @@ KERNELS: list[Literal["fused", "torch"]] = ["fused", "torch"]
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
-@pytest.mark.parametrize("controller", sorted(CONTROLLERS))
+@pytest.mark.parametrize("controller", sorted(RECURRENT))
 def test_kernels_agree_with_the_definition(
     kernel: Literal["fused", "torch"], memory: str, controller: str
 ) -> None:
@@ -185,6 +185,7 @@ def test_what_is_read_reaches_the_output_one_step_later() -> None:
     torch.manual_seed(3)
     model = Transducer(small("lstm", "stack"), inputs=9, outputs=7)
     assert model.operation is not None
+    assert model.operation.values is not None
     inputs = torch.tensor([[2, 3, 4, 5]])
     before = model(inputs)
     with torch.no_grad():

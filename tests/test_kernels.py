@@ -27,7 +27,7 @@ from stacktrans.config import resolve
 from stacktrans.kernels import compiling, sequence
 from stacktrans.kernels.arithmetic import sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
-from stacktrans.kernels.fused import fused_memory
+from stacktrans.kernels.fused import Kind, fused_memory
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import MEMORIES
@@ -98,7 +98,7 @@ def test_padded_batch(memory: str, lengths_given: bool) -> None:
             random_generator(1, Purpose.TRAINING, length),
             Lengths(length, length),
             1,
-            config.task.length_law,
+            config.task.law_of(Lengths(length, length)),
         )
     ]
     batch = layout.batch(pairs)
@@ -106,8 +106,8 @@ def test_padded_batch(memory: str, lengths_given: bool) -> None:
     torch.manual_seed(3)
     model = Transducer(config.model, layout.inputs, layout.outputs)
     exact = copy.deepcopy(model).double()
-    hidden, signals = model.unroll(inputs, batch.lengths if lengths_given else None)
-    expected, expected_signals = exact.unroll_by_definition(inputs)[0]
+    hidden, signals, _ = model.unroll(inputs, batch.lengths if lengths_given else None)
+    expected, expected_signals, _ = exact.unroll_by_definition(inputs)[0]
     compare_with_gradients(
         {"logits": model.read_out(hidden[mask]), "signals": signals[mask]},
         dict(model.named_parameters()),
@@ -255,9 +255,8 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
 def run_in_pieces(case: Case, pieces: list[int]) -> tuple[Named, Running]:
     batch, steps, _ = case.projected[0].shape
     projected = [sums.flatten(0, 1) for sums in case.projected]
-    running = Running(
-        case.controller, case.memory, batch, projected, case.layer_weights, *case.heads
-    )
+    kind = Kind(case.controller, case.memory)
+    running = Running(kind, batch, projected, case.layer_weights, *case.heads)
     inputs = torch.arange(batch * steps).view(batch, steps)
     with torch.no_grad():
         parts = [running.step(part)._asdict() for part in inputs.split(pieces, dim=1)]

@@ -30,11 +30,10 @@ def task_of(name: str) -> Task:
     return make_task(config.name, config.generator, config.parameters)
 
 
-def test_the_five_tasks_are_shipped() -> None:
-    assert SHIPPED == ["bigram-flip", "copy", "gender", "reverse", "svo-sov"]
+JOINT = ["bigram-flip", "copy", "gender", "reverse", "svo-sov"]
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", JOINT)
 def test_shipped_tasks_are_as_published(name: str) -> None:
     config = load_task(name)
     assert config.name == name
@@ -44,7 +43,7 @@ def test_shipped_tasks_are_as_published(name: str) -> None:
     assert config.lengths.test == (65, 128)
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", JOINT)
 @pytest.mark.parametrize("law", ["task", "uniform"])
 def test_samples_have_lengths_in_range_and_the_oracle_s_answer(name: str, law: str) -> None:
     task = task_of(name)
@@ -89,7 +88,12 @@ def test_samples_follow_from_the_generator(name: str) -> None:
 )
 def test_oracles(name: str, source: str, target: str) -> None:
     task = task_of(name)
-    assert task.target.join(task.answer(task.source.split(source))) == target
+    assert written(task, task.answer(task.source.split(source))) == target
+
+
+def written(task: Task, answer: list[str | None]) -> str:
+    """An answer with a dot where it can't be known."""
+    return task.target.join([symbol or "." for symbol in answer])
 
 
 def test_oracles_say_why_a_string_is_no_source() -> None:

@@ -177,7 +177,7 @@ def test_it_stops_when_solved_twice_running(
 ) -> None:
     def measured(_: Trainer, purpose: Purpose) -> tuple[Accuracy, Accuracy]:
         coarse = found.pop(0) if purpose is Purpose.VALIDATION else 1.0
-        return Accuracy(coarse, coarse, 20), Accuracy(coarse, coarse, 20)
+        return Accuracy(coarse, coarse, 20, coarse), Accuracy(coarse, coarse, 20, coarse)
 
     monkeypatch.setattr(Trainer, "_measure_both", measured)
     config = small_run("max_steps=1000", f"solved_accuracy={solved_accuracy}")
@@ -196,12 +196,13 @@ def test_validation_goes_on_while_the_task_may_be_solved(
     )
     trainer_of(config, tmp_path).run(ignore)
     (record,) = [record for record in records_of(tmp_path) if record["test"]]
-    assert record["test"] == {"coarse": 0.25, "fine": 0.25, "count": strings}
+    assert record["test"] == {"coarse": 0.25, "fine": 0.25, "count": strings, "symbols": 0.25}
 
 
 def one_in_four_right(_: Any, __: Any, pairs: list[Pair]) -> Scores:
     numbers = np.arange(len(pairs))
-    return Scores(numbers, np.where(numbers % 4 == 0, 1.0, 0.0))
+    right = np.where(numbers % 4 == 0, 1, 0)
+    return Scores(numbers, right.astype(np.float64), right, np.ones_like(right))
 
 
 CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: %s}"
@@ -381,7 +382,9 @@ def test_indecision_is_0_for_whole_strengths() -> None:
 
 def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Trainer, "_measure_both", lambda self, _: (Accuracy(1.0, 1.0, 20), Accuracy(1.0, 1.0, 20))
+        Trainer,
+        "_measure_both",
+        lambda self, _: (Accuracy(1.0, 1.0, 20, 1.0), Accuracy(1.0, 1.0, 20, 1.0)),
     )
     first = trainer_of(small_run(), tmp_path).run(ignore)
     assert (first.outcome, first.steps) == ("solved", 20)
