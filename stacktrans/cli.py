@@ -34,6 +34,7 @@ from stacktrans.options import (
 from stacktrans.terminal import (
     complain,
     open_standard_streams,
+    output_width,
     print_out,
     progress_console,
     silence_stdout,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from stacktrans.checkpoint import Checkpoint
     from stacktrans.settings import Layer
     from stacktrans.tasks.base import Lengths, Task
+    from stacktrans.trace import Trace
     from stacktrans.training import Trainer
 
 app = typer.Typer(
@@ -528,6 +530,13 @@ def inspect(
     lengths: Annotated[
         str | None, typer.Option(metavar="A:B", help="Length of the sample.")
     ] = None,
+    heatmap: Annotated[
+        bool, typer.Option("--heatmap", help="Show a picture, time across, and not a table.")
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the picture to a .png, .svg or .pdf file."),
+    ] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -540,18 +549,37 @@ def inspect(
 
         stacktrans inspect checkpoints/reverse-stack hello
         stacktrans inspect checkpoints/copy-deque --json
+        stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
+        stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
     """
-    from stacktrans.display import trace_view
+    from stacktrans.display import heat_map_view, trace_view
+    from stacktrans.picture import check_suffix
     from stacktrans.trace import trace
 
+    if plot:
+        check_suffix(plot)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = _load(checkpoint, device)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
     followed = trace(loaded, source)
+    if plot:
+        _draw(followed, loaded, plot)
     if as_json:
         print(json.dumps(asdict(followed), ensure_ascii=False))
+    elif heatmap:
+        print_out(heat_map_view(followed, loaded.config, output_width()))
     else:
         print_out(trace_view(followed, loaded.config))
+
+
+def _draw(followed: "Trace", checkpoint: "Checkpoint", path: Path) -> None:
+    from stacktrans.checkpoint import write_atomically
+    from stacktrans.display import model_line, picture_rows
+    from stacktrans.picture import plot
+
+    rows = picture_rows(followed, checkpoint.config)
+    form = path.suffix.removeprefix(".").lower()
+    write_atomically(path, plot(followed, rows, model_line(checkpoint.config), form))
 
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from stacktrans.config import RunConfig
 from stacktrans.evaluation import Scores, confidence_interval
+from stacktrans.picture import Row, heat_map, rows_of, shade
 from stacktrans.records import Accuracy, Record, Summary
 from stacktrans.tasks.base import Lengths
 from stacktrans.trace import Part, Step, Trace
 
-SHADES = " ░▒▓█"
 RECORDS_SHOWN = 12
 ROWS_PER_RANGE = 8
 
@@ -216,8 +216,7 @@ def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]
 
 def shaded(strength: float) -> Text:
     """A strength as a number and a cell that is the darker the stronger it is."""
-    shade = SHADES[min(int(strength * len(SHADES)), len(SHADES) - 1)]
-    return Text(f"{strength:.2f} {shade * 2}")
+    return Text(f"{strength:.2f} {shade(strength) * 2}")
 
 
 def _parts(parts: Sequence[Part]) -> str:
@@ -254,6 +253,17 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     for step in trace.steps:
         table.add_row(*_cells(step))
     return Group(Text(model_line(config), style="bold"), table, Text(verdict(trace)))
+
+
+def picture_rows(trace: Trace, config: RunConfig) -> list[Row]:
+    """The rows of a picture of a model's way through a string."""
+    return rows_of(trace, -1.0 if config.model.value_nonlinearity == "tanh" else 0.0)
+
+
+def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
+    """The picture in characters, and the answer."""
+    heading = Text(model_line(config), style="bold")
+    return Group(heading, *heat_map(picture_rows(trace, config), width), Text(verdict(trace)))
 
 
 def verdict(trace: Trace) -> str:

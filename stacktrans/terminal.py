@@ -45,10 +45,16 @@ def print_out(*renderables: Any) -> None:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    width = None if sys.stdout.isatty() else 200
-    console = Output(width=width, highlight=False, markup=False)
+    console = Output(width=output_width(), highlight=False, markup=False)
     for renderable in renderables:
         console.print(renderable)
+
+
+def output_width() -> int:
+    """Characters across what is printed on stdout; many where it is no terminal."""
+    from rich.console import Console
+
+    return Console().width if sys.stdout.isatty() else 200
 
 
 def open_standard_streams() -> None:

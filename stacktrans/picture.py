@@ -1,0 +1,171 @@
+"""A trace as a picture: time across; strengths, values, inputs and outputs down, each a shade.
+
+Figures 5 and 6 of hao2018 are such pictures.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from stacktrans.errors import UsageError
+from stacktrans.trace import Part, Step, Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHADES = " ░▒▓█"
+CELL = 2
+"""Characters across a step in a terminal."""
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One quantity over time.
+
+    Attributes:
+        group: what it belongs to.
+        label: its name.
+        shades: at each step, from 0 to 1.
+    """
+
+    group: str
+    label: str
+    shades: list[float]
+
+
+def shade(strength: float) -> str:
+    """The character for a number from 0 to 1: the stronger, the darker."""
+    return SHADES[min(max(int(strength * len(SHADES)), 0), len(SHADES) - 1)]
+
+
+def rows_of(trace: Trace, least: float) -> list[Row]:
+    """The rows of a picture, from the highest to the lowest.
+
+    Args:
+        trace: what is shown.
+        least: the least that a component of a pushed vector can be; the greatest is 1.
+    """
+    steps = trace.steps
+    rows = [
+        Row("strengths", name, [step.signals[name] for step in steps]) for name in steps[0].signals
+    ]
+    for end, vector in steps[0].pushed.items():
+        rows += [
+            Row(
+                f"pushed {end}",
+                str(index + 1),
+                [(step.pushed[end][index] - least) / (1 - least) for step in steps],
+            )
+            for index in range(len(vector))
+        ]
+    rows += _symbols("input", [_input_shares(step) for step in steps])
+    return rows + _symbols("output", [step.likely for step in steps])
+
+
+def _input_shares(step: Step) -> dict[str, float]:
+    if step.input_read is None:
+        return {step.input: 1.0}
+    return _added_up(step.input_read)
+
+
+def _added_up(parts: Sequence[Part]) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for part in parts:
+        shares[part.symbol] = shares.get(part.symbol, 0.0) + part.weight
+    return shares
+
+
+def _symbols(group: str, shares: Sequence[dict[str, float]]) -> list[Row]:
+    """A row for each symbol that there is at some step, in alphabetical order."""
+    symbols = sorted({symbol for step in shares for symbol in step})
+    return [Row(group, symbol, [step.get(symbol, 0.0) for step in shares]) for symbol in symbols]
+
+
+def heat_map(rows: Sequence[Row], width: int) -> Iterator[Text]:
+    """A picture in characters.
+
+    Args:
+        rows: of the picture, one at least.
+        width: characters across; what does not fit goes on below.
+    """
+    labels = [f"{row.group} {row.label}" for row in rows]
+    margin = max(map(len, labels)) + 1
+    fitting = max((width - margin) // CELL, 1)
+    count = len(rows[0].shades)
+    for first in range(0, count, fitting):
+        last = min(first + fitting, count)
+        yield Text(f"{'step':<{margin}}" + _ruler(first, last), style="bold")
+        group = rows[0].group
+        for row, label in zip(rows, labels, strict=True):
+            if row.group != group:
+                group = row.group
+                yield Text("")
+            cells = "".join(shade(strength) * CELL for strength in row.shades[first:last])
+            yield Text(f"{label:<{margin}}{cells}")
+        yield Text("")
+
+
+def _ruler(first: int, last: int) -> str:
+    """Numbers of steps, from 1, at each fifth."""
+    ruler = ""
+    for step in range(first, last):
+        mark = str(step + 1) if step == first or (step + 1) % 5 == 0 else ""
+        room = CELL * (step - first)
+        if mark and len(ruler) <= room:
+            ruler = ruler.ljust(room) + mark
+    return ruler
+
+
+def check_suffix(path: Path) -> None:
+    """Raise `UsageError` if there is no picture of this kind."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--plot {path}: expected a file that ends in {', '.join(SUFFIXES)}")
+
+
+def plot(trace: Trace, rows: Sequence[Row], title: str, form: str) -> bytes:
+    """A picture in a file.
+
+    Args:
+        trace: what is shown.
+        rows: of the picture.
+        title: above it.
+        form: "png", "svg" or "pdf".
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    import io
+
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError("--plot needs matplotlib: pip install 'stacktrans[plot]'") from error
+    across, down = len(trace.steps), len(rows)
+    figure = Figure(figsize=(min(2 + 0.25 * across, 60), min(1.5 + 0.25 * down, 60)))
+    _draw(figure, trace, rows, title)
+    content = io.BytesIO()
+    # Without a date, so that the same trace makes the same file.
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+    figure.savefig(content, format=form, bbox_inches="tight", metadata=metadata)
+    return content.getvalue()
+
+
+def _draw(figure: "Figure", trace: Trace, rows: Sequence[Row], title: str) -> None:
+    groups = list(dict.fromkeys(row.group for row in rows))
+    members = [[row for row in rows if row.group == group] for group in groups]
+    heights = [len(group) for group in members]
+    axes = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axis, group, listed in zip(axes, groups, members, strict=True):
+        shades = [row.shades for row in listed]
+        axis.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
+        axis.set_ylabel(group, rotation=0, ha="right", va="center")
+    symbols = [step.input for step in trace.steps]
+    turned = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
+    axes[-1].set_xticks(range(len(symbols)), symbols, rotation=turned, parse_math=False)
+    axes[-1].set_xlabel("time")
+    axes[0].set_title(title)
