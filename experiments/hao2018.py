@@ -1,5 +1,8 @@
 """Train the 18 conditions of hao2018 as published, ten times each, and write down what came of it.
 
+One of them twice: the released code skips what the buffered model writes first, of which the
+paper says nothing.
+
     python experiments/hao2018.py [--only reversal] [--seeds 10] [--workers 2]
 
 The runs are in `results/hao2018.jsonl`, the table in `results/hao2018.md`.
@@ -19,12 +22,16 @@ class Published(NamedTuple):
     test: tuple[float, float, float]
 
 
-def condition(task: str, controller: str, memory: str, buffered: bool = False) -> Condition:
+def condition(
+    task: str, controller: str, memory: str, buffered: bool = False, *changes: str
+) -> Condition:
     """A condition with the published settings."""
-    changes = (f"controller={controller}", *(["buffered=true"] if buffered else []))
+    changes = (f"controller={controller}", *(["buffered=true"] if buffered else []), *changes)
     return Condition(task, memory, changes, "paper")
 
 
+AS_TOLD = condition("xor", "linear", "stack", True, "output_skip=0")
+XOR_BUFFERED = Published((51.0, 99.8, 100), (50.4, 96.0, 99.1))
 PUBLISHED = {
     condition("reversal", "linear", "stack"): Published((49.9, 100, 100), (49.3, 100, 100)),
     condition("reversal", "linear", "stack", True): Published(
@@ -34,7 +41,8 @@ PUBLISHED = {
     condition("reversal", "lstm", "none"): Published((83.0, 86.5, 92.5), (64.8, 68.6, 73.3)),
     condition("xor", "linear", "stack"): Published((51.1, 53.5, 54.4), (50.7, 51.9, 51.9)),
     condition("xor", "lstm", "stack"): Published((100, 100, 100), (99.7, 100, 100)),
-    condition("xor", "linear", "stack", True): Published((51.0, 99.8, 100), (50.4, 96.0, 99.1)),
+    condition("xor", "linear", "stack", True): XOR_BUFFERED,
+    AS_TOLD: XOR_BUFFERED,
     condition("delayed-xor", "linear", "stack"): Published((100, 100, 100), (100, 100, 100)),
     condition("parenthesis", "linear", "stack"): Published((72.8, 97.0, 99.3), (59.9, 80.3, 83.2)),
     condition("parenthesis", "linear", "none"): Published((70.0, 71.8, 73.3), (59.9, 60.5, 60.7)),
@@ -52,7 +60,9 @@ HEADING = """# The conditions of hao2018
 Written by `python experiments/hao2018.py`. Share of the scored symbols that are right, in per
 cent: least, median and greatest over the trials, published and measured. A trial is a seed; the
 weights kept are those that were best on the development set, and the training accuracy is theirs
-on the training set. A median more than 3 points under the published one is marked."""
+on the training set. A median more than 3 points under the published one is marked. The buffered
+model of xor learns as published only if what it writes first is skipped, which the released code
+does and the paper does not tell; without that, see its second row."""
 
 
 class Trials(Records):
@@ -92,7 +102,9 @@ def _percent(accuracy: dict[str, float]) -> float:
 
 def _names(condition: Condition) -> str:
     controller = condition.changes[0].partition("=")[2]
-    buffered = "yes" if len(condition.changes) > 1 else "no"
+    buffered = "yes" if "buffered=true" in condition.changes else "no"
+    if condition == AS_TOLD:
+        buffered += ", nothing skipped"
     stack = "yes" if condition.memory == "stack" else "no"
     return f"| {condition.task} | {buffered} | {controller} | {stack}"
 

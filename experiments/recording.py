@@ -53,7 +53,10 @@ class Condition(NamedTuple):
         config = resolve(
             task=self.task, recipe=self.recipe, settings=memory, assignments=self.changes
         )
-        return hashlib.sha256(config.to_yaml().encode()).hexdigest()[:12]
+        # Recipes of the task that were not taken decide nothing.
+        task = config.task.model_copy(update={"recipes": {}, "description": ""})
+        taken = config.model_copy(update={"task": task})
+        return hashlib.sha256(taken.to_yaml().encode()).hexdigest()[:12]
 
 
 def stacktrans(*arguments: str) -> Run:
