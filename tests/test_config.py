@@ -7,6 +7,7 @@ import yaml
 
 from stacktrans.config import RunConfig, find_task, load_task, recipe_names, resolve, shipped
 from stacktrans.errors import StacktransError, UsageError
+from stacktrans.tasks.base import Lengths, NormalLengths
 
 QUEUE = {"model": {"memory": "queue"}}
 
@@ -196,3 +197,73 @@ def test_tasks_that_can_not_be_made_are_named_with_the_line(
     for make in (lambda: load_task(str(path)), lambda: resolve(task=str(path), settings=QUEUE)):
         with pytest.raises(UsageError, match=f"task.yaml{message}"):
             make()
+
+
+def test_a_paper_s_recipe_is_that_of_the_task_s_paper() -> None:
+    config = resolve(task="xor", recipe="paper", settings={"model": {"memory": "stack"}})
+    model, training = config.model, config.training
+    assert (model.controller, model.hidden_size, model.memory_size) == ("linear", 10, 6)
+    assert (model.embedding_size, model.output_size) == ("one-hot", None)
+    assert (model.value_nonlinearity, model.initial_state) == ("sigmoid", "zero")
+    assert model.start.weights == "normal"
+    assert model.start.signal_bias == {"pop": -1, "push": 0, "input read": 1, "output write": 1}
+    assert (training.optimizer, training.learning_rate) == ("adam", 0.01)
+    assert (training.weight_decay, training.patience) == (0.01, 5)
+    assert training.gradient_clip is None
+    assert training.examples is not None
+    sizes = training.examples
+    assert (sizes.train, sizes.development, sizes.test, sizes.epochs) == (800, 100, 1000, 100)
+
+
+def test_a_recipe_can_change_the_task_and_what_is_asked_for_lies_over_it(tmp_path: Path) -> None:
+    stack = {"model": {"memory": "stack"}}
+    config = resolve(task="reversal", recipe="paper", settings=stack)
+    assert config.task.lengths.test == (1, 24)
+    assert config.task.law_of(config.task.lengths.test) == NormalLengths(20, 4)
+    assert config.task.law_of(Lengths(3, 4)) == "uniform"
+    changed = resolve(
+        task="reversal",
+        recipe="paper",
+        settings=stack,
+        assignments=["task.lengths.test=[3, 4]", "task.length_law=uniform"],
+    )
+    assert changed.task.lengths.test == (3, 4)
+    path = tmp_path / "config.yaml"
+    path.write_text(changed.to_yaml())
+    assert resolve(config=str(path)) == changed
+
+
+def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "name: mine\ngenerator: copy\nlengths: {train: [1, 2], test: [3, 4]}\n"
+        "length_law: uniform\nrecipes:\n  default:\n    by_controller:\n      gru:\n"
+        "        model: {hidden_size: 7}\n        by_memory:\n          queue:\n"
+        "            model: {memory_size: 3}\n"
+    )
+    sizes = {}
+    for controller in ("gru", "lstm"):
+        for memory in ("queue", "stack"):
+            model = {"controller": controller, "memory": memory}
+            config = resolve(task=str(path), settings={"model": model}).model
+            sizes[controller, memory] = (config.hidden_size, config.memory_size)
+    assert sizes == {
+        ("gru", "queue"): (7, 3),
+        ("gru", "stack"): (7, 32),
+        ("lstm", "queue"): (64, 32),
+        ("lstm", "stack"): (64, 32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("controller=linear", "layers=2"), "layers is 2; a linear controller has 1"),
+        (("embedding_size=two",), "embedding_size"),
+        (("task.length_law={dept: 3}",), "length_law"),
+        (("value_nonlinearity=relu",), "value_nonlinearity"),
+    ],
+)
+def test_settings_that_do_not_fit_are_named(changes: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        copy_queue(assignments=list(changes))

@@ -1,0 +1,120 @@
+"""Training on examples that are drawn once (hao2018, section 5)."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from test_training import assert_same_run, ignore, records_of, stop_after, trainer_of
+
+from stacktrans.config import RunConfig, resolve
+from stacktrans.errors import UsageError
+from stacktrans.evaluation import score
+from stacktrans.records import SUMMARY
+from stacktrans.training import Interrupted, Trainer
+
+CPU = torch.device("cpu")
+
+
+def small_run(*changes: str, task: str = "xor", **model: object) -> RunConfig:
+    examples = "examples={train: 24, development: 12, test: 30, epochs: 4}"
+    return resolve(
+        task=task,
+        recipe="paper",
+        settings={"model": {"memory": "stack", **model}},
+        assignments=[examples, "batch_size=10", *changes],
+    )
+
+
+def test_an_epoch_has_each_example_once_in_an_order_of_its_own(tmp_path: Path) -> None:
+    trainer = trainer_of(small_run(), tmp_path)
+    assert trainer.examples is not None
+    epochs = []
+    for epoch in range(2):
+        batches = [trainer.examples.batch(1, 3 * epoch + place) for place in range(3)]
+        assert [len(batch) for batch in batches] == [10, 10, 4]
+        epochs.append([tuple(pair.source.tolist()) for batch in batches for pair in batch])
+    everything = Counter(tuple(pair.source.tolist()) for pair in trainer.examples.train)
+    assert Counter(epochs[0]) == Counter(epochs[1]) == everything
+    assert epochs[0] != epochs[1]
+    assert {len(pair.source) for pair in trainer.examples.test} == {24}
+
+
+def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) -> None:
+    trainer = trainer_of(small_run("patience=100"), tmp_path)
+    summary = trainer.run(ignore)
+    assert (summary.outcome, summary.steps) == ("epochs", 12)
+    assert summary.development is not None
+    counts = (summary.train.count, summary.development.count, summary.test.count)
+    assert counts == (24, 12, 30)
+    records = records_of(tmp_path)
+    assert [record["step"] for record in records] == [3, 6, 9, 12]
+    assert trainer.examples is not None
+    best = score(trainer.evaluated, trainer.layout, trainer.examples.development)
+    assert best.symbol_accuracy == max(record["development"]["symbols"] for record in records)
+    told = json.loads((tmp_path / SUMMARY).read_text())
+    assert told["development"]["symbols"] == best.symbol_accuracy
+
+
+def test_a_run_ends_when_the_development_set_is_no_better_for_some_epochs(tmp_path: Path) -> None:
+    # Nothing is learned, so that the first epoch is never beaten.
+    config = small_run("learning_rate=1e-30", "weight_decay=0", "patience=2")
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.outcome, summary.steps, summary.best_step) == ("development", 9, 3)
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+@pytest.mark.parametrize("stop_at", [2, 3, 8])
+def test_an_interrupted_run_goes_on_bit_for_bit(
+    tmp_path: Path, buffered: bool, stop_at: int
+) -> None:
+    config = small_run("patience=100", buffered=buffered)
+    trainer_of(config, tmp_path / "whole").run(ignore)
+    parted = trainer_of(config, tmp_path / "parted")
+    stop_after(parted, stop_at)
+    with pytest.raises(Interrupted):
+        parted.run(ignore)
+    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+@pytest.mark.parametrize(
+    ("loss_per", "factor"), [("symbol", 1 / 120), ("string", 1 / 10), ("batch", 1)]
+)
+def test_what_the_loss_is_a_mean_over(tmp_path: Path, loss_per: str, factor: float) -> None:
+    """Ten strings of twelve symbols, of which each batch has all."""
+    examples = "examples={train: 10, development: 1, test: 1, epochs: 1}"
+    trainer = trainer_of(small_run(f"loss_per={loss_per}", examples), tmp_path)
+    whole = trainer_of(small_run("loss_per=batch", examples), tmp_path)
+    norms = []
+    for each in (trainer, whole):
+        each._train_on_batch()
+        gradients = [weight.grad.norm() for weight in each.parameters if weight.grad is not None]
+        norms.append(torch.stack(gradients).norm().item())
+    assert norms[0] == pytest.approx(norms[1] * factor, rel=1e-4)
+
+
+def test_the_penalty_of_buffer_strengths_reaches_the_gradient(tmp_path: Path) -> None:
+    gradients = []
+    for weight in (0, 3):
+        config = small_run(f"buffer_penalty={weight}", buffered=True)
+        trainer = trainer_of(config, tmp_path)
+        trainer._train_on_batch()
+        assert trainer.model.operation is not None
+        gradient = trainer.model.operation.signals.weight.grad
+        assert gradient is not None
+        gradients.append(gradient.clone())
+    names = trainer.model.signal_names
+    changed = {
+        name
+        for name, before, after in zip(names, *gradients, strict=True)
+        if not torch.equal(before, after)
+    }
+    assert {"input read", "output write"} <= changed
+
+
+def test_examples_and_stopping_by_them_need_each_other() -> None:
+    for changes in (("examples=null",), ("stop=solved",)):
+        with pytest.raises(UsageError, match="examples need each other"):
+            small_run(*changes)

@@ -1,0 +1,97 @@
+"""Pictures of traces, in characters and in files."""
+
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+from stacktrans.picture import Row, heat_map, rows_of, shade
+from stacktrans.trace import Part, Step, Trace
+
+
+def step_of(number: int, symbol: str, push: float, read: list[Part] | None = None) -> Step:
+    return Step(
+        step=number,
+        input=symbol,
+        output="b",
+        probability=0.9,
+        likely={"a": 0.1, "b": 0.9},
+        signals={"pop": 1 - push, "push": push},
+        pushed={"top": [-1.0, 0.5]},
+        reads={},
+        held=1.0,
+        input_read=read,
+    )
+
+
+def trace_of(*steps: Step) -> Trace:
+    return Trace("ab", "bb", True, None, None, None, list(steps))
+
+
+def test_rows_are_strengths_values_inputs_and_outputs() -> None:
+    rows = rows_of(trace_of(step_of(1, "a", 0.25), step_of(2, "b", 1.0)), least=-1)
+    assert [(row.group, row.label, row.shades) for row in rows] == [
+        ("strengths", "pop", [0.75, 0.0]),
+        ("strengths", "push", [0.25, 1.0]),
+        ("pushed top", "1", [0.0, 0.0]),
+        ("pushed top", "2", [0.75, 0.75]),
+        ("input", "a", [1.0, 0.0]),
+        ("input", "b", [0.0, 1.0]),
+        ("output", "a", [0.1, 0.1]),
+        ("output", "b", [0.9, 0.9]),
+    ]
+
+
+def test_what_is_read_from_a_buffer_is_shared_between_symbols() -> None:
+    read = [Part("a", 1, 0.5), Part("b", 2, 0.3), Part("a", 3, 0.2)]
+    rows = rows_of(trace_of(step_of(1, "a", 0.5, read)), least=0)
+    assert [row.shades for row in rows if row.group == "input"] == [[0.7], [0.3]]
+
+
+def test_heat_maps_go_on_below_where_they_do_not_fit() -> None:
+    rows = [Row("strengths", "pop", [0, 0.5, 1]), Row("input", "a", [1, 0, 0.3])]
+    lines = [line.plain for line in heat_map(rows, width=18)]
+    assert lines == [
+        "step          1",
+        "strengths pop   ▒▒",
+        "",
+        "input a       ██  ",
+        "",
+        "step          3",
+        "strengths pop ██",
+        "",
+        "input a       ░░",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(("strength", "expected"), [(-0.1, " "), (0, " "), (1, "█"), (1.2, "█")])
+def test_shades_stay_within_bounds(strength: float, expected: str) -> None:
+    assert shade(strength) == expected
+
+
+@pytest.mark.parametrize(
+    ("suffix", "begins"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
+)
+def test_pictures_are_written_whole(
+    model: Path, tmp_path: Path, suffix: str, begins: bytes
+) -> None:
+    path = tmp_path / f"picture{suffix}"
+    # Symbols that matplotlib would read as formulas stay symbols.
+    done = run("inspect", model, "a$b$^_", "--plot", path)
+    assert done.returncode == 0
+    assert path.read_bytes().startswith(begins)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_pictures_of_other_kinds_are_refused(model: Path, tmp_path: Path) -> None:
+    done = run("inspect", model, "ab", "--plot", tmp_path / "picture.txt")
+    assert done.returncode == 2
+    assert b"expected a file that ends in .png, .svg, .pdf" in done.stderr
+
+
+def test_heat_maps_are_printed(model: Path) -> None:
+    printed = run("inspect", model, "ab", "--heatmap").stdout.decode()
+    assert "strengths push" in printed
+    assert "pushed front 1" in printed
+    assert "answer: " in printed
