@@ -21,6 +21,7 @@ from stacktrans import __version__
 from stacktrans.errors import StacktransError, UsageError
 from stacktrans.options import (
     CheckpointArgument,
+    DepthOption,
     DeviceOption,
     JsonOption,
     PairFormat,
@@ -42,8 +43,9 @@ from stacktrans.terminal import (
 
 if TYPE_CHECKING:
     from stacktrans.checkpoint import Checkpoint
+    from stacktrans.config import TaskConfig
     from stacktrans.settings import Layer
-    from stacktrans.tasks.base import Lengths, Task
+    from stacktrans.tasks.base import LengthLaw, Lengths, Task
     from stacktrans.trace import Trace
     from stacktrans.training import Trainer
 
@@ -129,6 +131,7 @@ def generate(
             metavar="A:B", help="Source lengths; the task's training lengths if not given."
         ),
     ] = None,
+    depth: DepthOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Which pairs.")] = 1,
     format: Annotated[PairFormat, typer.Option(help="How to write them.")] = PairFormat.tsv,
     out: Annotated[
@@ -141,6 +144,7 @@ def generate(
 
         stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
         stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
+        stacktrans generate --task parenthesis --depth 12
     """
     from stacktrans.checkpoint import write_atomically
     from stacktrans.config import load_task
@@ -149,13 +153,31 @@ def generate(
     check_positive("--count", count)
     config = load_task(task)
     maker = make_task(config.name, config.generator, config.parameters)
-    bounds = parse_lengths(lengths) if lengths else config.lengths.train
-    lines = _pair_lines(maker, bounds, config.law_of(bounds), count, seed, format.value)
+    given_bounds = [parse_lengths(lengths)] if lengths else []
+    ((bounds, law),) = _ranges(config, maker, given_bounds, [config.lengths.train], depth)
+    lines = _pair_lines(maker, bounds, law, count, seed, format.value)
     if out:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
     else:
         for line in lines:
             print(line)
+
+
+def _ranges(
+    config: "TaskConfig",
+    task: "Task",
+    bounds: "list[Lengths]",
+    usual: "list[Lengths]",
+    depth: int | None,
+) -> "list[tuple[Lengths, LengthLaw]]":
+    """Ranges of lengths, each with how they are spread: those asked for, or else the usual."""
+    from stacktrans.tasks.base import DepthLimit
+
+    if depth is None:
+        return [(range_, config.law_of(range_)) for range_ in bounds or usual]
+    check_positive("--depth", depth)
+    law = DepthLimit(depth)
+    return [(range_, law) for range_ in bounds or [task.lengths_within(law)]]
 
 
 def _pair_lines(
@@ -196,7 +218,7 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            help="What to learn: copy, reverse, bigram-flip, svo-sov, gender, or a YAML file."
+            help="What to learn: copy, reverse, parenthesis, ... (see tasks/), or a YAML file."
         ),
     ] = None,
     memory: Annotated[
@@ -205,7 +227,7 @@ def train(
     controller: Annotated[
         str | None,
         typer.Option(
-            help="What operates the memory: lstm, gru or rnn; as the recipe says if not given."
+            help="What operates the memory: lstm, gru, rnn or linear; as the recipe says."
         ),
     ] = None,
     hidden: Annotated[
@@ -214,11 +236,15 @@ def train(
     memory_size: Annotated[
         int | None, typer.Option(help="Size of a pushed vector; as the recipe says.")
     ] = None,
+    buffered: Annotated[
+        bool | None,
+        typer.Option(help="Read from an input buffer and write to an output buffer."),
+    ] = None,
     recipe: Annotated[
         str | None,
         typer.Option(
             help="default, which is taken if none is given: small, quick and sure; stops when "
-            "solved. paper: grefenstette2015's settings; stops at convergence."
+            "solved. paper: the settings of the paper that the task is from."
         ),
     ] = None,
     config: Annotated[
@@ -265,6 +291,7 @@ def train(
         stacktrans train --task copy --memory queue
         stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4
+        stacktrans train --task reversal --memory stack --controller linear --buffered
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --resume checkpoints/copy-queue-1
     """
@@ -279,6 +306,7 @@ def train(
             controller,
             hidden,
             memory_size,
+            buffered,
             recipe,
             config,
             set_,
@@ -299,6 +327,7 @@ def train(
             *given("--controller", "model.controller", controller),
             *given("--hidden", "model.hidden_size", hidden),
             *given("--memory-size", "model.memory_size", memory_size),
+            *given("--buffered", "model.buffered", buffered),
             *budgets,
         ]
         trainer = _fresh(task, recipe, config, options, set_ or [], out, device)
@@ -393,6 +422,7 @@ def eval(
     count: Annotated[
         int | None, typer.Option(help="Strings of each range: 1000, or all of --data.")
     ] = None,
+    depth: DepthOption = None,
     data: Annotated[
         Path | None, typer.Option(help="Pairs of your own, as generate writes them.")
     ] = None,
@@ -400,14 +430,16 @@ def eval(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure coarse and fine accuracy.
+    """Measure coarse and fine accuracy, and that of symbols.
 
     Coarse: the share of strings that are right from first to last symbol. Fine:
     the mean share of a string before its first error. Both with 95% intervals.
+    Symbols: the share of all scored symbols that are right.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 1000:1000 --count 100
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
+        stacktrans eval checkpoints/parenthesis-lstm --depth 24
     """
     from stacktrans.display import model_line, scores_json, scores_tables
 
@@ -416,12 +448,15 @@ def eval(
     bounds = [parse_lengths(text) for text in lengths or []]
     loaded = _load(checkpoint, device)
     if data:
+        if depth is not None:
+            raise UsageError("--depth: of no use with --data")
         results = _scores_of_data(loaded, data, bounds, count)
     else:
-        own = loaded.config.task.lengths
+        config = loaded.config.task
+        usual = [config.lengths.train, config.lengths.test]
         results = [
-            (range_, _scores_of_range(loaded, range_, count or 1000, seed))
-            for range_ in bounds or [own.train, own.test]
+            (range_, _scores_of_range(loaded, range_, law, count or 1000, seed))
+            for range_, law in _ranges(config, loaded.task, bounds, usual, depth)
         ]
     if as_json:
         facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
@@ -430,7 +465,9 @@ def eval(
         print_out(model_line(loaded.config), *scores_tables(results))
 
 
-def _scores_of_range(checkpoint: "Checkpoint", lengths: "Lengths", count: int, seed: int) -> Any:
+def _scores_of_range(
+    checkpoint: "Checkpoint", lengths: "Lengths", law: "LengthLaw", count: int, seed: int
+) -> Any:
     from stacktrans.evaluation import Scores, score
     from stacktrans.randomness import Purpose, generator
 
@@ -439,7 +476,6 @@ def _scores_of_range(checkpoint: "Checkpoint", lengths: "Lengths", count: int, s
     total: Scores | None = None
     for start in range(0, count, block):
         rng = generator(seed, Purpose.EVALUATION, start)
-        law = checkpoint.config.task.law_of(lengths)
         pairs = checkpoint.task.sample(rng, lengths, min(block, count - start), law)
         scores = score(checkpoint.model, checkpoint.layout, pairs)
         total = total + scores if total else scores

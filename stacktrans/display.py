@@ -33,11 +33,15 @@ def model_line(config: RunConfig) -> str:
     """The shape of a model in a line."""
     model = config.model
     layers = f"{model.layers} layers of " if model.layers > 1 else ""
+    controller = f"{layers}{model.controller.upper()} {model.hidden_size}"
+    if model.controller == "linear":
+        controller = "linear controller"
     memory = "" if model.memory == "none" else f" of {model.memory_size}"
-    return (
-        f"{config.task.name}: {layers}{model.controller.upper()} {model.hidden_size}, "
-        f"memory {model.memory}{memory}, embeddings {model.embedding_size}"
-    )
+    embeddings = f"embeddings {model.embedding_size}"
+    if model.embedding_size == "one-hot":
+        embeddings = "one-hot inputs"
+    buffers = ", buffers" if model.buffered else ""
+    return f"{config.task.name}: {controller}, memory {model.memory}{memory}, {embeddings}{buffers}"
 
 
 def accuracy_text(accuracy: Accuracy | None) -> str:
@@ -102,7 +106,11 @@ class TrainingDisplay:
     def _show(self, record: Record) -> None:
         if self.live:
             self.live.update(self._table())
-        elif record.test or record.step - self.printed >= self.config.training.accuracy_every:
+        elif (
+            record.test
+            or record.development
+            or record.step - self.printed >= self.config.training.accuracy_every
+        ):
             self.printed = record.step
             self.console.print(self._line(record), soft_wrap=True, highlight=False)
 
@@ -125,6 +133,7 @@ class TrainingDisplay:
             f"{self._speed(record):.1f} batches/s",
             f"train {accuracy_text(record.train)}" if record.train else "",
             f"test {accuracy_text(record.test)}" if record.test else "",
+            f"development {accuracy_text(record.development)}" if record.development else "",
             strengths,
         ]
         return "  ".join(part for part in parts if part)
@@ -138,7 +147,7 @@ class TrainingDisplay:
             "loss",
             "perplexity",
             "batches/s",
-            f"train {train}",
+            f"development {train}" if self.config.training.examples else f"train {train}",
             f"test {test}",
             "push",
             "pop",
@@ -151,7 +160,7 @@ class TrainingDisplay:
                 f"{record.loss:.4f}",
                 f"{record.perplexity:.3f}",
                 f"{self._speed(record):.1f}",
-                accuracy_text(record.train),
+                accuracy_text(record.train or record.development),
                 accuracy_text(record.test),
                 _mean_signal(record, "push"),
                 _mean_signal(record, "pop"),
@@ -161,13 +170,17 @@ class TrainingDisplay:
 
 def summary_table(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
     """How a run ended."""
-    table = plain_table("lengths", "strings", "coarse", "fine")
+    table = plain_table("lengths", "strings", "coarse", "fine", "symbols")
     for lengths, accuracy in (
         (config.task.lengths.train, summary.train),
         (config.task.lengths.test, summary.test),
     ):
         table.add_row(
-            str(lengths), str(accuracy.count), f"{accuracy.coarse:.3f}", f"{accuracy.fine:.3f}"
+            str(lengths),
+            str(accuracy.count),
+            f"{accuracy.coarse:.3f}",
+            f"{accuracy.fine:.3f}",
+            f"{accuracy.symbols:.4f}",
         )
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
     ended = (
@@ -184,14 +197,15 @@ def _interval(accuracy: float, count: int) -> str:
 
 def scores_tables(results: Sequence[tuple[Lengths, Scores]]) -> Iterator[Table]:
     """Accuracy of each range of lengths, then by length within the ranges."""
-    ranges = plain_table("lengths", "strings", "coarse [95%]", "fine [95%]")
-    lengths = plain_table("length", "strings", "coarse", "fine")
+    ranges = plain_table("lengths", "strings", "coarse [95%]", "fine [95%]", "symbols")
+    lengths = plain_table("length", "strings", "coarse", "fine", "symbols")
     for bounds, scores in results:
         ranges.add_row(
             str(bounds),
             str(scores.count),
             _interval(scores.coarse_accuracy, scores.count),
             _interval(scores.fine_accuracy, scores.count),
+            f"{scores.symbol_accuracy:.4f}",
         )
         for part, within in _spread(bounds, scores):
             lengths.add_row(
@@ -199,6 +213,7 @@ def scores_tables(results: Sequence[tuple[Lengths, Scores]]) -> Iterator[Table]:
                 str(within.count),
                 f"{within.coarse_accuracy:.3f}",
                 f"{within.fine_accuracy:.3f}",
+                f"{within.symbol_accuracy:.4f}",
             )
         lengths.add_section()
     yield ranges
@@ -297,6 +312,7 @@ def _scores_entry(scores: Scores) -> dict[str, Any]:
         "coarse_interval": confidence_interval(coarse, count),
         "fine": fine,
         "fine_interval": confidence_interval(fine, count),
+        "symbols": scores.symbol_accuracy,
     }
 
 

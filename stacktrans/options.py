@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 TaskOption = Annotated[
     str,
     typer.Option(
-        help="A task: copy, reverse, bigram-flip, svo-sov, gender, or a YAML file of your own."
+        help="A task: copy, reverse, parenthesis, ... (see tasks/), or a YAML file of your own."
+    ),
+]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Of a task with a grammar: derivations no deeper than this, all equally likely."
     ),
 ]
 CheckpointArgument = Annotated[

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 SHADES = " ░▒▓█"
 CELL = 2
 """Characters across a step in a terminal."""
+VISIBLE = 0.05
+"""A symbol with less at every step has no row of its own."""
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -80,8 +82,8 @@ def _added_up(parts: Sequence[Part]) -> dict[str, float]:
 
 
 def _symbols(group: str, shares: Sequence[dict[str, float]]) -> list[Row]:
-    """A row for each symbol that there is at some step, in alphabetical order."""
-    symbols = sorted({symbol for step in shares for symbol in step})
+    """A row for each symbol that there is some of at a step, in alphabetical order."""
+    symbols = sorted({symbol for step in shares for symbol in step if step[symbol] >= VISIBLE})
     return [Row(group, symbol, [step.get(symbol, 0.0) for step in shares]) for symbol in symbols]
 
 

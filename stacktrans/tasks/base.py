@@ -137,6 +137,10 @@ class Task(ABC):
         """A source with its target, and which symbols of it are scored."""
         return Pair(source, target)
 
+    def lengths_within(self, law: DepthLimit) -> Lengths:
+        """The lengths that derivations within a depth have; raises `NoSuchLaw`."""
+        raise NoSuchLaw("a depth is for tasks with a grammar")
+
     @abstractmethod
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
@@ -177,7 +181,7 @@ def drawn_lengths(
     if smallest > largest:
         raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
     if isinstance(law, DepthLimit):
-        raise NoSuchLaw("length_law: a depth is for tasks with a grammar")
+        raise NoSuchLaw("a depth is for tasks with a grammar")
     if isinstance(law, NormalLengths):
         drawn = generator.normal(law.mean, law.deviation, size=count).astype(np.int64)
         cut: Ids = np.clip(drawn // step, smallest, largest) * step

@@ -57,6 +57,12 @@ class Grammatical(Task):
         )
         return [self._pair_of(*self._sentence(generator, int(length), law)) for length in drawn]
 
+    def lengths_within(self, law: DepthLimit) -> Lengths:
+        possible = sorted(self.grammar.depth_counts(law.depth))
+        if not possible:
+            raise NoSuchLength(f"no derivation of the grammar has a depth of {law.depth} or less")
+        return Lengths(possible[0], possible[-1])
+
     def _sentence(self, generator: np.random.Generator, length: int, law: LengthLaw) -> Sentence:
         if isinstance(law, DepthLimit):
             return self.grammar.sample_depth(generator, law.depth, length)
@@ -76,7 +82,7 @@ class Grammatical(Task):
 
     def _weights(self, longest: int, law: LengthLaw) -> Floats:
         if isinstance(law, NormalLengths):
-            raise NoSuchLaw("length_law: a mean is for tasks without a grammar")
+            raise NoSuchLaw("a mean length is for tasks without a grammar")
         if not isinstance(law, DepthLimit):
             return self.grammar.length_probabilities(longest)
         counts = self.grammar.depth_counts(law.depth)
