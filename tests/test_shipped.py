@@ -13,8 +13,10 @@ from stacktrans.decoding import transduce
 from stacktrans.evaluation import score
 from stacktrans.randomness import Purpose, generator
 from stacktrans.tasks.base import Lengths
+from stacktrans.trace import trace
 
-NAMES = ["copy-deque", "copy-queue", "reverse-stack"]
+JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
+NAMES = [*JOINT, "parenthesis-lstm", "reversal-linear", "xor-buffered"]
 CPU = torch.device("cpu")
 
 
@@ -30,11 +32,11 @@ def test_shipped_models_are_small_and_tell_where_they_come_from(name: str) -> No
     assert sum(path.stat().st_size for path in directory.iterdir()) < 1_000_000
     summary = json.loads((directory / "summary.json").read_text())
     assert summary["command"].startswith("stacktrans train --task ")
-    assert summary["outcome"] == "solved"
+    assert summary["outcome"] == ("max_steps" if name == "parenthesis-lstm" else "solved")
     assert checkpoint.load(directory, CPU).config.recipe == "default"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", JOINT)
 def test_shipped_models_are_right_far_beyond_their_training(name: str) -> None:
     loaded = checkpoint.load(name, CPU)
     strings = generator(11, Purpose.EVALUATION)
@@ -42,7 +44,44 @@ def test_shipped_models_are_right_far_beyond_their_training(name: str) -> None:
     assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "symbols"), [("reversal-linear", 1), ("xor-buffered", 1), ("parenthesis-lstm", 0.985)]
+)
+def test_models_of_same_length_tasks_are_right_on_longer_strings(name: str, symbols: float) -> None:
+    loaded = checkpoint.load(name, CPU)
+    lengths = loaded.config.task.lengths
+    assert lengths.test.shortest > lengths.train.longest
+    pairs = loaded.task.sample(
+        generator(11, Purpose.EVALUATION),
+        lengths.test,
+        300,
+        loaded.config.task.law_of(lengths.test),
+    )
+    assert score(loaded.model, loaded.layout, pairs).symbol_accuracy >= symbols
+
+
+def test_the_linear_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:
+    loaded = checkpoint.load("reversal-linear", CPU)
+    source = "0110100110"
+    followed = trace(loaded, [*source, *"#" * len(source)])
+    assert followed.correct
+    reading, writing = followed.steps[: len(source)], followed.steps[len(source) :]
+    for step in reading:
+        assert step.signals["push"] > 0.7 > 0.4 > step.signals["pop"]
+    for step in writing:
+        assert step.signals["pop"] > 0.7 > 0.5 > step.signals["push"]
+
+
+def test_the_buffered_xor_waits_before_it_answers() -> None:
+    followed = trace(checkpoint.load("xor-buffered", CPU), list("110100111"))
+    assert followed.correct
+    first, *later = followed.steps
+    assert first.signals["output write"] < 0.2
+    assert all(step.signals["output write"] > 0.9 for step in later)
+    assert all(step.signals["input read"] > 0.9 for step in followed.steps)
+
+
+@pytest.mark.parametrize("name", JOINT)
 def test_shipped_models_transduce_what_people_type(name: str) -> None:
     loaded = checkpoint.load(name, CPU)
     source = "Hello,stack!"
