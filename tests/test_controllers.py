@@ -57,7 +57,8 @@ def test_higher_layers_see_the_embedding_and_the_layer_below() -> None:
         for layer in controller.layers
         if isinstance(layer, LSTMLayer)
     ]
-    assert sizes == [(EMBEDDING, READ), (EMBEDDING, HIDDEN), (EMBEDDING, HIDDEN)]
+    hidden = config.hidden_size
+    assert sizes == [(EMBEDDING, READ), (EMBEDDING, hidden), (EMBEDDING, hidden)]
 
 
 @pytest.mark.parametrize("kind", sorted(RECURRENT))
