@@ -247,10 +247,10 @@ def _cells(step: Step) -> list[Text]:
     ]
     cells += [shaded(strength) for strength in step.signals.values()]
     if step.input_read is not None:
-        cells.append(Text(_parts(step.input_read)))
+        cells += [Text(f"{step.input_left:.2f}"), Text(_parts(step.input_read))]
     cells += [Text(_parts(parts)) for parts in step.reads.values()]
     if step.written is not None:
-        cells.append(Text(_parts(step.written)))
+        cells += [Text(f"{step.output_held:.2f}"), Text(_parts(step.written))]
     return cells
 
 
@@ -260,11 +260,14 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     table = plain_table("step", "input", "output", "prob.", *first.signals)
     for column in table.columns[1:3]:
         column.justify = "left"
-    reads = [f"read {end}" for end in first.reads]
     if first.input_read is not None:
-        reads = ["read input", *reads, "write answer"]
-    for name in reads:
-        table.add_column(name, justify="left", overflow="fold")
+        table.add_column("left", justify="right")
+        table.add_column("read input", justify="left", overflow="fold")
+    for end in first.reads:
+        table.add_column(f"read {end}", justify="left", overflow="fold")
+    if first.written is not None:
+        table.add_column("held", justify="right")
+        table.add_column("write answer", justify="left", overflow="fold")
     for step in trace.steps:
         table.add_row(*_cells(step))
     return Group(Text(model_line(config), style="bold"), table, Text(verdict(trace)))

@@ -52,8 +52,10 @@ class Step:
         reads: for each end, the rows that the read is made of, heaviest first.
         held: sum of all strengths in the memory after the step.
         input_read: what was read from the input buffer, heaviest first; None without buffers.
+        input_left: sum of the strengths in the input buffer when it is read; None likewise.
         written: which symbols of the answer are made of the output, heaviest first; None
             without buffers.
+        output_held: sum of the strengths in the output buffer after the step; None likewise.
     """
 
     step: int
@@ -66,7 +68,9 @@ class Step:
     reads: dict[str, list[Part]]
     held: float
     input_read: list[Part] | None = None
+    input_left: float | None = None
     written: list[Part] | None = None
+    output_held: float | None = None
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,8 @@ def _buffered_steps(
     ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
     unrolled, states, reads = model.unroll_buffered_by_definition(ids, [len(source)])
     written = written_weights(model.written(unrolled), 0, len(answer))[0]
+    read, write = unrolled.signals[0, :, -2], unrolled.signals[0, :, -1]
+    left = (len(source) - (read.cumsum(0) - read)).clamp(min=0)
     # What a row was pushed for is what was read most of at that step.
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads[0]]
     steps = []
@@ -187,7 +193,9 @@ def _buffered_steps(
             replace(
                 step,
                 input_read=_shares(reads[0, index], symbols),
+                input_left=float(left[index]),
                 written=_shares(written[:, index], answer),
+                output_held=float(write[: index + 1].sum()),
             )
         )
     return steps

@@ -79,6 +79,15 @@ def test_the_buffered_xor_waits_before_it_answers() -> None:
     assert first.signals["output write"] < 0.2
     assert all(step.signals["output write"] > 0.9 for step in later)
     assert all(step.signals["input read"] > 0.9 for step in followed.steps)
+    lefts = [step.input_left for step in followed.steps]
+    assert lefts[0] == 9
+    assert lefts == sorted(lefts, key=lambda left: -(left or 0))
+    assert followed.steps[-1].input_left == 0
+    # Each symbol of the answer was written by the step after the one that read its input.
+    for number, step in enumerate(followed.steps[1:10], start=1):
+        assert step.written
+        assert step.written[0].step == number
+    assert (followed.steps[-1].output_held or 0) > 9
 
 
 @pytest.mark.parametrize("name", JOINT)
