@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MEMORIES = ("stack", "queue", "deque")
 EMBEDDING = 64
+BATCH_KERNELS = {"batch": "fused", "slow-batch": "torch"}
 BATCH = 10
 
 
@@ -130,8 +132,29 @@ def subject(name: str, job: Measurement) -> Subject:
     """
     threads, _, what = name.rpartition(" threads: ")
     kind, which = what.split()
-    run = alone(which, job) if kind == "alone" else step(kind, which, job)
+    if kind in BATCH_KERNELS:
+        run = training_batch(which, BATCH_KERNELS[kind])
+    else:
+        run = alone(which, job) if kind == "alone" else step(kind, which, job)
     return Subject(int(threads or 1), run)
+
+
+def training_batch(which: str, kernel: str) -> Callable[[], None]:
+    """A batch of training, from the strings to new weights."""
+    import torch
+
+    from stacktrans.config import resolve
+    from stacktrans.training import Trainer
+
+    task, controller = which.split("/")
+    model = {"memory": "stack", "controller": controller, "kernel": kernel}
+    config = resolve(task=task, recipe="paper", settings={"model": model})
+    trainer = Trainer(config, Path(), torch.device("cpu"), command="")
+
+    def run() -> None:
+        trainer._train_on_batch()
+
+    return run
 
 
 def step(kind: str, which: str, job: Measurement) -> Callable[[], None]:

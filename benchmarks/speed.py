@@ -1,6 +1,6 @@
 """How fast training is, beside torch's own LSTM, the definition in torch and a naive loop.
 
-    python benchmarks/speed.py [--parts a,b,c,d,e,f] [--markdown FILE] [--quick]
+    python benchmarks/speed.py [--parts a,b,c,d,e,f,g] [--markdown FILE] [--quick]
 
     a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
     b  strings from short to long, beside nn.LSTM
@@ -8,6 +8,7 @@
     d  one thread and two
     e  from nothing to a solved task, by the command line
     f  a very long line, transduced by the command line
+    g  a whole batch of training with the small models of hao2018
 
 Times are of this machine; what can be compared is the ratios. `measuring.py` says how they
 are taken.
@@ -22,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -35,7 +35,7 @@ from rich.table import Table
 from stacktrans import __version__
 
 TASKS = (("copy", "queue"), ("reverse", "stack"))
-SIDE_BY_SIDE = 1
+SMALL_TASKS = ("reversal", "parenthesis", "agreement")
 
 
 @dataclass(frozen=True)
@@ -272,8 +272,7 @@ def solve(run: tuple[str, str, int], more: Sequence[str]) -> dict[str, Any]:
 def solutions(scale: Scale) -> Iterator[Result]:
     """Part e."""
     jobs = [(task, memory, seed) for task, memory in TASKS for seed in range(1, scale.seeds + 1)]
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        done = list(pool.map(lambda job: solve(job, scale.training), jobs))
+    done = [solve(job, scale.training) for job in jobs]
     rows, each = [], []
     for task, memory in TASKS:
         runs = [run for job, run in zip(jobs, done, strict=True) if job[:2] == (task, memory)]
@@ -307,8 +306,8 @@ def solutions(scale: Scale) -> Iterator[Result]:
     )
     yield Result(
         "Time to solution",
-        f"Medians and ranges over seeds 1 to {scale.seeds} of `{command}`, {SIDE_BY_SIDE} runs "
-        "side by side, one thread each. Seconds are of training, validation included.",
+        f"Medians and ranges over seeds 1 to {scale.seeds} of `{command}`, one run at a time, one "
+        "thread each. Seconds are of training, validation included.",
         ["task", "memory", "solved", "seconds", "range", "batches", "range"],
         rows,
     )
@@ -354,6 +353,26 @@ def long_line(scale: Scale) -> Iterator[Result]:
     )
 
 
+def small_models(scale: Scale) -> Iterator[Result]:
+    """Part g."""
+    rows = []
+    for task in SMALL_TASKS:
+        for controller in ("linear", "lstm"):
+            which = f"{task}/{controller}"
+            job = job_of(scale, [f"batch {which}", f"slow-batch {which}"], (0, 0), 0)
+            found = measure(job).milliseconds
+            ours = found[f"batch {which}"]
+            slow = multiple(found[f"slow-batch {which}"] / ours)
+            rows.append([task, controller, milliseconds(ours), slow])
+    yield Result(
+        "A batch of training, small models",
+        "Ten strings by the recipe of hao2018 with a stack, from the strings to new weights, one "
+        "thread; and the multiple of our time that the definition in torch takes.",
+        ["task", "controller", "ms", "definition takes"],
+        rows,
+    )
+
+
 PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "a": training_step,
     "b": growing_strings,
@@ -361,6 +380,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "d": threads,
     "e": solutions,
     "f": long_line,
+    "g": small_models,
 }
 
 
@@ -395,16 +415,25 @@ def show(result: Result, console: Console) -> None:
     console.print(f"{result.note}\n")
 
 
-def markdown(results: Sequence[Result], origin: str) -> str:
-    lines = ["# Speed", "", origin]
-    for result in results:
-        lines += ["", f"## {result.title}", ""]
-        if result.note:
-            lines += [result.note, ""]
-        lines.append(f"| {' | '.join(result.columns)} |")
-        lines.append("|---" + "|---:" * (len(result.columns) - 1) + "|")
-        lines += [f"| {' | '.join(row)} |" for row in result.rows]
-    return "\n".join([*lines, ""])
+def section(result: Result, origin: str) -> str:
+    """A table in Markdown, and what made it."""
+    lines = [f"## {result.title}", ""]
+    if result.note:
+        lines += [result.note, ""]
+    lines.append(f"| {' | '.join(result.columns)} |")
+    lines.append("|---" + "|---:" * (len(result.columns) - 1) + "|")
+    lines += [f"| {' | '.join(row)} |" for row in result.rows]
+    return "\n".join([*lines, "", origin, ""])
+
+
+def write_markdown(path: Path, results: Sequence[Result], origin: str) -> None:
+    """Write tables to a file, in the place of those of the same title; others stay."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    sections = {
+        text.partition("\n")[0]: f"## {text.rstrip()}\n" for text in before.split("\n## ")[1:]
+    }
+    sections |= {result.title: section(result, origin) for result in results}
+    path.write_text("\n".join(["# Speed\n", *sections.values()]), encoding="utf-8")
 
 
 def parts(text: str) -> list[str]:
@@ -435,7 +464,7 @@ def main() -> None:
             results.append(result)
             show(result, console)
             if options.markdown:
-                options.markdown.write_text(markdown(results, origin), encoding="utf-8")
+                write_markdown(options.markdown, results, origin)
     console.print(origin)
 
 
