@@ -585,7 +585,8 @@ class Trainer:
         better = operator.gt if record.development else operator.ge
         if not progress.best_of_attempt or better(merit, progress.best_of_attempt):
             progress.best_of_attempt, progress.since_best = merit, 0
-        if not progress.best or better(merit, progress.best):
+        # Of weights that are as good, the later: they were trained on for longer.
+        if not progress.best or merit >= progress.best:
             progress.best, progress.best_step = merit, progress.step
             self._save_best()
         if training.stop != "solved":
