@@ -59,10 +59,10 @@ HEADING = """# The conditions of hao2018
 
 Written by `python experiments/hao2018.py`. Share of the scored symbols that are right, in per
 cent: least, median and greatest over the trials, published and measured. A trial is a seed; the
-weights kept are those that were best on the development set, of several the last, and the
-training accuracy is theirs on the training set. A median more than 3 points under the published one is marked. The buffered
-model of xor learns as published only if what it writes first is skipped, which the released code
-does and the paper does not tell; without that, see its second row."""
+weights kept are those that were best on the development set, of several the last, and the training
+accuracy is theirs on the training set. A median more than 3 points under the published one is
+marked. The buffered model of xor learns as published only if what it writes first is skipped, which
+the released code does and the paper does not tell; without that, see its second row."""
 
 
 class Trials(Records):

@@ -25,7 +25,8 @@ SYMBOLS = 3
 
 
 def small(**settings: Any) -> ModelConfig:
-    model = {"memory": "stack", "buffered": True, "extra_steps": 1, "hidden_size": 4, **settings}
+    usual = {"memory": "stack", "buffered": True, "extra_steps": 1, "output_skip": 0}
+    model = {**usual, "hidden_size": 4, **settings}
     return resolve(task="xor", recipe="paper", settings={"model": model}).model
 
 

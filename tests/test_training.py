@@ -153,6 +153,7 @@ def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
     assert written["test"] == {
         "coarse": summary.test.coarse,
         "fine": summary.test.fine,
+        "symbols": summary.test.symbols,
         "count": summary.test.count,
     }
     assert written["command"] == "stacktrans train ..."
