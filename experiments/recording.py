@@ -72,19 +72,21 @@ def stacktrans(*arguments: str) -> Run:
 
 
 def train(
-    condition: Condition, seed: int, time_limit: str | None, *lengths: str
+    condition: Condition, seed: int, time_limit: str | None, *measures: str
 ) -> tuple[Run, list[Run]]:
-    """One run: what is recorded of any, and its accuracy on strings of each range of lengths."""
+    """One run: what is recorded of any, and what came of `eval` with each of some options."""
     changes = [word for change in condition.changes for word in ("--set", change)]
     command = ["train", "--task", condition.task, "--memory", condition.memory, *changes]
     if condition.recipe != "default":
         command += ["--recipe", condition.recipe]
     command += ["--seed", str(seed), *(["--time-limit", time_limit] if time_limit else [])]
-    ranges = [word for bounds in lengths for word in ("--lengths", bounds)]
     with tempfile.TemporaryDirectory() as directory:
         out = f"{directory}/run"
         summary = stacktrans(*command, "--out", out)
-        evaluated = stacktrans("eval", out, *ranges, "--count", str(STRINGS)) if ranges else {}
+        results = [
+            stacktrans("eval", out, *options.split(), "--count", str(STRINGS))["results"][0]
+            for options in measures
+        ]
     run = {
         "task": condition.task,
         "memory": condition.memory,
@@ -101,7 +103,7 @@ def train(
         "torch": summary["torch"],
         "recipe": condition.fingerprint(),
     }
-    return run, evaluated.get("results", [])
+    return run, results
 
 
 def condition_of(run: Run) -> Condition:
@@ -203,7 +205,7 @@ class LongStrings(Records):
     """Runs measured on strings longer than they were trained on."""
 
     def run(self, condition: Condition, seed: int) -> Run:
-        run, (result,) = train(condition, seed, self.time_limit, LENGTHS)
+        run, (result,) = train(condition, seed, self.time_limit, f"--lengths {LENGTHS}")
         del run["accuracy"]
         found = {"coarse": result["coarse"], "fine": result["fine"], "strings": result["count"]}
         return {**run, **found}
