@@ -1,7 +1,5 @@
 """Training: batches, steps, restarts, and when to stop."""
 
-import copy
-import functools
 import json
 import math
 import operator
@@ -10,24 +8,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Self, TextIO
 
 import torch
 from torch import Tensor, nn
 
 from stacktrans import __version__, checkpoint
 from stacktrans.ahead import Ahead
-from stacktrans.config import ExamplesConfig, RunConfig, TrainingConfig
+from stacktrans.averaging import RunningMean
+from stacktrans.config import RunConfig, TrainingConfig
 from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
+from stacktrans.examples import Examples
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import METRICS, RULES, SUMMARY, Accuracy, Record, Summary
-from stacktrans.sequences import Ids, Pair
+from stacktrans.sequences import Pair
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength
 from stacktrans.transducer import Transducer
 
 RUNNING_DECAY = 0.95
@@ -70,40 +70,6 @@ class Progress:
     failed: bool = False
 
 
-class RunningMean:
-    """A model whose weights follow those of another as a running mean.
-
-    Args:
-        model: the other.
-        decay: share that is kept at each update; at the first, nothing is.
-
-    Attributes:
-        model: the model that follows.
-    """
-
-    def __init__(self, model: Transducer, decay: float) -> None:
-        self.model = copy.deepcopy(model)
-        self._from = [weight.detach() for weight in model.parameters()]
-        self._to = [weight.detach() for weight in self.model.parameters()]
-        self._share = 1 - decay
-        self._begun = False
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Follow the other model's weights."""
-        torch._foreach_lerp_(self._to, self._from, self._share if self._begun else 1.0)
-        self._begun = True
-
-    def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes."""
-        return {"model": self.model.state_dict(), "begun": self._begun}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another running mean was; raises `KeyError` or `RuntimeError`."""
-        self.model.load_state_dict(state["model"])
-        self._begun = bool(state["begun"])
-
-
 def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
     """The optimiser that a configuration asks for."""
     rate, decay = config.learning_rate, config.weight_decay
@@ -134,53 +100,6 @@ def locked(stream: TextIO) -> bool:
     except OSError:  # not on every file system
         return True
     return True
-
-
-class Examples:
-    """The examples of a run that draws them once.
-
-    Args:
-        config: of the run.
-        sizes: how many there are.
-        task: what draws them.
-
-    Attributes:
-        train: to train on.
-        development: to measure after each epoch.
-        epoch: batches in an epoch; the last may be smaller.
-    """
-
-    def __init__(self, config: RunConfig, sizes: ExamplesConfig, task: Task) -> None:
-        def drawn(which: int, lengths: Lengths, count: int) -> list[Pair]:
-            rng = generator(config.seed, Purpose.EXAMPLES, which)
-            return task.sample(rng, lengths, count, config.task.law_of(lengths))
-
-        lengths = config.task.lengths
-        self.train = drawn(0, lengths.train, sizes.train)
-        self.development = drawn(1, lengths.train, sizes.development)
-        # Only when it is needed: long strings take their time.
-        self._drawn_test = functools.partial(drawn, 2, lengths.test, sizes.test)
-        self.epoch = -(-sizes.train // config.training.batch_size)
-        self._seed, self._batch_size = config.seed, config.training.batch_size
-        self._ordered: tuple[int, int] | None = None
-
-    @functools.cached_property
-    def test(self) -> list[Pair]:
-        """What is measured at the end."""
-        return self._drawn_test()
-
-    def batch(self, attempt: int, step: int) -> list[Pair]:
-        """The n-th batch of an attempt, from 0; in each epoch the order is another."""
-        epoch, place = divmod(step, self.epoch)
-        first = place * self._batch_size
-        chosen = self._order(attempt, epoch)[first : first + self._batch_size]
-        return [self.train[index] for index in chosen]
-
-    def _order(self, attempt: int, epoch: int) -> Ids:
-        if self._ordered != (attempt, epoch):
-            rng = generator(self._seed, Purpose.EXAMPLES, 3, attempt, epoch)
-            self._ordered, self._last_order = (attempt, epoch), rng.permutation(len(self.train))
-        return self._last_order
 
 
 class Trainer:

@@ -1,7 +1,6 @@
 """Tasks with a target symbol for each source symbol: oracles, samples, scores, streams."""
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +9,10 @@ import torch
 from command_line import run, start
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shipped_tasks import task_of, written
 
 from stacktrans import checkpoint
-from stacktrans.config import RunConfig, load_task, resolve
+from stacktrans.config import RunConfig, resolve
 from stacktrans.decoding import transduce
 from stacktrans.errors import UsageError
 from stacktrans.evaluation import score
@@ -25,7 +25,6 @@ from stacktrans.tasks.base import (
     NoSuchLaw,
     NoSuchLength,
     NotASource,
-    Task,
 )
 from stacktrans.transducer import Transducer
 
@@ -42,15 +41,6 @@ NAMES = [
 
 def config_of(name: str, recipe: str, **model: object) -> RunConfig:
     return resolve(task=name, recipe=recipe, settings={"model": {"memory": "stack", **model}})
-
-
-def task_of(name: str) -> Task:
-    config = load_task(name)
-    return make_task(config.name, config.generator, config.parameters)
-
-
-def written(task: Task, answer: Sequence[str | None]) -> str:
-    return task.target.join([symbol or "." for symbol in answer])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shipped_tasks import task_of, written
 
 from stacktrans.config import load_task, shipped
 from stacktrans.errors import UsageError
@@ -17,17 +18,11 @@ from stacktrans.tasks.base import (
     Lengths,
     NoSuchLength,
     NotASource,
-    Task,
     UnknownSymbol,
 )
 from stacktrans.tasks.rearrangement import meaningless_symbols
 
 SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
-
-
-def task_of(name: str) -> Task:
-    config = load_task(name)
-    return make_task(config.name, config.generator, config.parameters)
 
 
 JOINT = ["bigram-flip", "copy", "gender", "reverse", "svo-sov"]
@@ -89,11 +84,6 @@ def test_samples_follow_from_the_generator(name: str) -> None:
 def test_oracles(name: str, source: str, target: str) -> None:
     task = task_of(name)
     assert written(task, task.answer(task.source.split(source))) == target
-
-
-def written(task: Task, answer: list[str | None]) -> str:
-    """An answer with a dot where it can't be known."""
-    return task.target.join([symbol or "." for symbol in answer])
 
 
 def test_oracles_say_why_a_string_is_no_source() -> None:
