@@ -149,6 +149,9 @@ class ModelConfig(Strict):
         layers: recurrent layers; a linear controller has one.
         hidden_size: units in each layer; a linear controller has none.
         initial_state: whether the state before the first step is learned, or is zero.
+        state_gradient: share of the gradient that goes back through the controller's state from
+            a step to the one before; the rest of what it learns of the past comes through the
+            memory. With less than 1 it can't learn to remember for long by itself.
         memory_size: size m of a pushed vector.
         value_nonlinearity: what a pushed vector goes through.
         embedding_size: size of the input's embeddings, or one-hot for none.
@@ -171,6 +174,7 @@ class ModelConfig(Strict):
     layers: Annotated[int, Field(ge=1, le=64)]
     hidden_size: Size
     initial_state: Literal["learned", "zero"]
+    state_gradient: Annotated[float, Field(ge=0, le=1)]
     memory_size: Size
     value_nonlinearity: Literal["tanh", "sigmoid"]
     embedding_size: Size | Literal["one-hot"]

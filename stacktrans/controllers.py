@@ -208,6 +208,11 @@ RECURRENT: dict[str, type[RecurrentLayer]] = {
 CONTROLLERS: dict[str, type[Layer]] = {**RECURRENT, "linear": LinearLayer}
 
 
+def with_gradient(state: Tensor, share: float) -> Tensor:
+    """A state through which only a share of the gradient goes back."""
+    return state if share == 1 else state + (share - 1) * (state - state.detach())
+
+
 def controller_size(config: ModelConfig, embedding_size: int, read_size: int) -> int:
     """Size of a controller's output; a linear one passes on all that it sees."""
     return embedding_size + read_size if config.controller == "linear" else config.hidden_size
@@ -245,6 +250,7 @@ class Controller(nn.Module):
         else:
             self.layers = nn.ModuleList([LinearLayer(embedding_size, read_size)])
         self.hidden_size = self._layers()[-1].hidden_size
+        self.state_gradient = config.state_gradient
 
     def _layers(self) -> list[Layer]:
         return [layer for layer in self.layers if isinstance(layer, Layer)]
@@ -282,8 +288,10 @@ class Controller(nn.Module):
             The output of the highest layer, [B, H], and the next state.
         """
         below = reads
+        share = self.state_gradient
         following: list[ControllerState] = []
         for layer, sums, layer_state in zip(self._layers(), projected, state, strict=True):
+            layer_state = tuple(with_gradient(part, share) for part in layer_state)
             layer_state = layer.step(sums, below, layer_state)
             following.append(layer_state)
             below = layer_state[0]

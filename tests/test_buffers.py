@@ -107,6 +107,22 @@ def test_compiled_code_agrees_on_every_output_and_gradient(
     compare(fused, defined, 1e-10)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("controller", ["linear", "lstm", "gru", "rnn"])
+def test_compiled_code_agrees_with_less_gradient_through_the_state(
+    controller: str, share: float
+) -> None:
+    model = model_of(
+        controller=controller, state_gradient=share, layers=1 if controller == "linear" else 2
+    )
+    ids, lengths = torch.randint(SYMBOLS, (3, 9)), [9, 4, 7]
+    compare(
+        outputs_and_gradients(model, "fused", ids, lengths),
+        outputs_and_gradients(model, "torch", ids, lengths),
+        1e-10,
+    )
+
+
 def outputs_and_gradients(
     model: Transducer, kernel: Literal["fused", "torch"], ids: Tensor, lengths: list[int]
 ) -> dict[str, Tensor]:

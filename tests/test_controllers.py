@@ -74,6 +74,25 @@ def test_the_initial_state_is_learned(kind: str, memory: str) -> None:
         assert layer.initial_state.grad.abs().max() > 0
 
 
+@pytest.mark.parametrize("kernel", ["fused", "torch"])
+def test_the_gradient_through_the_state_shrinks_from_step_to_step(kernel: str) -> None:
+    def gradients(share: float) -> list[float]:
+        """Of the last output, by the step whose input is one of its own."""
+        torch.manual_seed(0)
+        config = small("rnn", "none").model_copy(
+            update={"state_gradient": share, "kernel": kernel}
+        )
+        model = Transducer(config, inputs=4, outputs=3).double()
+        model(torch.tensor([[0, 1, 2, 3]]))[0, -1].sum().backward()
+        grad = model.embedding.weight.grad
+        assert grad is not None
+        return [float(row.norm()) for row in grad.flip(0)]
+
+    whole, part, none = gradients(1), gradients(0.5), gradients(0)
+    assert part == pytest.approx([size * 0.5**back for back, size in enumerate(whole)])
+    assert none == pytest.approx([whole[0], 0, 0, 0])
+
+
 def small(controller: str, memory: str, layers: int = 1) -> ModelConfig:
     return resolve(
         task="copy",

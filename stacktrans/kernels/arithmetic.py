@@ -136,6 +136,14 @@ def add_scaled(out: Array, scale: Any, row: Array) -> None:
 
 
 @compiled
+def scale(out: Array, by: float) -> None:
+    """out *= by, in the precision of out."""
+    factor = out.dtype.type(by)
+    for i in range(out.shape[0]):
+        out[i] *= factor
+
+
+@compiled
 def copy(out: Array, row: Array) -> None:
     """Set out to the numbers at the start of row."""
     for i in range(out.shape[0]):

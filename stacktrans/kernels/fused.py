@@ -33,12 +33,14 @@ class Kind(NamedTuple):
         buffered: whether inputs are read from a buffer; the last two signals are then the
             strengths of reading on and of writing.
         tanh_values: whether values go through a tanh, and not a sigmoid.
+        state_gradient: share of the gradient that goes back through the state at each step.
     """
 
     controller: str
     memory: str
     buffered: bool = False
     tanh_values: bool = True
+    state_gradient: float = 1.0
 
 
 class LayerWeights(NamedTuple):
@@ -148,6 +150,7 @@ class _Sequence(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(initial, head_weight, *weights, projected, values, *trace)
         ctx.sizes, ctx.rows, ctx.starts = sizes, rows, starts
+        ctx.state_gradient = kind.state_gradient
         ctx.input_starts, ctx.ids = input_starts, ids
         _, hidden, signal, reads, _ = trace
         return hidden[:, -1], signal, reads
@@ -169,7 +172,17 @@ class _Sequence(torch.autograd.Function):
 
         def run(part: slice) -> Tensor:
             return _backward_part(
-                sizes, part, ready, starts, reading, initial, rows, values, trace, grad
+                sizes,
+                part,
+                ready,
+                starts,
+                reading,
+                initial,
+                ctx.state_gradient,
+                rows,
+                values,
+                trace,
+                grad,
             )
 
         grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
@@ -241,6 +254,7 @@ def _backward_part(
     starts: Array,
     reading: Reading,
     initial: Tensor,
+    state_gradient: float,
     rows: Rows,
     values: Tensor,
     trace: Sequence[Tensor],
@@ -265,6 +279,7 @@ def _backward_part(
         starts_of(part, starts),
         reading.of(part, sizes),
         as_array(initial[:, :, part]),
+        state_gradient,
         rows.of(part),
         as_array(values[part]),
         Trace(saved, hidden, signals, reads, positions),

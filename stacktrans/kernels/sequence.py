@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from stacktrans.kernels.arithmetic import copy, dot, sigmoid, tanh
+from stacktrans.kernels.arithmetic import copy, dot, scale, sigmoid, tanh
 from stacktrans.kernels.cells import cell_adjoint, cell_step
 from stacktrans.kernels.compiling import Array, compiled, compiled_entry
 from stacktrans.kernels.ends import Ends, Rows, memory_adjoint, memory_step
@@ -259,6 +259,7 @@ def sequence_backward(
     starts: Array,
     inputs: Inputs,
     initial: Array,
+    state_gradient: float,
     rows: Rows,
     values: Array,
     trace: Trace,
@@ -286,6 +287,7 @@ def sequence_backward(
         starts: [B + 1] as for `sequence_forward`.
         inputs: the same.
         initial: [L, states, B, H] the state before the first step.
+        state_gradient: share of the gradient that goes back through the state at each step.
         rows: the memory after the last step; becomes that before the first.
         values: [B, rows, m] the vectors of all rows.
         trace: of the steps.
@@ -368,6 +370,9 @@ def sequence_backward(
             product(inner_rows[:going], weights.hidden[layer], grad_hidden)
             for item in range(going):
                 _add(grad_state[layer, 0, item], grad_hidden[item])
+                if state_gradient != 1:
+                    for part in range(last + 1):
+                        scale(grad_state[layer, part, item], state_gradient)
             if layer == 0:
                 product(outer_rows[:going], weights.below, grad_read)
             else:

@@ -21,7 +21,9 @@ from stacktrans.terminal import complain
 def kind_of(config: ModelConfig) -> Kind:
     """What compiled code has to run for a model."""
     tanh_values = config.value_nonlinearity == "tanh"
-    return Kind(config.controller, config.memory, config.buffered, tanh_values)
+    return Kind(
+        config.controller, config.memory, config.buffered, tanh_values, config.state_gradient
+    )
 
 
 def fits(config: ModelConfig, weight: Tensor) -> bool:
