@@ -198,9 +198,9 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     import torch
 
     from stacktrans.kernels.fused import fused_memory
-    from stacktrans.memory import MEMORIES
+    from stacktrans.memory import STRENGTH_MEMORIES
 
-    store = MEMORIES[memory]
+    store = STRENGTH_MEMORIES[memory]
     generator = torch.Generator().manual_seed(2)
     signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
     shape = (BATCH, job.steps, len(store.ends) * job.memory_size)

@@ -148,11 +148,19 @@ class ModelConfig(Strict):
         controller: a name in `stacktrans.controllers.CONTROLLERS`.
         layers: recurrent layers; a linear controller has one.
         hidden_size: units in each layer; a linear controller has none.
+        recurrent: whether units see the layer's own output at the step before; without, only
+            the memory (and the cells of an LSTM) carries anything from step to step.
+        biases: whether sums have biases; those of `start` are left out where there are none.
         initial_state: whether the state before the first step is learned, or is zero.
         state_gradient: share of the gradient that goes back through the controller's state from
             a step to the one before; the rest of what it learns of the past comes through the
             memory. With less than 1 it can't learn to remember for long by itself.
-        memory_size: size m of a pushed vector.
+        memory_size: size m of a pushed vector; 1 for the scalar cells of joulin2015.
+        memory_count: how many stacks or lists there are side by side, for the memories of
+            joulin2015; the others are alone.
+        read_depth: how many cells of each of them the controller sees; joulin2015 calls it k.
+        no_op: whether doing nothing is one of their actions.
+        capacity: how many cells of each are kept; null for as many as are needed.
         value_nonlinearity: what a pushed vector goes through.
         embedding_size: size of the input's embeddings, or one-hot for none.
         output_size: size of o_t, which is not used without a memory; null for outputs read
@@ -173,9 +181,15 @@ class ModelConfig(Strict):
     controller: str
     layers: Annotated[int, Field(ge=1, le=64)]
     hidden_size: Size
+    recurrent: bool
+    biases: bool
     initial_state: Literal["learned", "zero"]
     state_gradient: Annotated[float, Field(ge=0, le=1)]
     memory_size: Size
+    memory_count: Size
+    read_depth: Size
+    no_op: bool
+    capacity: Size | None
     value_nonlinearity: Literal["tanh", "sigmoid"]
     embedding_size: Size | Literal["one-hot"]
     output_size: Size | None
@@ -213,14 +227,27 @@ class ModelConfig(Strict):
         return self
 
     @model_validator(mode="after")
+    def _memory_can_be_several(self) -> Self:
+        from stacktrans.memory import ACTION_MEMORIES
+
+        if self.memory_count > 1 and self.memory not in ACTION_MEMORIES:
+            raise ValueError(
+                f"memory_count is {self.memory_count}; "
+                f"expected 1, or one of the memories {', '.join(ACTION_MEMORIES)}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
         from stacktrans.controllers import CONTROLLERS
-        from stacktrans.memory import MEMORIES
+        from stacktrans.memory import MEMORIES, make_memory
         from stacktrans.memory.buffers import BUFFER_SIGNALS
 
         gates = {gate for layer in CONTROLLERS.values() for gate in layer.gates}
-        signals = {name for memory in MEMORIES.values() for name in memory.signal_names}
+        signals = {name for memory in MEMORIES.values() for name in memory().signal_names}
         signals |= set(BUFFER_SIGNALS)
+        own = make_memory(self)
+        signals |= set(own.signal_names if own else ())
         signals |= {name.split()[0] for name in signals}
         for attempt in range(1, len(self.other_starts) + 2):
             start = self.start_of(attempt)

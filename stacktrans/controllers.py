@@ -104,7 +104,11 @@ class RecurrentLayer(Layer):
         hidden_size: number of units H.
         start: how the weights start.
         learned: whether the initial state is learned, and not zero.
+        recurrent: whether the units see the layer's output at the step before.
+        biases: whether the sums have biases.
     """
+
+    bias: Tensor
 
     def __init__(
         self,
@@ -113,26 +117,40 @@ class RecurrentLayer(Layer):
         hidden_size: int,
         start: StartConfig,
         learned: bool = True,
+        recurrent: bool = True,
+        biases: bool = True,
     ) -> None:
         super().__init__()
         self.hidden_size = hidden_size
         rows = len(self.gates) * hidden_size
         self.input_weight = nn.Parameter(torch.empty(rows, embedding_size))
         self.below_weight = nn.Parameter(torch.empty(rows, below_size))
-        self.hidden_weight = nn.Parameter(torch.empty(rows, hidden_size))
-        self.bias = nn.Parameter(torch.empty(rows))
+        learn_or_zero(self, "hidden_weight", torch.empty(rows, hidden_size), recurrent)
+        learn_or_zero(self, "bias", torch.empty(rows), biases)
         self.initial_state = nn.Parameter(
             torch.empty(self.states, hidden_size), requires_grad=learned
         )
         weights = (self.input_weight, self.below_weight, self.hidden_weight)
-        draw_weights(start.weights, weights, self.bias, hidden_size)
+        learned_weights = [weight for weight in weights if isinstance(weight, nn.Parameter)]
+        draw_weights(start.weights, learned_weights, self.bias, hidden_size)
         nn.init.zeros_(self.initial_state)
+        if not biases:
+            nn.init.zeros_(self.bias)
+            return
         with torch.no_grad():
             for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
                 bias.add_(start.gate_bias.get(name, 0.0))
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
+
+
+def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -> None:
+    """Give a module a parameter, or zeros of its shape, which are no part of what is saved."""
+    if learned:
+        module.register_parameter(name, nn.Parameter(tensor))
+    else:
+        module.register_buffer(name, torch.zeros_like(tensor), persistent=False)
 
 
 def draw_weights(law: str, weights: Iterable[Tensor], bias: Tensor, inputs: int) -> None:
@@ -192,18 +210,26 @@ class RNNLayer(RecurrentLayer):
 
     gates = ("candidate",)
     states = 1
+    nonlinearity = staticmethod(torch.tanh)
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         (hidden,) = state
         weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
         sums = torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
-        return (torch.tanh(sums),)
+        return (self.nonlinearity(sums),)
+
+
+class SigmoidLayer(RNNLayer):
+    """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
+
+    nonlinearity = staticmethod(torch.sigmoid)
 
 
 RECURRENT: dict[str, type[RecurrentLayer]] = {
     "lstm": LSTMLayer,
     "gru": GRULayer,
     "rnn": RNNLayer,
+    "sigmoid": SigmoidLayer,
 }
 CONTROLLERS: dict[str, type[Layer]] = {**RECURRENT, "linear": LinearLayer}
 
@@ -242,7 +268,15 @@ class Controller(nn.Module):
         if kind:
             size, learned = config.hidden_size, config.initial_state == "learned"
             self.layers = nn.ModuleList(
-                kind(embedding_size, size if depth else read_size, size, start, learned)
+                kind(
+                    embedding_size,
+                    size if depth else read_size,
+                    size,
+                    start,
+                    learned,
+                    config.recurrent,
+                    config.biases,
+                )
                 for depth in range(config.layers)
             )
             with torch.no_grad():

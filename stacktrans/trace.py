@@ -8,7 +8,9 @@ from torch import Tensor
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
 from stacktrans.errors import StacktransError
+from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
+from stacktrans.memory.strengths import Strengths
 from stacktrans.sequences import Ids, JointSequence
 from stacktrans.tasks.base import NotASource, UnknownSymbol
 from stacktrans.transducer import Transducer, TransducerState, Unrolled
@@ -48,9 +50,10 @@ class Step:
         probability: of the output; None likewise.
         likely: the probability of each output that has at least `SMALLEST` of it.
         signals: strength of each signal.
-        pushed: for each end, the vector pushed.
+        pushed: for each end, stack or list, the vector pushed.
         reads: for each end, the rows that the read is made of, heaviest first.
         held: sum of all strengths in the memory after the step.
+        tops: for each stack or list whose cells are mixed by actions, those that are read.
         input_read: what was read from the input buffer, heaviest first; None without buffers.
         input_left: sum of the strengths in the input buffer when it is read; None likewise.
         written: which symbols of the answer are made of the output, heaviest first; None
@@ -67,6 +70,7 @@ class Step:
     pushed: dict[str, list[float]]
     reads: dict[str, list[Part]]
     held: float
+    tops: dict[str, list[list[float]]]
     input_read: list[Part] | None = None
     input_left: float | None = None
     written: list[Part] | None = None
@@ -225,6 +229,7 @@ def _step(
         pushed=_pushed(model, hidden),
         reads=_reads(model, state, symbols[:number]),
         held=_held(model, state),
+        tops=_tops(model, state),
     )
 
 
@@ -232,20 +237,28 @@ def _pushed(model: Transducer, hidden: Tensor) -> dict[str, list[float]]:
     operation = model.operation
     if operation is None or operation.memory is None or operation.values is None:
         return {}
-    ends = operation.memory.ends
-    vectors = operation.squash(operation.values(hidden)).unflatten(0, (len(ends), -1))
-    return dict(zip(ends, vectors.tolist(), strict=True))
+    names = operation.memory.push_names
+    vectors = operation.squash(operation.values(hidden)).unflatten(0, (len(names), -1))
+    return dict(zip(names, vectors.tolist(), strict=True))
 
 
 def _held(model: Transducer, state: TransducerState) -> float:
-    if model.memory is None or state.memory is None:
+    if not isinstance(model.memory, StrengthMemory) or not isinstance(state.memory, Strengths):
         return 0.0
     return float(model.memory.strengths(state.memory).sum())
 
 
+def _tops(model: Transducer, state: TransducerState) -> dict[str, list[list[float]]]:
+    memory = model.memory
+    if not isinstance(memory, ActionMemory):
+        return {}
+    cells = state.reads[0].unflatten(0, (memory.count, memory.depth, -1))
+    return dict(zip(memory.push_names, cells.tolist(), strict=True))
+
+
 def _reads(model: Transducer, state: TransducerState, symbols: list[str]) -> dict[str, list[Part]]:
     memory = model.memory
-    if memory is None or state.memory is None:
+    if not isinstance(memory, StrengthMemory) or not isinstance(state.memory, Strengths):
         return {}
     weights = memory.read_weights(state.memory)[0]
     origins = memory.row_origins(len(symbols))

@@ -9,7 +9,7 @@ grefenstette2015, section 3.3:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from stacktrans.controllers import (
     undisturbed,
 )
 from stacktrans.errors import UsageError
-from stacktrans.memory import MEMORIES, Memory, MemoryState
+from stacktrans.memory import Memory, MemoryState, make_memory
 from stacktrans.memory.buffers import (
     BUFFER_SIGNALS,
     filled,
@@ -49,7 +49,7 @@ class TransducerState:
     Attributes:
         controller: the state of every layer.
         memory: what the memory holds; None without a memory.
-        reads: [B, ends * m] the vectors read at the step before; [B, 0] without a memory.
+        reads: [B, reads * m] the vectors read at the step before; [B, 0] without a memory.
     """
 
     controller: tuple[ControllerState, ...]
@@ -109,7 +109,7 @@ class Operation(nn.Module):
         values: what makes the values; None without a memory.
     """
 
-    def __init__(self, memory: Memory | None, hidden_size: int, config: ModelConfig) -> None:
+    def __init__(self, memory: Memory[Any] | None, hidden_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.memory = memory
         self.signal_names = (
@@ -117,9 +117,9 @@ class Operation(nn.Module):
             *(BUFFER_SIGNALS if config.buffered else ()),
         )
         self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
-        self.signals = nn.Linear(hidden_size, len(self.signal_names))
-        size = config.memory_size
-        self.values = nn.Linear(hidden_size, len(memory.ends) * size) if memory else None
+        self.signals = nn.Linear(hidden_size, len(self.signal_names), config.biases)
+        pushed = memory.pushes * config.memory_size if memory else 0
+        self.values = nn.Linear(hidden_size, pushed, config.biases) if memory else None
 
     def start_as(self, start: StartConfig) -> None:
         """Scale the weights, and set the biases of the signals."""
@@ -127,23 +127,25 @@ class Operation(nn.Module):
             self.signals.weight.mul_(start.signal_scale)
             if self.values is not None:
                 self.values.weight.mul_(start.value_scale)
-            for index, name in enumerate(self.signal_names):
+            for index, name in enumerate(
+                self.signal_names if self.signals.bias is not None else ()
+            ):
                 bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
                 self.signals.bias[index] = bias
 
     def forward(
         self, hidden: Tensor, state: MemoryState | None, reads: Tensor
     ) -> tuple[MemoryState | None, Tensor, Tensor]:
-        """One step: [B, H] -> the next memory, the reads [B, ends * m], the signals."""
-        signals = torch.sigmoid(self.signals(hidden))
+        """One step: [B, H] -> the next memory, the reads [B, reads * m], the signals."""
+        sums = self.signals(hidden)
         if self.memory is None or self.values is None or state is None:
-            return state, reads, signals
-        values = self.squash(self.values(hidden))
-        state, reads = self.memory.step(
-            state,
-            signals[:, : len(self.memory.signal_names)],
-            values.unflatten(1, (len(self.memory.ends), -1)),
-        )
+            return state, reads, torch.sigmoid(sums)
+        of_memory = len(self.memory.signal_names)
+        signals = self.memory.signals(sums[:, :of_memory])
+        values = self.squash(self.values(hidden)).unflatten(1, (self.memory.pushes, -1))
+        state, reads = self.memory.step(state, signals, values)
+        if of_memory < sums.shape[1]:
+            signals = torch.cat([signals, torch.sigmoid(sums[:, of_memory:])], dim=1)
         return state, reads.flatten(1), signals
 
 
@@ -171,15 +173,19 @@ class Transducer(nn.Module):
         one_hot = config.embedding_size == "one-hot"
         embedded = inputs if one_hot else int(config.embedding_size)
         self.embedding = OneHot(inputs) if one_hot else nn.Embedding(inputs, embedded)
-        memory = None if config.memory == "none" else MEMORIES[config.memory]()
-        self.read_size = len(memory.ends) * config.memory_size if memory else 0
+        memory = make_memory(config)
+        self.read_size = memory.reads * config.memory_size if memory else 0
         size = controller_size(config, embedded, self.read_size)
         operated = memory is not None or config.buffered
         self.operation = Operation(memory, size, config) if operated else None
         self.controller = Controller(config, embedded, self.read_size, start)
         shown = config.output_size if memory else None
-        self.output = nn.Sequential(nn.Linear(size, shown), nn.Tanh()) if shown else nn.Identity()
-        self.classifier = nn.Linear(shown or size, outputs)
+        self.output = (
+            nn.Sequential(nn.Linear(size, shown, config.biases), nn.Tanh())
+            if shown
+            else nn.Identity()
+        )
+        self.classifier = nn.Linear(shown or size, outputs, config.biases)
         if start.weights == "normal":
             self._draw_heads()
         if self.operation:
@@ -190,13 +196,14 @@ class Transducer(nn.Module):
         outputs = self.output[0] if isinstance(self.output, nn.Sequential) else self.classifier
         operations = [self.operation.signals, self.operation.values] if self.operation else []
         heads = [head for head in (*operations, outputs) if isinstance(head, nn.Linear)]
-        biases = torch.cat([head.bias for head in heads])
-        draw_weights("normal", [head.weight for head in heads], biases, 0)
+        rows = sum(len(head.weight) for head in heads)
+        draw_weights("normal", [head.weight for head in heads], torch.zeros(rows), 0)
         for head in heads:
-            nn.init.zeros_(head.bias)
+            if head.bias is not None:
+                nn.init.zeros_(head.bias)
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> Memory[Any] | None:
         """What is operated, if anything is."""
         return self.operation.memory if self.operation else None
 
@@ -206,15 +213,14 @@ class Transducer(nn.Module):
         return self.operation.signal_names if self.operation else ()
 
     def initial(self, batch_size: int) -> TransducerState:
-        """The state before the first step; memory and reads are zero and not learned."""
+        """The state before the first step; memory and reads are those of an empty one."""
         weight = self.classifier.weight
-        memory = None
+        state, reads = None, weight.new_zeros(batch_size, self.read_size)
         if self.memory is not None:
-            memory = self.memory.initial(
-                batch_size, self.config.memory_size, dtype=weight.dtype, device=weight.device
-            )
-        reads = weight.new_zeros(batch_size, self.read_size)
-        return TransducerState(self.controller.initial(batch_size), memory, reads)
+            size = self.config.memory_size
+            state = self.memory.initial(batch_size, size, weight)
+            reads = self.memory.initial_reads(batch_size, size, weight).flatten(1)
+        return TransducerState(self.controller.initial(batch_size), state, reads)
 
     def unroll(
         self,
@@ -311,8 +317,8 @@ class Transducer(nn.Module):
             return nothing, nothing[:, 0], nothing, nothing[:, 0]
         signals, values = self.operation.signals, self.operation.values
         if values is None:
-            return signals.weight, signals.bias, nothing, nothing[:, 0]
-        return signals.weight, signals.bias, values.weight, values.bias
+            return signals.weight, _bias_of(signals), nothing, nothing[:, 0]
+        return signals.weight, _bias_of(signals), values.weight, _bias_of(values)
 
     def unroll_by_definition(
         self,
@@ -429,6 +435,10 @@ class Transducer(nn.Module):
             for name, weight in self.named_parameters()
             if not name.startswith(outside) and not name.endswith("initial_state")
         )
+
+
+def _bias_of(head: nn.Linear) -> Tensor:
+    return head.weight.new_zeros(len(head.weight)) if head.bias is None else head.bias
 
 
 def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:

@@ -10,12 +10,12 @@ from torch.nn import functional
 from stacktrans.config import resolve
 from stacktrans.controllers import RECURRENT, RecurrentLayer
 from stacktrans.kernels.fused import Kind, LayerWeights, fused_sequence
-from stacktrans.memory import MEMORIES
+from stacktrans.memory import STRENGTH_MEMORIES
 
 Named = dict[str, Tensor]
 
 KINDS = sorted(RECURRENT)
-NAMES = sorted(MEMORIES)
+NAMES = sorted(STRENGTH_MEMORIES)
 START = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model.start
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 """How far from the float64 definition each type of number may be, by the largest number."""
@@ -68,8 +68,8 @@ class Case:
             return drawn.mul(shape.hidden**-0.5).to(dtype)
 
         kind = RECURRENT[controller]
-        ends = 0 if memory == "none" else len(MEMORIES[memory].ends)
-        signals = 0 if memory == "none" else len(MEMORIES[memory].signal_names)
+        ends = 0 if memory == "none" else len(STRENGTH_MEMORIES[memory].ends)
+        signals = 0 if memory == "none" else len(STRENGTH_MEMORIES[memory].signal_names)
         rows = len(kind.gates) * shape.hidden
         tensors: Named = {}
         for layer in range(layers):
@@ -146,12 +146,12 @@ class Case:
             tuple(state.expand(batch, -1) for state in self._initial(layer))
             for layer in range(self.layers)
         ]
-        memory = None if self.memory == "none" else MEMORIES[self.memory]()
+        memory = None if self.memory == "none" else STRENGTH_MEMORIES[self.memory]()
         read = value_bias.new_zeros(batch, len(value_bias))
         held = None
         if memory:
             size = len(value_bias) // len(memory.ends)
-            held = memory.initial(batch, size, dtype=read.dtype, device=read.device)
+            held = memory.initial(batch, size, read)
         out: list[tuple[Tensor, ...]] = []
         for step in range(steps):
             below = read

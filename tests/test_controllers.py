@@ -79,9 +79,7 @@ def test_the_gradient_through_the_state_shrinks_from_step_to_step(kernel: str) -
     def gradients(share: float) -> list[float]:
         """Of the last output, by the step whose input is one of its own."""
         torch.manual_seed(0)
-        config = small("rnn", "none").model_copy(
-            update={"state_gradient": share, "kernel": kernel}
-        )
+        config = small("rnn", "none").model_copy(update={"state_gradient": share, "kernel": kernel})
         model = Transducer(config, inputs=4, outputs=3).double()
         model(torch.tensor([[0, 1, 2, 3]]))[0, -1].sum().backward()
         grad = model.embedding.weight.grad

@@ -30,7 +30,7 @@ from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.fused import Kind, fused_memory
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import fresh, fresh_zeros
-from stacktrans.memory import MEMORIES
+from stacktrans.memory import STRENGTH_MEMORIES
 from stacktrans.randomness import Purpose
 from stacktrans.randomness import generator as random_generator
 from stacktrans.sequences import JointSequence
@@ -192,7 +192,7 @@ PROGRAMS: dict[str, Callable[[tuple[int, ...], np.random.Generator], Array]] = {
 def program(memory: str, kind: str, shape: Shape) -> tuple[Tensor, Tensor]:
     """Signals and values that float32 holds exactly."""
     rng = np.random.default_rng(5)
-    store = MEMORIES[memory]
+    store = STRENGTH_MEMORIES[memory]
     signals = PROGRAMS[kind]((shape.batch, shape.steps, len(store.signal_names)), rng)
     values = rng.standard_normal((shape.batch, shape.steps, len(store.ends) * shape.size))
     return torch.tensor(signals, dtype=torch.float32), torch.tensor(values, dtype=torch.float32)
@@ -200,9 +200,9 @@ def program(memory: str, kind: str, shape: Shape) -> tuple[Tensor, Tensor]:
 
 def defined_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
     """The definition of `fused_memory`."""
-    store = MEMORIES[memory]()
+    store = STRENGTH_MEMORIES[memory]()
     pushed = values.unflatten(2, (len(store.ends), -1))
-    state = store.initial(len(signals), pushed.shape[3], dtype=values.dtype, device=values.device)
+    state = store.initial(len(signals), pushed.shape[3], values)
     reads = []
     for step in range(signals.shape[1]):
         state, read = store.step(state, signals[:, step], pushed[:, step])

@@ -10,16 +10,14 @@ from hypothesis import strategies as st
 from literal import LITERAL
 from torch import Tensor
 
-from stacktrans.memory import MEMORIES, Memory
+from stacktrans.memory import STRENGTH_MEMORIES, StrengthMemory
 
-NAMES = sorted(MEMORIES)
+NAMES = sorted(STRENGTH_MEMORIES)
 
 
-def run(memory: Memory, signals: Tensor, values: Tensor) -> Tensor:
+def run(memory: StrengthMemory, signals: Tensor, values: Tensor) -> Tensor:
     """Reads [B, T, ends, m] for signals [B, T, S] and values [B, T, ends, m]."""
-    state = memory.initial(
-        len(signals), values.shape[-1], dtype=signals.dtype, device=signals.device
-    )
+    state = memory.initial(len(signals), values.shape[-1], signals)
     reads = []
     for step in range(signals.shape[1]):
         state, read = memory.step(state, signals[:, step], values[:, step])
@@ -28,7 +26,7 @@ def run(memory: Memory, signals: Tensor, values: Tensor) -> Tensor:
 
 
 def random_program(
-    memory: Memory, batch: int, steps: int, seed: int, size: int = 3
+    memory: StrengthMemory, batch: int, steps: int, seed: int, size: int = 3
 ) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     signals = torch.rand(
@@ -51,14 +49,14 @@ def literal_run(name: str, signals: Tensor, values: Tensor) -> Tensor:
 def test_worked_example(name: str, expected: list[float]) -> None:
     signals = torch.tensor([[[0, 0.8], [0.1, 0.5], [0.9, 0.9]]], dtype=torch.float64)
     values = torch.tensor([[[[1.0]], [[2.0]], [[3.0]]]], dtype=torch.float64)
-    reads = run(MEMORIES[name](), signals, values).flatten()
+    reads = run(STRENGTH_MEMORIES[name](), signals, values).flatten()
     assert reads.tolist() == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(5))
 def test_equals_the_literal_equations_with_gradients(name: str, seed: int) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 1, 24, seed)
     results = []
     runners: list[Callable[[Tensor, Tensor], Tensor]] = [
@@ -76,9 +74,9 @@ def test_equals_the_literal_equations_with_gradients(name: str, seed: int) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_strengths_equal_the_literal_ones(name: str) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 1, 20, seed=9)
-    state = memory.initial(1, 3, dtype=torch.float64, device=signals.device)
+    state = memory.initial(1, 3, signals)
     literal = LITERAL[name]()
     for step in range(20):
         state, _ = memory.step(state, signals[:, step], values[:, step])
@@ -90,7 +88,7 @@ def test_strengths_equal_the_literal_ones(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_equal_finite_differences(name: str) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 2, 7, seed=4, size=2)
     # Away from 0 and 1, and in this program from the kinks of max and min.
     signals = 0.1 + 0.8 * signals
@@ -136,11 +134,11 @@ def stack_jacobians(signals: Tensor) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_stack_strength_gradients_equal_the_appendix(seed: int) -> None:
-    memory = MEMORIES["stack"]()
+    memory = STRENGTH_MEMORIES["stack"]()
     signals, values = random_program(memory, 1, 12, seed)
 
     def last_strengths(inner: Tensor) -> Tensor:
-        state = memory.initial(1, 3, dtype=torch.float64, device=inner.device)
+        state = memory.initial(1, 3, inner)
         for step in range(inner.shape[0]):
             state, _ = memory.step(state, inner[step : step + 1], values[:, step])
         return memory.strengths(state)[0]
@@ -153,14 +151,14 @@ def test_stack_strength_gradients_equal_the_appendix(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_stack_read_gradients_equal_the_appendix(seed: int) -> None:
-    memory = MEMORIES["stack"]()
+    memory = STRENGTH_MEMORIES["stack"]()
     generator = torch.Generator().manual_seed(seed)
     n = 7
     strengths = 0.6 * torch.rand(n, generator=generator, dtype=torch.float64)
     values = torch.randn(n, 1, generator=generator, dtype=torch.float64)
 
     def read(inner: Tensor) -> Tensor:
-        state = memory.initial(1, 1, dtype=torch.float64, device=inner.device)
+        state = memory.initial(1, 1, inner)
         for row in range(n):
             signals = torch.stack([torch.zeros((), dtype=torch.float64), inner[row]])
             state, result = memory.step(state, signals.unsqueeze(0), values[row].view(1, 1, 1))
@@ -231,7 +229,7 @@ def test_whole_strengths_make_a_deque_a_deque(program: list[tuple[bool, bool, bo
 
 def whole_run(name: str, program: Sequence[tuple[bool, ...]]) -> list[list[float]]:
     """Reads of a memory under signals of exactly 0 and 1; step n pushes n (and -n below)."""
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     signals = torch.tensor([program], dtype=torch.float32)
     numbers = torch.arange(1.0, len(program) + 1)
     ends = [numbers, -numbers][: len(memory.ends)]
@@ -242,7 +240,7 @@ def whole_run(name: str, program: Sequence[tuple[bool, ...]]) -> list[list[float
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_batch_equals_its_items(name: str) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 5, 15, seed=2)
     together = run(memory, signals, values)
     for item in range(5):
@@ -252,7 +250,7 @@ def test_a_batch_equals_its_items(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_gradients_the_reads_are_the_same(name: str) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     # Longer than the first room for rows, so that it has to grow.
     signals, values = random_program(memory, 3, 150, seed=7)
     with torch.no_grad():
@@ -262,10 +260,10 @@ def test_without_gradients_the_reads_are_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_state_can_be_stepped_from_twice(name: str) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 2, 6, seed=3)
     with torch.no_grad():
-        start = memory.initial(2, 3, dtype=torch.float64, device=signals.device)
+        start = memory.initial(2, 3, signals)
         for step in range(4):
             start, _ = memory.step(start, signals[:, step], values[:, step])
         first, read = memory.step(start, signals[:, 4], values[:, 4])
@@ -278,17 +276,17 @@ def test_a_state_can_be_stepped_from_twice(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 1, 3, seed=0)
     assert run(memory, signals.to(dtype), values.to(dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_know_the_step_that_pushed_them(name: str) -> None:
-    memory = MEMORIES[name]()
+    memory = STRENGTH_MEMORIES[name]()
     steps = 5
     numbers = torch.arange(float(steps)).view(1, steps, 1, 1).expand(1, steps, len(memory.ends), 1)
-    state = memory.initial(1, 1, dtype=torch.float32, device=numbers.device)
+    state = memory.initial(1, 1, numbers)
     for step in range(steps):
         signals = torch.full((1, len(memory.signal_names)), 0.5)
         state, _ = memory.step(state, signals, numbers[:, step])

@@ -20,6 +20,7 @@ def step_of(number: int, symbol: str, push: float, read: list[Part] | None = Non
         pushed={"top": [-1.0, 0.5]},
         reads={},
         held=1.0,
+        tops={},
         input_read=read,
     )
 

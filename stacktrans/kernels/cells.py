@@ -32,11 +32,12 @@ class Cell(NamedTuple):
     split: bool
 
 
-LSTM, GRU, RNN, LINEAR = 0, 1, 2, 3
+LSTM, GRU, RNN, LINEAR, SIGMOID = 0, 1, 2, 3, 4
 CELLS = {
     "lstm": Cell(LSTM, gates=4, states=2, saved=5, split=False),
     "gru": Cell(GRU, gates=3, states=1, saved=4, split=True),
     "rnn": Cell(RNN, gates=1, states=1, saved=1, split=False),
+    "sigmoid": Cell(SIGMOID, gates=1, states=1, saved=1, split=False),
     "linear": Cell(LINEAR, gates=1, states=1, saved=0, split=False),
 }
 
@@ -68,6 +69,8 @@ def cell_step(
         _gru_step(projected, outer, inner, hidden, saved)
     elif cell == RNN:
         _rnn_step(projected, outer, inner, hidden, saved)
+    elif cell == SIGMOID:
+        _sigmoid_step(projected, outer, inner, hidden, saved)
     else:
         _linear_step(projected, outer, hidden)
 
@@ -100,6 +103,8 @@ def cell_adjoint(
         _gru_adjoint(saved, before, grad_hidden, grad_outer, grad_inner)
     elif cell == RNN:
         _rnn_adjoint(saved, grad_hidden, grad_outer)
+    elif cell == SIGMOID:
+        _sigmoid_units_adjoint(saved, grad_hidden, grad_outer)
     else:
         copy(grad_outer[0], grad_hidden)
         grad_hidden.fill(0)
@@ -220,6 +225,24 @@ def _rnn_adjoint(saved: Array, grad_hidden: Array, grad: Array) -> None:
     one = saved.dtype.type(1)
     for i in range(sums.shape[0]):
         sums[i] = grad_hidden[i] * (one - value[i] * value[i])
+    grad_hidden.fill(0)
+
+
+@compiled
+def _sigmoid_step(
+    projected: Array, outer: Array, inner: Array, hidden: Array, saved: Array
+) -> None:
+    """Saved is the hidden state."""
+    _sigmoid_sums(projected[0], outer[0], inner[0], hidden)
+    copy(saved[0], hidden)
+
+
+@compiled
+def _sigmoid_units_adjoint(saved: Array, grad_hidden: Array, grad: Array) -> None:
+    value, sums = saved[0], grad[0]
+    one = saved.dtype.type(1)
+    for i in range(sums.shape[0]):
+        sums[i] = grad_hidden[i] * value[i] * (one - value[i])
     grad_hidden.fill(0)
 
 

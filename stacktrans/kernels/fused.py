@@ -150,7 +150,7 @@ class _Sequence(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(initial, head_weight, *weights, projected, values, *trace)
         ctx.sizes, ctx.rows, ctx.starts = sizes, rows, starts
-        ctx.state_gradient = kind.state_gradient
+        ctx.state_gradient = float(kind.state_gradient)
         ctx.input_starts, ctx.ids = input_starts, ids
         _, hidden, signal, reads, _ = trace
         return hidden[:, -1], signal, reads

@@ -1,167 +1,80 @@
 """What every differentiable memory offers to a transducer."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 
-class Rows:
-    """The pushed vectors of a memory, with room for more.
-
-    While gradients are recorded every step makes new rows. Otherwise a step
-    writes into the room left beside the old ones, so that it need not copy
-    them; the older rows stay as they were.
-
-    Args:
-        values: [B, rows, m] the vectors, bottom (or front) first.
-    """
-
-    def __init__(self, values: Tensor) -> None:
-        self.values = values
-        self._room: _Room | None = None
-
-    def extended(self, back: Tensor, front: Tensor | None = None) -> "Rows":
-        """These rows with a new one after the last, and perhaps one before the first.
-
-        Args:
-            back: [B, 1, m].
-            front: [B, 1, m], or None.
-        """
-        if torch.is_grad_enabled():
-            parts = [self.values, back] if front is None else [front, self.values, back]
-            return Rows(torch.cat(parts, dim=1))
-        room = self._room
-        if room is None or not room.fits(self.values.shape[1], front is not None):
-            room = _Room(self.values, front is not None)
-        rows = Rows(room.extend(back, front))
-        rows._room = room
-        return rows
-
-
-class _Room:
-    """Storage larger than the rows in it."""
-
-    def __init__(self, values: Tensor, both_ends: bool) -> None:
-        batch_size, rows, size = values.shape
-        spare = max(64, rows)
-        self.start = spare if both_ends else 0
-        self.stop = self.start + rows
-        self.storage = values.new_empty(batch_size, self.stop + spare, size)
-        self.storage[:, self.start : self.stop] = values
-
-    def fits(self, rows: int, both_ends: bool) -> bool:
-        """Whether no later state has written here, and there is room for a step."""
-        unshared = self.stop - self.start == rows
-        return unshared and self.stop < self.storage.shape[1] and self.start >= both_ends
-
-    def extend(self, back: Tensor, front: Tensor | None) -> Tensor:
-        """Write the new rows and return a view of all."""
-        self.storage[:, self.stop : self.stop + 1] = back
-        self.stop += 1
-        if front is not None:
-            self.start -= 1
-            self.storage[:, self.start : self.start + 1] = front
-        return self.storage[:, self.start : self.stop]
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryState:
-    """What a memory holds after some steps, for a batch of B strings.
+    """What a memory holds after some steps, for a batch of B strings; never changed in place."""
+
+
+State = TypeVar("State", bound=MemoryState)
+
+
+class Memory(ABC, Generic[State]):
+    """A data structure that is pushed to, popped and read by degrees.
+
+    A memory has no parameters. At each step it takes one number for each of `signal_names`,
+    and vectors to push, and gives back its next state and the vectors read.
 
     Attributes:
-        cumulative: [B, rows] cumulative strengths; which end they are summed
-            from is the memory's own business.
-        rows: the pushed vectors V_t, bottom (or front) first.
-    """
-
-    cumulative: Tensor
-    rows: Rows
-
-
-class Memory(ABC):
-    """A data structure with continuous push and pop, and one read an end.
-
-    A memory has no parameters. At each step it takes `signals`, one number in
-    [0, 1] for each of `signal_names`, and `values`, one vector for each of
-    `ends`, and gives back its next state and one vector read for each of `ends`.
+        name: how settings call it.
+        signal_names: what the controller gives at each step; the first word of each says what
+            is done.
     """
 
     name: ClassVar[str]
-    signal_names: ClassVar[tuple[str, ...]]
-    ends: ClassVar[tuple[str, ...]]
+    signal_names: tuple[str, ...]
 
-    def initial(
-        self, batch_size: int, value_size: int, *, dtype: torch.dtype, device: torch.device
-    ) -> MemoryState:
-        """The empty memory: no rows, hence a read of zero.
+    @property
+    @abstractmethod
+    def push_names(self) -> tuple[str, ...]:
+        """What each vector that it takes at a step is pushed to."""
+
+    @property
+    def pushes(self) -> int:
+        """How many vectors it takes at each step."""
+        return len(self.push_names)
+
+    @property
+    @abstractmethod
+    def reads(self) -> int:
+        """How many vectors are read at each step."""
+
+    def signals(self, sums: Tensor) -> Tensor:
+        """What the controller's sums [B, len(signal_names)] mean, each in [0, 1]."""
+        return torch.sigmoid(sums)
+
+    def hard(self, signals: Tensor) -> Tensor:
+        """Signals [B, len(signal_names)] made 0 or 1."""
+        return torch.round(signals)
+
+    @abstractmethod
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> State:
+        """The empty memory.
 
         Args:
             batch_size: number of strings B.
             value_size: size m of a pushed vector.
+            like: a tensor of the same dtype, on the same device.
         """
-        return MemoryState(
-            torch.zeros(batch_size, 0, dtype=dtype, device=device),
-            Rows(torch.zeros(batch_size, 0, value_size, dtype=dtype, device=device)),
-        )
 
-    def step(
-        self, state: MemoryState, signals: Tensor, values: Tensor
-    ) -> tuple[MemoryState, Tensor]:
-        """Pop, push, then read.
+    def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
+        """What is read of the empty memory: [B, reads, m], zeros unless it says otherwise."""
+        return like.new_zeros(batch_size, self.reads, value_size)
+
+    @abstractmethod
+    def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
+        """Do what the signals say, then read.
 
         Args:
-            state: the memory before the step, with n rows.
-            signals: [B, len(signal_names)] strengths in [0, 1].
-            values: [B, len(ends), m] the vectors to push.
+            state: the memory before the step.
+            signals: [B, len(signal_names)].
+            values: [B, pushes, m] the vectors to push.
 
         Returns:
-            The memory after the step, with len(ends) more rows, and the vectors
-            read, [B, len(ends), m].
+            The memory after the step, and the vectors read, [B, reads, m].
         """
-        state = self.update(state, signals, values)
-        return state, read(self.read_weights(state), state.rows.values)
-
-    @abstractmethod
-    def update(self, state: MemoryState, signals: Tensor, values: Tensor) -> MemoryState:
-        """Pop and push, without reading; shapes as in `step`."""
-
-    @abstractmethod
-    def read_weights(self, state: MemoryState) -> Tensor:
-        """[B, len(ends), rows]: how much of each row each read is made of."""
-
-    @abstractmethod
-    def strengths(self, state: MemoryState) -> Tensor:
-        """[B, rows]: the strength s_t of each row, bottom (or front) first."""
-
-    @abstractmethod
-    def row_origins(self, steps: int) -> list[int]:
-        """For a memory after `steps` steps, the step (from 0) that pushed each row."""
-
-
-def read(weights: Tensor, values: Tensor) -> Tensor:
-    """Weighted sums of rows: weights [B, ends, rows], values [B, rows, m] -> [B, ends, m]."""
-    if torch.is_grad_enabled() or weights.is_cuda:
-        return torch.bmm(weights, values)
-    # Few rows are within reach of an end, and the others need not be looked at.
-    return torch.cat([_read_within_reach(end, values) for end in weights.split(1, dim=1)], dim=1)
-
-
-def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
-    touched = weights.any(dim=0).any(dim=0).nonzero()
-    if not len(touched):
-        return values.new_zeros(values.shape[0], 1, values.shape[2])
-    reach = slice(int(touched[0]), int(touched[-1]) + 1)
-    return torch.bmm(weights[:, :, reach], values[:, reach])
-
-
-def rise(cumulative: Tensor) -> Tensor:
-    """Differences of sums that grow along the rows: x[i] - x[i-1], x[-1] being 0."""
-    return torch.diff(cumulative, dim=-1, prepend=torch.zeros_like(cumulative[..., :1]))
-
-
-def fall(cumulative: Tensor) -> Tensor:
-    """Differences of sums that shrink along the rows: x[i] - x[i+1], 0 after the last."""
-    return -torch.diff(cumulative, dim=-1, append=torch.zeros_like(cumulative[..., :1]))

@@ -12,7 +12,7 @@ Both keep cumulative strengths, as `Queue` does.
 import torch
 from torch import Tensor
 
-from stacktrans.memory.base import rise
+from stacktrans.memory.strengths import rise
 
 BUFFER_SIGNALS = ("input read", "output write")
 """Names of i_t and o_t, which follow the signals of the memory."""

@@ -6,10 +6,10 @@ The state keeps P_t[i], the sum of the strengths from the bottom up to row i.
 import torch
 from torch import Tensor
 
-from stacktrans.memory.base import Memory, MemoryState, rise
+from stacktrans.memory.strengths import StrengthMemory, Strengths, rise
 
 
-class Deque(Memory):
+class Deque(StrengthMemory):
     """Pops, pushes and reads at both ends; row 0 is the bottom.
 
     Within a step the pop from the top comes first, then the pop from the
@@ -20,7 +20,7 @@ class Deque(Memory):
     signal_names = ("pop top", "push top", "pop bottom", "push bottom")
     ends = ("top", "bottom")
 
-    def update(self, state: MemoryState, signals: Tensor, values: Tensor) -> MemoryState:
+    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
         pop_top, push_top, pop_bottom, push_bottom = signals.split(1, dim=1)
         before = state.cumulative
         total = before[:, -1:] if before.shape[1] else torch.zeros_like(pop_top)
@@ -30,12 +30,12 @@ class Deque(Memory):
         total = torch.relu(total - pop_bottom) + push_bottom
         rows = [push_bottom, below + push_bottom, total + push_top]
         pushed_top, pushed_bottom = values.split(1, dim=1)
-        return MemoryState(
+        return Strengths(
             torch.cat(rows, dim=1),  # equation 9
             state.rows.extended(pushed_top, front=pushed_bottom),  # equation 6
         )
 
-    def read_weights(self, state: MemoryState) -> Tensor:
+    def read_weights(self, state: Strengths) -> Tensor:
         below = state.cumulative
         before = torch.cat([torch.zeros_like(below[:, :1]), below[:, :-1]], dim=1)
         total = below[:, -1:]
@@ -43,7 +43,7 @@ class Deque(Memory):
         bottom = rise(below.clamp(max=1))  # equation 11
         return torch.stack([top, bottom], dim=1)
 
-    def strengths(self, state: MemoryState) -> Tensor:
+    def strengths(self, state: Strengths) -> Tensor:
         return rise(state.cumulative)
 
     def row_origins(self, steps: int) -> list[int]:

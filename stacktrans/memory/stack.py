@@ -8,28 +8,28 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.memory.base import Memory, MemoryState, fall
+from stacktrans.memory.strengths import StrengthMemory, Strengths, fall
 
 
-class Stack(Memory):
+class Stack(StrengthMemory):
     """Pops from the top, pushes on top, reads from the top; row 0 is the bottom."""
 
     name = "stack"
     signal_names = ("pop", "push")
     ends = ("top",)
 
-    def update(self, state: MemoryState, signals: Tensor, values: Tensor) -> MemoryState:
+    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
         pop, push = signals[:, :1], signals[:, 1:]
         remaining = functional.pad(torch.relu(state.cumulative - pop), (0, 1))
-        return MemoryState(
+        return Strengths(
             remaining + push,  # equation 2
             state.rows.extended(values),  # equation 1
         )
 
-    def read_weights(self, state: MemoryState) -> Tensor:
+    def read_weights(self, state: Strengths) -> Tensor:
         return fall(state.cumulative.clamp(max=1)).unsqueeze(1)  # equation 3
 
-    def strengths(self, state: MemoryState) -> Tensor:
+    def strengths(self, state: Strengths) -> Tensor:
         return fall(state.cumulative)
 
     def row_origins(self, steps: int) -> list[int]:

@@ -1,0 +1,164 @@
+"""Memories that keep a strength for each row (grefenstette2015): stack, queue and deque."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from stacktrans.memory.base import Memory, MemoryState
+
+
+class Rows:
+    """The pushed vectors of a memory, with room for more.
+
+    While gradients are recorded every step makes new rows. Otherwise a step
+    writes into the room left beside the old ones, so that it need not copy
+    them; the older rows stay as they were.
+
+    Args:
+        values: [B, rows, m] the vectors, bottom (or front) first.
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+        self._room: _Room | None = None
+
+    def extended(self, back: Tensor, front: Tensor | None = None) -> "Rows":
+        """These rows with a new one after the last, and perhaps one before the first.
+
+        Args:
+            back: [B, 1, m].
+            front: [B, 1, m], or None.
+        """
+        if torch.is_grad_enabled():
+            parts = [self.values, back] if front is None else [front, self.values, back]
+            return Rows(torch.cat(parts, dim=1))
+        room = self._room
+        if room is None or not room.fits(self.values.shape[1], front is not None):
+            room = _Room(self.values, front is not None)
+        rows = Rows(room.extend(back, front))
+        rows._room = room
+        return rows
+
+
+class _Room:
+    """Storage larger than the rows in it."""
+
+    def __init__(self, values: Tensor, both_ends: bool) -> None:
+        batch_size, rows, size = values.shape
+        spare = max(64, rows)
+        self.start = spare if both_ends else 0
+        self.stop = self.start + rows
+        self.storage = values.new_empty(batch_size, self.stop + spare, size)
+        self.storage[:, self.start : self.stop] = values
+
+    def fits(self, rows: int, both_ends: bool) -> bool:
+        """Whether no later state has written here, and there is room for a step."""
+        unshared = self.stop - self.start == rows
+        return unshared and self.stop < self.storage.shape[1] and self.start >= both_ends
+
+    def extend(self, back: Tensor, front: Tensor | None) -> Tensor:
+        """Write the new rows and return a view of all."""
+        self.storage[:, self.stop : self.stop + 1] = back
+        self.stop += 1
+        if front is not None:
+            self.start -= 1
+            self.storage[:, self.start : self.start + 1] = front
+        return self.storage[:, self.start : self.stop]
+
+
+@dataclass(frozen=True, slots=True)
+class Strengths(MemoryState):
+    """What a memory holds after some steps, for a batch of B strings.
+
+    Attributes:
+        cumulative: [B, rows] cumulative strengths; which end they are summed
+            from is the memory's own business.
+        rows: the pushed vectors V_t, bottom (or front) first.
+    """
+
+    cumulative: Tensor
+    rows: Rows
+
+
+class StrengthMemory(Memory[Strengths]):
+    """Rows with strengths, continuous push and pop, and one read an end.
+
+    Each signal is a strength in [0, 1].
+    """
+
+    ends: ClassVar[tuple[str, ...]]
+
+    @property
+    def push_names(self) -> tuple[str, ...]:
+        return self.ends
+
+    @property
+    def reads(self) -> int:
+        return len(self.ends)
+
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> Strengths:
+        """The empty memory: no rows."""
+        return Strengths(
+            like.new_zeros(batch_size, 0),
+            Rows(like.new_zeros(batch_size, 0, value_size)),
+        )
+
+    def step(self, state: Strengths, signals: Tensor, values: Tensor) -> tuple[Strengths, Tensor]:
+        """Pop, push, then read.
+
+        Args:
+            state: the memory before the step, with n rows.
+            signals: [B, len(signal_names)] strengths in [0, 1].
+            values: [B, pushes, m] the vectors to push.
+
+        Returns:
+            The memory after the step, with `pushes` more rows, and the vectors
+            read, [B, reads, m].
+        """
+        state = self.update(state, signals, values)
+        return state, read(self.read_weights(state), state.rows.values)
+
+    @abstractmethod
+    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
+        """Pop and push, without reading; shapes as in `step`."""
+
+    @abstractmethod
+    def read_weights(self, state: Strengths) -> Tensor:
+        """[B, len(ends), rows]: how much of each row each read is made of."""
+
+    @abstractmethod
+    def strengths(self, state: Strengths) -> Tensor:
+        """[B, rows]: the strength s_t of each row, bottom (or front) first."""
+
+    @abstractmethod
+    def row_origins(self, steps: int) -> list[int]:
+        """For a memory after `steps` steps, the step (from 0) that pushed each row."""
+
+
+def read(weights: Tensor, values: Tensor) -> Tensor:
+    """Weighted sums of rows: weights [B, ends, rows], values [B, rows, m] -> [B, ends, m]."""
+    if torch.is_grad_enabled() or weights.is_cuda:
+        return torch.bmm(weights, values)
+    # Few rows are within reach of an end, and the others need not be looked at.
+    return torch.cat([_read_within_reach(end, values) for end in weights.split(1, dim=1)], dim=1)
+
+
+def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
+    touched = weights.any(dim=0).any(dim=0).nonzero()
+    if not len(touched):
+        return values.new_zeros(values.shape[0], 1, values.shape[2])
+    reach = slice(int(touched[0]), int(touched[-1]) + 1)
+    return torch.bmm(weights[:, :, reach], values[:, reach])
+
+
+def rise(cumulative: Tensor) -> Tensor:
+    """Differences of sums that grow along the rows: x[i] - x[i-1], x[-1] being 0."""
+    return torch.diff(cumulative, dim=-1, prepend=torch.zeros_like(cumulative[..., :1]))
+
+
+def fall(cumulative: Tensor) -> Tensor:
+    """Differences of sums that shrink along the rows: x[i] - x[i+1], 0 after the last."""
+    return -torch.diff(cumulative, dim=-1, append=torch.zeros_like(cumulative[..., :1]))

@@ -1,0 +1,209 @@
+"""Memories with actions against the printed equations (joulin2015, section 3)."""
+
+import itertools
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from stacktrans.memory import ACTION_MEMORIES, ActionList, ActionMemory, ActionStack
+
+SIZE = 2
+Cells = dict[int, Tensor]
+
+
+def empty() -> Cells:
+    """Cells by their place; those that nothing was put in hold -1."""
+    return defaultdict(lambda: torch.full((SIZE,), -1.0, dtype=torch.float64))
+
+
+def literal_stack(cells: Cells, steps: int, actions: dict[str, Tensor], value: Tensor) -> Cells:
+    after = empty()
+    push, pop, stay = actions["push"], actions["pop"], actions.get("no-op", torch.zeros(()))
+    after[0] = push * value + pop * cells[1] + stay * cells[0]
+    for i in range(1, steps + 2):
+        after[i] = push * cells[i - 1] + pop * cells[i + 1] + stay * cells[i]
+    return after
+
+
+def literal_list(cells: Cells, steps: int, actions: dict[str, Tensor], value: Tensor) -> Cells:
+    """The head is at 0."""
+    after = empty()
+    insert, left, right = actions["insert"], actions["left"], actions["right"]
+    stay = actions.get("no-op", torch.zeros(()))
+    for i in range(-steps - 1, steps + 2):
+        inserted = value if i == 0 else cells[i + 1] if i < 0 else cells[i]
+        after[i] = right * cells[i + 1] + left * cells[i - 1] + insert * inserted + stay * cells[i]
+    return after
+
+
+LITERAL = {"stack-rnn": literal_stack, "list-rnn": literal_list}
+READ = {"stack-rnn": [0, 1, 2, 3, 4], "list-rnn": [0, -1, 1, -2, 2]}
+
+
+def literal_run(memory: ActionMemory[Any], signals: Tensor, values: Tensor) -> Tensor:
+    """What one stack or list of a memory has read after each step: [T, depth, m]."""
+    cells, reads = empty(), []
+    for step, (signal, value) in enumerate(zip(signals, values, strict=True)):
+        actions = dict(zip(memory.actions, signal, strict=True))
+        cells = LITERAL[memory.name](cells, step, actions, value)
+        reads.append(torch.stack([cells[i] for i in READ[memory.name][: memory.depth]]))
+    return torch.stack(reads)
+
+
+def run(memory: ActionMemory[Any], sums: Tensor, values: Tensor) -> Tensor:
+    """Reads [B, T, count, depth, m] of sums [B, T, S] and values [B, T, count, m]."""
+    signals = probabilities(memory, sums)
+    state = memory.initial(len(signals), SIZE, signals)
+    reads = []
+    for step in range(signals.shape[1]):
+        state, read = memory.step(state, signals[:, step], values[:, step])
+        reads.append(read.unflatten(1, (memory.count, memory.depth)))
+    return torch.stack(reads, dim=1)
+
+
+def program(memory: ActionMemory[Any], batch: int, steps: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    sums = torch.randn(
+        batch * steps, len(memory.signal_names), generator=generator, dtype=torch.float64
+    )
+    values = torch.rand(batch, steps, memory.count, SIZE, generator=generator, dtype=torch.float64)
+    return 2 * sums.view(batch, steps, -1), values
+
+
+def probabilities(memory: ActionMemory[Any], sums: Tensor) -> Tensor:
+    return memory.signals(sums.flatten(0, 1)).view(sums.shape)
+
+
+CASES = list(itertools.product(sorted(ACTION_MEMORIES), (1, 3), (1, 2, 5), (True, False)))
+
+
+@pytest.mark.parametrize(("name", "count", "depth", "no_op"), CASES)
+def test_equals_the_printed_equations_with_gradients(
+    name: str, count: int, depth: int, no_op: bool
+) -> None:
+    memory = ACTION_MEMORIES[name](count, depth, no_op)
+    sums, values = (part.requires_grad_() for part in program(memory, 2, 9))
+    reads = run(memory, sums, values)
+    # Of sums, since of probabilities that need not add up to 1 even empty cells have gradients.
+    by_memory = torch.softmax(sums.unflatten(2, (count, -1)), dim=3)
+    expected = torch.stack(
+        [
+            torch.stack(
+                [
+                    literal_run(memory, by_memory[item, :, which], values[item, :, which])
+                    for which in range(count)
+                ],
+                dim=1,
+            )
+            for item in range(2)
+        ]
+    )
+    torch.testing.assert_close(reads, expected, rtol=0, atol=1e-12)
+    weights = torch.randn(reads.shape, dtype=torch.float64)
+    found, right = (
+        torch.autograd.grad((weights * part).sum(), (sums, values)) for part in (reads, expected)
+    )
+    torch.testing.assert_close(found, right, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(ACTION_MEMORIES))
+def test_gradients_are_those_of_finite_differences(name: str) -> None:
+    memory = ACTION_MEMORIES[name](2, 2, True)
+    sums, values = (part.requires_grad_() for part in program(memory, 1, 4))
+    assert torch.autograd.gradcheck(lambda *parts: run(memory, *parts), (sums, values))
+
+
+@pytest.mark.parametrize("name", sorted(ACTION_MEMORIES))
+def test_without_gradients_empty_cells_are_left_out_and_nothing_else_changes(name: str) -> None:
+    memory = ACTION_MEMORIES[name](2, 3, True)
+    sums, values = program(memory, 2, 40)
+    with torch.no_grad():
+        left_out = run(memory, sums, values)
+    whole = run(memory, sums.requires_grad_(), values).detach()
+    torch.testing.assert_close(left_out, whole, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_memory_does_not_grow_with_steps_that_leave_nothing() -> None:
+    memory = ActionStack(1, 2, False)
+    state = memory.initial(1, 1, torch.zeros(()))
+    push, pop = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    for _ in range(50):
+        for signal in (push, push, pop, pop):
+            state, _ = memory.step(state, signal, torch.ones(1, 1, 1))
+    assert memory.cells(state).shape[2] <= 1
+
+
+def test_capacity_loses_what_is_furthest_away() -> None:
+    memory = ActionStack(1, 1, False, capacity=2)
+    state = memory.initial(1, 1, torch.zeros((), dtype=torch.float64))
+    push = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
+    reads = []
+    for number in range(4):
+        value = torch.full((1, 1, 1), float(number), dtype=torch.float64)
+        state, _ = memory.step(state, push, value)
+    for _ in range(3):
+        reads.append(float(memory.cells(state)[0, 0, 0, 0]) if state.cells.shape[2] else -1.0)
+        state, _ = memory.step(state, push.flip(1), value)
+    assert reads == [3, 2, -1]
+
+
+def certain(memory: ActionMemory[Any], action: str) -> Tensor:
+    return torch.tensor([[float(name == action) for name in memory.actions]], dtype=torch.float64)
+
+
+@settings(max_examples=50, deadline=None)
+@given(actions=st.lists(st.sampled_from(["push", "pop", "no-op"]), max_size=30))
+def test_certain_actions_are_those_of_a_stack(actions: list[str]) -> None:
+    memory, expected = ActionStack(1, 1, True), list[float]()
+    state = memory.initial(1, 1, torch.zeros((), dtype=torch.float64))
+    for number, action in enumerate(actions):
+        value = torch.full((1, 1, 1), float(number), dtype=torch.float64)
+        state, read = memory.step(state, certain(memory, action), value)
+        if action == "push":
+            expected.append(number)
+        elif action == "pop" and expected:
+            expected.pop()
+        assert float(read) == (expected[-1] if expected else -1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(actions=st.lists(st.sampled_from(["insert", "left", "right", "no-op"]), max_size=30))
+def test_certain_actions_are_those_of_a_list_that_loses_nothing(actions: list[str]) -> None:
+    memory = ActionList(1, 3, True)
+    left, head, right = list[float](), -1.0, list[float]()  # nearest last
+    state = memory.initial(1, 1, torch.zeros((), dtype=torch.float64))
+    for number, action in enumerate(actions):
+        value = torch.full((1, 1, 1), float(number), dtype=torch.float64)
+        state, read = memory.step(state, certain(memory, action), value)
+        if action == "insert":
+            left, head = [*left, head], float(number)
+        elif action == "left":
+            right, head = [*right, head], left.pop() if left else -1.0
+        elif action == "right":
+            left, head = [*left, head], right.pop() if right else -1.0
+        beside = [side[-1] if side else -1.0 for side in (left, right)]
+        assert read.flatten().tolist() == [head, *beside]
+
+
+@pytest.mark.parametrize("name", sorted(ACTION_MEMORIES))
+def test_hard_signals_take_the_most_probable_action_of_each(name: str) -> None:
+    memory = ACTION_MEMORIES[name](3, 1, True)
+    sums, _ = program(memory, 1, 5)
+    hard = memory.hard(probabilities(memory, sums)[0]).view(5, 3, -1)
+    assert torch.equal(hard.argmax(dim=2), sums.view(5, 3, -1).argmax(dim=2))
+    assert hard.sum() == 15
+    assert set(hard.unique().tolist()) == {0, 1}
+
+
+def test_signals_are_named_by_action_and_number() -> None:
+    assert ActionStack(1, 2, False).signal_names == ("push", "pop")
+    assert ActionList(2, 2, True).signal_names == (
+        *("insert 1", "left 1", "right 1", "no-op 1"),
+        *("insert 2", "left 2", "right 2", "no-op 2"),
+    )
