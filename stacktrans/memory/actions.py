@@ -69,16 +69,16 @@ class ActionMemory(Memory[State]):
         """The most probable action of each stack or list, for certain."""
         signals = self._by_memory(signals)
         best = signals.argmax(dim=2)
-        certain: Tensor = functional.one_hot(best, len(self.actions)).to(signals.dtype)
-        flat: Tensor = certain.flatten(1)
-        return flat
+        certain: Tensor = functional.one_hot(best, len(self.actions))
+        return certain.to(signals.dtype).flatten(1)
 
     def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
         return like.new_full((batch_size, self.reads, value_size), EMPTY)
 
     def _by_memory(self, numbers: Tensor) -> Tensor:
         """[B, signals] -> [B, count, actions]."""
-        return numbers.unflatten(1, (self.count, len(self.actions)))
+        parts: Tensor = numbers.unflatten(1, (self.count, len(self.actions)))
+        return parts
 
     def _probabilities(self, signals: Tensor) -> list[Tensor]:
         """Each action's, [B, count, 1, 1]; 0 for doing nothing if that is no action."""
