@@ -307,7 +307,9 @@ class TrainingConfig(Strict):
         smoothing: decay of the running mean of squared gradients.
         learning_rate: where the learning rate starts.
         weight_decay: added to the gradient, times the weights.
-        batch_size: strings in a batch.
+        batch_size: strings in a batch; of a stream, pieces of it.
+        sequences: of a stream, how many make a piece, from an empty memory on.
+        loss_over: of a stream, which symbols are trained on: those that can be known, or all.
         examples: sets of examples, and epochs; null for strings that are new in each batch.
         loss_per: what the loss is a mean over: scored symbols; strings, of which it is the sum
             over their symbols; or batches, of which it is the sum.
@@ -353,6 +355,8 @@ class TrainingConfig(Strict):
     learning_rate: PositiveFloat
     weight_decay: Annotated[float, Field(ge=0)]
     batch_size: PositiveInt
+    sequences: PositiveInt
+    loss_over: Literal["known", "all"]
     examples: ExamplesConfig | None
     loss_per: Literal["symbol", "string", "batch"]
     gradient_clip: PositiveFloat | None

@@ -1,17 +1,19 @@
 """Transducing strings: greedy decoding, and targets that are as long as their sources."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from stacktrans.evaluation import STEPS_AT_ONCE, batches_of
-from stacktrans.sequences import Ids, JointSequence, Layout
+from stacktrans.sequences import Ids, JointSequence, Layout, SameLength, Stream
 from stacktrans.transducer import Transducer
 
 PIECE = 1024
 """Steps of a source that are run at once."""
+NO_SYMBOL = -1
+"""Stands for no symbol at all."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +31,12 @@ class Answer:
     ended: bool
 
 
-def usual_limit(length: int) -> int:
-    """The longest answer waited for, for a source of `length` symbols."""
-    return 2 * length + 20
-
-
 @torch.no_grad()
 def transduce(
     model: Transducer,
     layout: Layout,
     sources: Sequence[Ids],
-    limit: Callable[[int], int] = usual_limit,
+    limit: int | None = None,
 ) -> list[Answer]:
     """The greedy answers to sources, in their order.
 
@@ -47,21 +44,24 @@ def transduce(
         model: a trained transducer.
         layout: how sources and targets become one sequence.
         sources: ids of source symbols.
-        limit: the most target symbols for a source of a given length; of no use where a
+        limit: the most target symbols; None for what is usual in the layout; of no use where a
             target is as long as its source.
     """
     answers: dict[int, Answer] = {}
-    if not isinstance(layout, JointSequence):
+    if isinstance(layout, SameLength):
         sizes = [model.steps_over(len(source)) for source in sources]
         for group in batches_of(sizes, STEPS_AT_ONCE):
             found = _in_step(model, [sources[index] for index in group])
             answers.update(zip(group, found, strict=True))
         return [answers[index] for index in range(len(sources))]
-    sizes = [len(source) + limit(len(source)) + 2 for source in sources]
+    if not isinstance(layout, JointSequence | Stream):
+        raise TypeError(f"no answers are known for {type(layout).__name__}")
+    limits = [layout.longest_answer(len(source), limit) for source in sources]
+    sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
     for group in batches_of(sizes, STEPS_AT_ONCE):
         for length in {len(sources[index]) for index in group}:
             same = [index for index in group if len(sources[index]) == length]
-            decoded = _decode(model, layout, [sources[index] for index in same], limit(length))
+            decoded = _decode(model, layout, [sources[index] for index in same], limits[same[0]])
             answers.update(zip(same, decoded, strict=True))
     return [answers[index] for index in range(len(sources))]
 
@@ -102,7 +102,7 @@ def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _decode(
-    model: Transducer, layout: JointSequence, sources: list[Ids], limit: int
+    model: Transducer, layout: JointSequence | Stream, sources: list[Ids], limit: int
 ) -> list[Answer]:
     """Greedy answers to sources of one length, which step side by side."""
     device = model.classifier.weight.device
@@ -113,29 +113,27 @@ def _decode(
     running = torch.ones(len(sources), dtype=torch.bool, device=device)
     total = hidden.new_zeros(len(sources), dtype=torch.float64)
     symbols: list[Tensor] = []
+    end, last = (NO_SYMBOL if none is None else none for none in (layout.end, layout.last))
     while True:
         logits = model.read_out(hidden[:, -1])
         chosen = logits.argmax(dim=-1)
         probability = torch.log_softmax(logits, dim=-1).gather(1, chosen.unsqueeze(1))
-        ending = chosen == layout.end
+        ending = chosen == end
         counted = running & ((len(symbols) < limit) | ending)
         total += torch.where(counted, probability.squeeze(1), 0.0)
-        symbols.append(torch.where(running, chosen, layout.end))
-        running = running & ~ending
+        symbols.append(torch.where(counted & ~ending, chosen, NO_SYMBOL))
+        running = running & ~ending & ~((chosen == last) & counted)
         if len(symbols) > limit or not running.any():
             break
-        inputs = torch.where(ending, layout.separator, chosen + layout.first_target)
+        inputs = torch.where(ending, 0, chosen + layout.first_target)
         hidden = run.step(inputs.unsqueeze(1)).hidden
-    return _answers(layout, torch.stack(symbols, dim=1), total, running, limit)
-
-
-def _answers(
-    layout: JointSequence, symbols: Tensor, total: Tensor, running: Tensor, limit: int
-) -> list[Answer]:
-    answers = []
-    for row, log_probability, cut in zip(
-        symbols.tolist(), total.tolist(), running.tolist(), strict=True
-    ):
-        stop = limit if cut else row.index(layout.end)
-        answers.append(Answer(row[:stop], log_probability, ended=not cut))
-    return answers
+    endless = end == last  # there is neither
+    return [
+        Answer([symbol for symbol in row if symbol != NO_SYMBOL], log_probability, endless or ended)
+        for row, log_probability, ended in zip(
+            torch.stack(symbols, dim=1).tolist(),
+            total.tolist(),
+            (~running).tolist(),
+            strict=True,
+        )
+    ]

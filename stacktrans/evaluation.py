@@ -14,11 +14,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stacktrans.sequences import Batch, Ids, Layout, Pair
+from stacktrans.sequences import Batch, Ids, Layout, Pair, Stream
 from stacktrans.transducer import Transducer
 
 STEPS_AT_ONCE = 2**16
 """Steps of all strings of a batch, however few they are."""
+SEQUENCES_IN_A_STREAM = 200
+"""How many sequences of a stream are measured one after another, as in joulin2015."""
 STEPS_IN_A_PIECE = 2**13
 """Steps of all strings of a batch that are run at once: few enough to stay in a cache."""
 
@@ -115,8 +117,12 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
         pairs: sources with their true targets.
 
     Returns:
-        The scores, in the order of the pairs.
+        The scores, in the order of the pairs. The sequences of a stream follow one another as in
+        training, those of one length together, up to `SEQUENCES_IN_A_STREAM`: what a model
+        leaves behind of one can spoil the next.
     """
+    if isinstance(layout, Stream):
+        return _score_streams(model, layout, pairs)
     fine = np.zeros(len(pairs))
     right, scored = np.zeros(len(pairs), dtype=np.int64), np.zeros(len(pairs), dtype=np.int64)
     steps = [model.steps_over(layout.steps(pair)) for pair in pairs]
@@ -130,6 +136,44 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
         fine[group] = np.where(scored[group] > 0, shares, 1.0)
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored)
+
+
+def _score_streams(model: Transducer, layout: Stream, pairs: Sequence[Pair]) -> Scores:
+    streams = _streams(pairs)
+    scores = np.zeros((4, len(pairs)))
+    sizes = [sum(layout.steps(pairs[index]) for index in stream) for stream in streams]
+    for group in batches_of(sizes, STEPS_AT_ONCE):
+        batch = layout.joined([[pairs[index] for index in streams[row]] for row in group])
+        correct = (predicted(model, batch) == batch.targets) & batch.mask
+        for row, stream in enumerate(group):
+            begin = 0
+            for index in streams[stream]:
+                end = begin + layout.steps(pairs[index])
+                own = correct[row, begin:end][batch.mask[row, begin:end]]
+                scores[:, index] = pairs[index].length, _fine(own), own.sum(), len(own)
+                begin = end
+    lengths, fine, right, scored = scores
+    return Scores(lengths.astype(np.int64), fine, right.astype(np.int64), scored.astype(np.int64))
+
+
+def _streams(pairs: Sequence[Pair]) -> list[list[int]]:
+    """Which sequences follow one another: those of one length, in their order."""
+    by_length: dict[int, list[int]] = {}
+    for index, pair in enumerate(pairs):
+        by_length.setdefault(pair.length, []).append(index)
+    size = SEQUENCES_IN_A_STREAM
+    return [
+        same[start : start + size]
+        for same in by_length.values()
+        for start in range(0, len(same), size)
+    ]
+
+
+def _fine(correct: npt.NDArray[np.bool_]) -> float:
+    """The share before the first error."""
+    if correct.all():
+        return 1.0
+    return float(correct.argmin() / len(correct))
 
 
 @torch.no_grad()

@@ -51,15 +51,7 @@ class Batch:
 
 
 class Layout(ABC):
-    """How pairs become what a model reads and what it should say.
-
-    Attributes:
-        source_size: number of source symbols.
-        target_size: number of target symbols.
-    """
-
-    source_size: int
-    target_size: int
+    """How pairs become what a model reads and what it should say."""
 
     @property
     @abstractmethod
@@ -124,6 +116,89 @@ class SameLength(Layout):
 
 
 @dataclass(frozen=True, slots=True)
+class Stream(Layout):
+    """Sequences one after another, without boundaries (joulin2015, section 4).
+
+    A sequence is a source, the prompt, and a target, which is what can be known of it. The
+    model reads all of a stream and says the next symbol; scored are those of targets and,
+    if it is known, the first symbol of the sequence that follows.
+
+    An answer ends before the symbol that the next sequence begins with; or after a symbol that
+    marks its end; or, if neither is known, when it is one symbol shorter than the prompt.
+
+    Attributes:
+        symbols: number of symbols, of sources and targets alike.
+        follow: the symbol that every sequence begins with; None if it can't be known.
+        last: the symbol that every target ends with; None if there is none.
+    """
+
+    symbols: int
+    follow: int | None = None
+    last: int | None = None
+
+    @property
+    def inputs(self) -> int:
+        return self.symbols
+
+    @property
+    def outputs(self) -> int:
+        return self.symbols
+
+    @property
+    def end(self) -> int | None:
+        """The output that ends an answer and is no part of it."""
+        return self.follow
+
+    @property
+    def first_target(self) -> int:
+        """The input id of target symbol 0."""
+        return 0
+
+    def prefix(self, source: Ids) -> Ids:
+        """What is read before the first answer."""
+        return source
+
+    def longest_answer(self, length: int, limit: int | None) -> int:
+        """The most symbols waited for, after a source of so many; at most `limit`, if given."""
+        if self.follow is None and self.last is None:
+            usual = max(0, length - 1)
+            return usual if limit is None else min(usual, limit)
+        # As many as can be counted by products of counts.
+        return length * length + 20 if limit is None else limit
+
+    def steps(self, pair: Pair) -> int:
+        return len(pair.source) + len(pair.target)
+
+    def batch(self, pairs: Sequence[Pair]) -> Batch:
+        return self.joined([[pair] for pair in pairs])
+
+    def joined(self, streams: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
+        """Lay streams out side by side, each of some sequences.
+
+        Args:
+            streams: the sequences of each.
+            everything: whether every symbol is scored, and not only what can be known.
+        """
+        batch = _empty_batch([sum(map(self.steps, stream)) for stream in streams])
+        for row, stream in enumerate(streams):
+            symbols = np.concatenate([part for pair in stream for part in pair[:2]])
+            length, place = len(symbols), 0
+            batch.inputs[row, :length] = symbols
+            batch.targets[row, : length - 1] = symbols[1:]
+            for pair in stream:
+                end = place + self.steps(pair)
+                known = end - len(pair.target) - 1
+                batch.mask[row, known : end if self.follow is not None else end - 1] = True
+                place = end
+            if everything:
+                batch.mask[row, : length - 1] = True
+            if self.follow is not None:
+                batch.targets[row, length - 1] = self.follow
+        batch.targets[~batch.mask] = 0
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
 class JointSequence(Layout):
     """The layout `<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
@@ -160,9 +235,18 @@ class JointSequence(Layout):
     def outputs(self) -> int:
         return self.target_size + 1
 
+    @property
+    def last(self) -> None:
+        """No target symbol ends an answer."""
+        return None
+
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer: `<s> a1 .. ak |||`."""
         return np.concatenate([[self.begin], source + self.first_source, [self.separator]])
+
+    def longest_answer(self, length: int, limit: int | None) -> int:
+        """The most symbols waited for, after a source of so many; `limit`, if given."""
+        return 2 * length + 20 if limit is None else limit
 
     def steps(self, pair: Pair) -> int:
         return len(pair.source) + len(pair.target) + 2

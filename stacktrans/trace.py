@@ -11,7 +11,7 @@ from stacktrans.errors import StacktransError
 from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
 from stacktrans.memory.strengths import Strengths
-from stacktrans.sequences import Ids, JointSequence
+from stacktrans.sequences import Ids, JointSequence, Stream
 from stacktrans.tasks.base import NotASource, UnknownSymbol
 from stacktrans.transducer import Transducer, TransducerState, Unrolled
 
@@ -115,7 +115,7 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     """
     task = checkpoint.task
     ids = task.source.encode(source)
-    if task.same_length and not source:
+    if not isinstance(checkpoint.layout, JointSequence) and not source:
         raise StacktransError("the source is empty; expected at least one symbol")
     answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
@@ -156,6 +156,8 @@ def _sequence(
     """The ids that a model reads, how they are written, and the first step that answers."""
     task, layout = checkpoint.task, checkpoint.layout
     written = task.source.decode(source)
+    if isinstance(layout, Stream):
+        return [*source.tolist(), *target], [*written, *task.target.decode(target)], 1
     if not isinstance(layout, JointSequence):
         return source.tolist(), written, 1
     inputs = [*layout.prefix(source).tolist(), *(layout.first_target + index for index in target)]

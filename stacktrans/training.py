@@ -24,7 +24,7 @@ from stacktrans.examples import Examples
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import METRICS, RULES, SUMMARY, Accuracy, Record, Summary
-from stacktrans.sequences import Pair
+from stacktrans.sequences import Batch, Pair, Stream
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength
@@ -292,7 +292,7 @@ class Trainer:
     def _train_on_batch(self) -> Tensor:
         """One update of the weights; the mean strength of each signal, [signals]."""
         training, progress = self.config.training, self.progress
-        batch = self.layout.batch(self._training_pairs())
+        batch = self._training_batch()
         inputs, targets, mask = (
             torch.from_numpy(array).to(self.device)
             for array in (batch.inputs, batch.targets, batch.mask)
@@ -324,11 +324,17 @@ class Trainer:
         self._note_loss(float(loss.detach()) / scored)
         return signals.detach().mean(dim=0)
 
-    def _training_pairs(self) -> list[Pair]:
+    def _training_batch(self) -> Batch:
+        training = self.config.training
         if self.examples:
-            return self.examples.batch(self.progress.attempt, self.attempt_step)
-        lengths = self._lengths(self.progress.share)
-        return self._draw(Purpose.TRAINING, lengths, self.config.training.batch_size)
+            pairs = self.examples.batch(self.progress.attempt, self.attempt_step)
+            return self.layout.batch(pairs)
+        lengths, size = self._lengths(self.progress.share), training.batch_size
+        if not isinstance(self.layout, Stream):
+            return self.layout.batch(self._draw(Purpose.TRAINING, lengths, size))
+        pairs = self._draw(Purpose.TRAINING, lengths, size * training.sequences)
+        streams = [pairs[row :: training.batch_size] for row in range(size)]
+        return self.layout.joined(streams, training.loss_over == "all")
 
     def _disturbance(self) -> Disturbance:
         """The noise of one batch."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stacktrans.checkpoint import Checkpoint
-from stacktrans.decoding import transduce, usual_limit
+from stacktrans.decoding import transduce
 from stacktrans.errors import StacktransError
 from stacktrans.streaming import LineStream, can_stream
 from stacktrans.text import decode_line, line_groups
@@ -96,8 +96,7 @@ def _answer(
             waiting.append(line)
         except StacktransError as error:
             line.error = str(error)
-    limit = usual_limit if max_length is None else lambda _: max_length
-    answers = transduce(checkpoint.model, checkpoint.layout, sources, limit)
+    answers = transduce(checkpoint.model, checkpoint.layout, sources, max_length)
     for line, answer in zip(waiting, answers, strict=True):
         line.output = task.target.join(task.target.decode(answer.target))
         line.probability = math.exp(answer.log_probability)

@@ -60,7 +60,7 @@ def test_many_and_long_strings_are_scored_in_pieces(
 def test_scores_equal_greedy_decoding(memory: str) -> None:
     model = tiny(memory)
     sources = [pair.source for pair in random_pairs(40, seed=1)]
-    answers = transduce(model, LAYOUT, sources, limit=lambda _: 12)
+    answers = transduce(model, LAYOUT, sources, limit=12)
     # Half of the targets are the model's own answers, with an error in some of them.
     rng = np.random.default_rng(5)
     pairs, expected = [], []
@@ -83,7 +83,7 @@ def test_scores_equal_greedy_decoding(memory: str) -> None:
 def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
     model = tiny("queue", seed=3)
     source = np.array([0, 2, 1, 3, 3])
-    (answer,) = transduce(model, LAYOUT, [source], limit=lambda _: 8)
+    (answer,) = transduce(model, LAYOUT, [source], limit=8)
     read = list(LAYOUT.prefix(source))
     total = 0.0
     for index in [*answer.target, *([LAYOUT.end] if answer.ended else [])]:
@@ -98,9 +98,9 @@ def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
 def test_answers_do_not_depend_on_company() -> None:
     model = tiny("deque", seed=4)
     sources = [pair.source for pair in random_pairs(25, seed=2)]
-    together = transduce(model, LAYOUT, sources, limit=lambda length: length + 3)
+    together = transduce(model, LAYOUT, sources, limit=9)
     for source, answer in zip(sources, together, strict=True):
-        (alone,) = transduce(model, LAYOUT, [source], limit=lambda length: length + 3)
+        (alone,) = transduce(model, LAYOUT, [source], limit=9)
         assert (alone.target, alone.ended) == (answer.target, answer.ended)
         assert alone.log_probability == pytest.approx(answer.log_probability, abs=1e-4)
         assert len(answer.target) <= len(source) + 3
@@ -110,12 +110,12 @@ def test_an_answer_that_does_not_end_is_cut_off() -> None:
     model = tiny()
     with torch.no_grad():
         model.classifier.bias[LAYOUT.end] = -100
-    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=lambda _: 5)
+    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=5)
     assert len(answer.target) == 5
     assert not answer.ended
     with torch.no_grad():
         model.classifier.bias[LAYOUT.end] = 100
-    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=lambda _: 5)
+    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=5)
     assert (answer.target, answer.ended) == ([], True)
 
 

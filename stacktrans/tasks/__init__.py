@@ -9,6 +9,7 @@ from stacktrans.tasks.base import Task
 from stacktrans.tasks.grammatical import Grammatical, NextSymbol, SameLengthGrammar
 from stacktrans.tasks.rearrangement import BigramFlip, Copy, Reverse
 from stacktrans.tasks.running import DelayedParity, Parity, WaitingReversal
+from stacktrans.tasks.streams import Addition, Counting, Memorization
 
 GENERATORS: dict[str, Callable[..., Task]] = {
     "copy": Copy,
@@ -20,6 +21,9 @@ GENERATORS: dict[str, Callable[..., Task]] = {
     "waiting-reversal": WaitingReversal,
     "parity": Parity,
     "delayed-parity": DelayedParity,
+    "counting": Counting,
+    "memorization": Memorization,
+    "addition": Addition,
 }
 
 

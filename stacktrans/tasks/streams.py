@@ -1,0 +1,204 @@
+"""Streams of sequences one after another (joulin2015, section 4).
+
+A sequence is a prompt and an answer, which is what can be known of it: given the prompt, every
+symbol of the answer is certain.
+"""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from stacktrans.sequences import Ids, Pair, Stream
+from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
+from stacktrans.tasks.patterns import blocks_of
+from stacktrans.tasks.running import digits
+
+
+class StreamTask(Task):
+    """Sequences by a number n, which is what their lengths are."""
+
+    @property
+    @abstractmethod
+    def layout(self) -> Stream:
+        """How its sequences become what a model reads and says."""
+
+    @property
+    def smallest(self) -> int:
+        """The least n."""
+        return 1
+
+    @abstractmethod
+    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
+        """The prompt and the answer of a sequence with a given n."""
+
+    @abstractmethod
+    def size_of(self, prompt: Sequence[str]) -> int:
+        """The n of a prompt; its length if it is not the prompt of any sequence."""
+
+    def pair(self, source: Ids, target: Ids) -> Pair:
+        return Pair(source, target, size=self.size_of(self.source.decode(source)))
+
+    def sample(
+        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        shortest = max(lengths.shortest, self.smallest)
+        sizes = drawn_lengths(generator, Lengths(shortest, lengths.longest), count, law)
+        return [self._drawn(generator, int(size)) for size in sizes]
+
+    def _drawn(self, generator: np.random.Generator, size: int) -> Pair:
+        prompt, answer = self.draw(generator, size)
+        return Pair(self.source.encode(prompt), self.target.encode(answer), size=size)
+
+
+class Counting(StreamTask):
+    """aaab -> bbccc, for the pattern a^n b^n c^n.
+
+    A prompt goes on to the first symbol after the last run that a count is met in for the first
+    time: from there on all is certain. So is what follows the answer, since the next sequence
+    begins with the first symbol. Counts are 1 or more, and the length is their sum.
+
+    Args:
+        pattern: runs of symbols and how often each comes, as `blocks_of` reads it.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        self.blocks = blocks_of(pattern)
+        self.source = self.target = Alphabet([block.symbol for block in self.blocks], words=False)
+        self._counts = [block.introduces for block in self.blocks if block.introduces]
+        last = max(index for index, block in enumerate(self.blocks) if block.introduces)
+        if last + 1 == len(self.blocks):
+            raise ValueError(f"pattern '{pattern}': nothing of it can be known beforehand")
+        self._before, self._turn = self.blocks[: last + 1], self.blocks[last + 1].symbol
+        self._pattern = pattern
+
+    @property
+    def layout(self) -> Stream:
+        return Stream(len(self.source), follow=0)
+
+    @property
+    def smallest(self) -> int:
+        return len(self._counts)
+
+    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
+        cuts = generator.choice(size - 1, size=len(self._counts) - 1, replace=False) + 1
+        counts = np.diff([0, *sorted(cuts.tolist()), size]).tolist()
+        symbols = self._written(dict(zip(self._counts, counts, strict=True)))
+        known = symbols.index(self._turn) + 1
+        return symbols[:known], symbols[known:]
+
+    def _written(self, counts: Mapping[str, int]) -> list[str]:
+        return [symbol for block in self.blocks for symbol in block.symbol * block.times(counts)]
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        self.source.encode(source)
+        counts = self._counted(source)
+        symbols = self._written(counts) if counts else []
+        if not counts or list(source) != symbols[: len(source)]:
+            raise NotASource(
+                f"expected the beginning of {self._pattern}, as far as its first {self._turn} "
+                "or further"
+            )
+        return [*symbols[len(source) :]]
+
+    def size_of(self, prompt: Sequence[str]) -> int:
+        counts = self._counted(prompt)
+        return sum(counts.values()) if counts else len(prompt)
+
+    def _counted(self, symbols: Sequence[str]) -> dict[str, int] | None:
+        """The counts of a sequence that goes as far as they are known; None if it does not."""
+        runs = [(symbol, len([*run])) for symbol, run in itertools.groupby(symbols)]
+        written = [symbol for symbol, _ in runs[: len(self._before) + 1]]
+        if written != [*(block.symbol for block in self._before), self._turn]:
+            return None
+        return {
+            block.introduces: length
+            for block, (_, length) in zip(self._before, runs, strict=False)
+            if block.introduces
+        }
+
+
+class Memorization(StreamTask):
+    """1223= -> 3221: a string, and then its reverse
+
+    Args:
+        symbols: how many symbols strings are made of.
+    """
+
+    def __init__(self, symbols: int = 2) -> None:
+        written = digits(symbols + 1)[1:]
+        self.source = self.target = Alphabet([*written, "="], words=False)
+        self._symbols = written
+
+    @property
+    def layout(self) -> Stream:
+        return Stream(len(self.source))
+
+    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
+        string = [
+            self._symbols[index] for index in generator.integers(len(self._symbols), size=size)
+        ]
+        return [*string, "="], string[::-1]
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        self.source.encode(source)
+        *string, last = source or [""]
+        if last != "=" or "=" in string or not string:
+            raise NotASource("expected a string and then =")
+        return [*string[::-1]]
+
+    def size_of(self, prompt: Sequence[str]) -> int:
+        return len(prompt) - 1
+
+
+class Addition(StreamTask):
+    """101+1= -> 011. : the sum of two binary numbers, its last digit first, and a full stop
+
+    The first digit of a number is 1, and 0 has none: it is written 0. Their lengths sum up to n.
+    """
+
+    def __init__(self) -> None:
+        self.source = self.target = Alphabet(["0", "1", "+", "=", "."], words=False)
+
+    @property
+    def layout(self) -> Stream:
+        return Stream(len(self.source), last=self.source.symbols.index("."))
+
+    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
+        length = int(generator.integers(size, endpoint=True))
+        first, second = (self._number(generator, digits) for digits in (length, size - length))
+        return [*f"{first:b}+{second:b}="], _sum(first, second)
+
+    def _number(self, generator: np.random.Generator, length: int) -> int:
+        """A number of so many binary digits."""
+        if not length:
+            return 0
+        bits = generator.integers(2, size=length - 1)
+        return int("1" + "".join(map(str, bits)), 2)
+
+    def _numbers(self, source: Sequence[str]) -> tuple[str, str]:
+        """The digits of both, which raise `NotASource` if these are not two numbers."""
+        first, plus, rest = "".join(source).partition("+")
+        second, equals, more = rest.partition("=")
+        numbers = (first, second)
+        right = all(set(number) <= {"0", "1"} and number for number in numbers)
+        leading = any(number.startswith("0") and number != "0" for number in numbers)
+        if not (plus and equals and right) or more or leading:
+            raise NotASource("expected two binary numbers like 101+1=, without zeros before them")
+        return numbers
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        self.source.encode(source)
+        first, second = (int(number, 2) for number in self._numbers(source))
+        return [*_sum(first, second)]
+
+    def size_of(self, prompt: Sequence[str]) -> int:
+        try:
+            return sum(len(number) for number in self._numbers(prompt) if number != "0")
+        except NotASource:
+            return len(prompt)
+
+
+def _sum(first: int, second: int) -> list[str]:
+    return [*f"{first + second:b}"[::-1], "."]
