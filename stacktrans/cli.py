@@ -23,6 +23,7 @@ from stacktrans.options import (
     CheckpointArgument,
     DepthOption,
     DeviceOption,
+    HardOption,
     JsonOption,
     PairFormat,
     TaskOption,
@@ -30,6 +31,7 @@ from stacktrans.options import (
     find_device,
     given,
     parse_lengths,
+    parse_numbers,
     parse_seconds,
 )
 from stacktrans.terminal import (
@@ -399,13 +401,14 @@ def _stopping(trainer: "Trainer") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _load(name: str, device: str) -> "Checkpoint":
+def _load(name: str, device: str, hard: bool) -> "Checkpoint":
     import torch
 
     from stacktrans.checkpoint import load
 
     checkpoint = load(name, find_device(device))
     torch.set_num_threads(checkpoint.config.threads)
+    checkpoint.model.hard = hard
     return checkpoint
 
 
@@ -427,6 +430,7 @@ def eval(
         Path | None, typer.Option(help="Pairs of your own, as generate writes them.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which strings.")] = 1,
+    hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -446,7 +450,7 @@ def eval(
     if count is not None:
         check_positive("--count", count)
     bounds = [parse_lengths(text) for text in lengths or []]
-    loaded = _load(checkpoint, device)
+    loaded = _load(checkpoint, device, hard)
     if data:
         if depth is not None:
             raise UsageError("--depth: of no use with --data")
@@ -459,10 +463,15 @@ def eval(
             for range_, law in _ranges(config, loaded.task, bounds, usual, depth)
         ]
     if as_json:
-        facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
-        print(json.dumps({**facts, "results": scores_json(results)}))
+        facts = {
+            "checkpoint": checkpoint,
+            "task": loaded.config.task.name,
+            "seed": seed,
+            "hard": hard,
+        }
+        print(json.dumps({**facts, "results": scores_json(results, hard)}))
     else:
-        print_out(model_line(loaded.config), *scores_tables(results))
+        print_out(model_line(loaded.config), *scores_tables(results, hard))
 
 
 def _scores_of_range(
@@ -509,6 +518,7 @@ def transduce(
         int | None,
         typer.Option(help="Longest answer, in symbols; twice the source and 20 more if not given."),
     ] = None,
+    hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -529,7 +539,7 @@ def transduce(
     for path in files or []:
         if path.is_dir() or not (path.exists() or path == STDIN):
             raise UsageError(f"{path}: {'a directory' if path.is_dir() else 'no such file'}")
-    loaded = _load(checkpoint, device)
+    loaded = _load(checkpoint, device, hard)
     failed = False
     for descriptor, name in _inputs(files):
         for line in transduce_lines(loaded, descriptor, max_length, whole=as_json):
@@ -573,6 +583,11 @@ def inspect(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the picture to a .png, .svg or .pdf file."),
     ] = None,
+    stacks: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help="Show these of several stacks or lists alone."),
+    ] = None,
+    hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -581,7 +596,8 @@ def inspect(
     Each row is a step: the symbol read, the symbol said and its probability,
     the strength of each push and pop, and what is read back: the symbols whose
     pushed vectors the read is made of, with the step they were pushed at and
-    their weights.
+    their weights. Of stacks and lists whose cells are mixed by actions, each row shows the
+    most probable action with its probability, and what the top or head then holds.
 
         stacktrans inspect checkpoints/reverse-stack hello
         stacktrans inspect checkpoints/copy-deque --json
@@ -590,14 +606,16 @@ def inspect(
     """
     from stacktrans.display import heat_map_view, trace_view
     from stacktrans.picture import check_suffix
-    from stacktrans.trace import trace
+    from stacktrans.trace import of_stacks, trace
 
     if plot:
         check_suffix(plot)
+    numbers = parse_numbers("--stacks", stacks) if stacks else None
     bounds = parse_lengths(lengths) if lengths else None
-    loaded = _load(checkpoint, device)
+    loaded = _load(checkpoint, device, hard)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
     followed = trace(loaded, source)
+    followed = of_stacks(followed, numbers) if numbers else followed
     if plot:
         _draw(followed, loaded, plot)
     if as_json:

@@ -195,9 +195,15 @@ def _interval(accuracy: float, count: int) -> str:
     return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def scores_tables(results: Sequence[tuple[Lengths, Scores]]) -> Iterator[Table]:
-    """Accuracy of each range of lengths, then by length within the ranges."""
-    ranges = plain_table("lengths", "strings", "coarse [95%]", "fine [95%]", "symbols")
+def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False) -> Iterator[Table]:
+    """Accuracy of each range of lengths, then by length within the ranges.
+
+    Args:
+        results: of each range.
+        hard: whether the model was run hard, and where that makes a difference is shown.
+    """
+    columns = ("lengths", "strings", "coarse [95%]", "fine [95%]", "symbols")
+    ranges = plain_table(*columns, *(("hard ≠ soft",) if hard else ()))
     lengths = plain_table("length", "strings", "coarse", "fine", "symbols")
     for bounds, scores in results:
         ranges.add_row(
@@ -206,6 +212,7 @@ def scores_tables(results: Sequence[tuple[Lengths, Scores]]) -> Iterator[Table]:
             _interval(scores.coarse_accuracy, scores.count),
             _interval(scores.fine_accuracy, scores.count),
             f"{scores.symbol_accuracy:.4f}",
+            *((f"{scores.differing_share:.4f}",) if hard else ()),
         )
         for part, within in _spread(bounds, scores):
             lengths.add_row(
@@ -254,9 +261,43 @@ def _cells(step: Step) -> list[Text]:
     return cells
 
 
+def action_view(trace: Trace, config: RunConfig) -> RenderableType:
+    """A model's way through a stream, a row a step: joulin2015, table 3.
+
+    For each stack or list there is the most probable action with its probability, and what the
+    cell at the top or head then holds.
+    """
+    names = list(trace.steps[0].tops)
+    table = plain_table("step", "symbol", "next", "prediction", "prob.", *names)
+    for column in table.columns[1:4]:
+        column.justify = "left"
+    following = [*(step.input for step in trace.steps[1:]), ""]
+    for step, symbol in zip(trace.steps, following, strict=True):
+        table.add_row(
+            str(step.step),
+            Text(step.input),
+            Text(symbol),
+            Text(step.output or ""),
+            "" if step.probability is None else f"{step.probability:.3f}",
+            *(_action(step, name) for name in names),
+        )
+    return Group(Text(model_line(config), style="bold"), table, Text(verdict(trace)))
+
+
+def _action(step: Step, name: str) -> str:
+    own = step.by_stack()[name]
+    best = max(own, key=own.__getitem__)
+    top = " ".join(f"{number:5.2f}" for number in step.tops[name][0])
+    # The name of a signal ends with the number of its stack if there are several.
+    action = best.removesuffix(f" {name.split()[1]}")
+    return f"{action} {own[best]:.2f} {top}"
+
+
 def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     """A model's way through a string, a row a step."""
     first = trace.steps[0]
+    if first.tops:
+        return action_view(trace, config)
     table = plain_table("step", "input", "output", "prob.", *first.signals)
     for column in table.columns[1:3]:
         column.justify = "left"
@@ -299,10 +340,17 @@ def verdict(trace: Trace) -> str:
     return f"answer: {trace.answer}  ({judgement})"
 
 
-def scores_json(results: Sequence[tuple[Lengths, Scores]]) -> list[dict[str, Any]]:
+def scores_json(
+    results: Sequence[tuple[Lengths, Scores]], hard: bool = False
+) -> list[dict[str, Any]]:
     """The numbers of `scores_tables`, one entry a range."""
     return [
-        {"lengths": list(bounds), **_scores_entry(scores), "by_length": _by_length(scores)}
+        {
+            "lengths": list(bounds),
+            **_scores_entry(scores),
+            **({"differing": scores.differing_share} if hard else {}),
+            "by_length": _by_length(scores),
+        }
         for bounds, scores in results
     ]
 

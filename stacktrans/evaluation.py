@@ -34,12 +34,15 @@ class Scores:
         fine: [n] share of what is scored of the target, `</s>` included, before the first error.
         right: [n] how many of the scored symbols are right.
         scored: [n] how many there are.
+        differing: [n] of a model that is run hard, at how many of them it says something else
+            than when it is not; zeros of any other.
     """
 
     lengths: npt.NDArray[np.int64]
     fine: npt.NDArray[np.float64]
     right: npt.NDArray[np.int64]
     scored: npt.NDArray[np.int64]
+    differing: npt.NDArray[np.int64]
 
     @property
     def count(self) -> int:
@@ -66,6 +69,11 @@ class Scores:
         """Share of all scored symbols that are right, those after an error included."""
         return float(self.right.sum() / max(self.scored.sum(), 1))
 
+    @property
+    def differing_share(self) -> float:
+        """Share of all scored symbols where a model run hard says something else than soft."""
+        return float(self.differing.sum() / max(self.scored.sum(), 1))
+
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
         chosen = (self.lengths >= shortest) & (self.lengths <= longest)
@@ -76,7 +84,7 @@ class Scores:
         return Scores(*(np.concatenate(numbers) for numbers in both))
 
     def _all(self) -> tuple[npt.NDArray[Any], ...]:
-        return self.lengths, self.fine, self.right, self.scored
+        return self.lengths, self.fine, self.right, self.scored, self.differing
 
 
 def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
@@ -124,36 +132,54 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
     if isinstance(layout, Stream):
         return _score_streams(model, layout, pairs)
     fine = np.zeros(len(pairs))
-    right, scored = np.zeros(len(pairs), dtype=np.int64), np.zeros(len(pairs), dtype=np.int64)
+    right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
     steps = [model.steps_over(layout.steps(pair)) for pair in pairs]
     for group in batches_of(steps, STEPS_AT_ONCE):
         batch = layout.batch([pairs[index] for index in group])
-        correct = (predicted(model, batch) == batch.targets) & batch.mask
+        said = predicted(model, batch)
+        correct = (said == batch.targets) & batch.mask
+        differing[group] = _differing(model, batch, said).sum(axis=1)
         wrong_before = np.cumsum(batch.mask & ~correct, axis=1) > 0
         scored[group], right[group] = batch.mask.sum(axis=1), correct.sum(axis=1)
         # Where nothing is scored, nothing is wrong.
         shares = (correct & ~wrong_before).sum(axis=1) / np.maximum(scored[group], 1)
         fine[group] = np.where(scored[group] > 0, shares, 1.0)
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
-    return Scores(lengths, fine, right, scored)
+    return Scores(lengths, fine, right, scored, differing)
 
 
 def _score_streams(model: Transducer, layout: Stream, pairs: Sequence[Pair]) -> Scores:
     streams = _streams(pairs)
-    scores = np.zeros((4, len(pairs)))
+    fine = np.zeros(len(pairs))
+    right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
     sizes = [sum(layout.steps(pairs[index]) for index in stream) for stream in streams]
     for group in batches_of(sizes, STEPS_AT_ONCE):
         batch = layout.joined([[pairs[index] for index in streams[row]] for row in group])
-        correct = (predicted(model, batch) == batch.targets) & batch.mask
+        said = predicted(model, batch)
+        correct = (said == batch.targets) & batch.mask
+        different = _differing(model, batch, said)
         for row, stream in enumerate(group):
             begin = 0
             for index in streams[stream]:
                 end = begin + layout.steps(pairs[index])
                 own = correct[row, begin:end][batch.mask[row, begin:end]]
-                scores[:, index] = pairs[index].length, _fine(own), own.sum(), len(own)
+                fine[index], right[index], scored[index] = _fine(own), own.sum(), len(own)
+                differing[index] = different[row, begin:end].sum()
                 begin = end
-    lengths, fine, right, scored = scores
-    return Scores(lengths.astype(np.int64), fine, right.astype(np.int64), scored.astype(np.int64))
+    lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
+    return Scores(lengths, fine, right, scored, differing)
+
+
+def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
+    """Where a model that is run hard says something else than soft, of what is scored."""
+    if not model.hard:
+        return np.zeros_like(batch.mask)
+    model.hard = False
+    try:
+        different: npt.NDArray[np.bool_] = (predicted(model, batch) != said) & batch.mask
+    finally:
+        model.hard = True
+    return different
 
 
 def _streams(pairs: Sequence[Pair]) -> list[list[int]]:

@@ -33,6 +33,14 @@ CheckpointArgument = Annotated[
     ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, ...")]
+HardOption = Annotated[
+    bool,
+    typer.Option(
+        "--hard",
+        help="Use the memory without degrees: strengths rounded to 0 or 1, and of actions the "
+        "most probable alone.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")]
 
 
@@ -56,6 +64,13 @@ def parse_lengths(text: str) -> "Lengths":
     if lengths.longest > LONGEST:
         raise UsageError(f"--lengths {text}: expected lengths of at most {LONGEST}")
     return lengths
+
+
+def parse_numbers(option: str, text: str) -> list[int]:
+    """Numbers parted by commas; raises `UsageError` if they are none."""
+    if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
+        raise UsageError(f"{option} {text}: expected numbers such as 1,6")
+    return [int(number) for number in text.split(",")]
 
 
 def parse_seconds(text: str) -> float:

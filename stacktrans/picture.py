@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from stacktrans.errors import UsageError
+from stacktrans.memory.actions import EMPTY
 from stacktrans.trace import Part, Step, Trace
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ def rows_of(trace: Trace, least: float) -> list[Row]:
             )
             for index in range(len(vector))
         ]
+    rows += [
+        Row(
+            name,
+            str(index + 1),
+            [(step.tops[name][0][index] - EMPTY) / (1 - EMPTY) for step in steps],
+        )
+        for name, cells in steps[0].tops.items()
+        for index in range(len(cells[0]))
+    ]
     rows += _symbols("input", [_input_shares(step) for step in steps])
     return rows + _symbols("output", [step.likely for step in steps])
 

@@ -1,5 +1,7 @@
 """What a transducer did at each step, as data."""
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -7,7 +9,7 @@ from torch import Tensor
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.errors import StacktransError
+from stacktrans.errors import StacktransError, UsageError
 from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
 from stacktrans.memory.strengths import Strengths
@@ -76,6 +78,12 @@ class Step:
     written: list[Part] | None = None
     output_held: float | None = None
 
+    def by_stack(self) -> dict[str, dict[str, float]]:
+        """For each stack or list whose cells are mixed by actions, the signals that are its own."""
+        signals = iter(self.signals.items())
+        count = len(self.signals) // max(len(self.tops), 1)
+        return {name: dict(itertools.islice(signals, count)) for name in self.tops}
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -133,6 +141,35 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
         correct=None if expected is None else answer.ended and _agree(written, expected),
         steps=steps,
     )
+
+
+def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
+    """A trace with some of the stacks or lists alone.
+
+    Args:
+        followed: the whole.
+        numbers: which, from 1.
+
+    Raises:
+        UsageError: there is none with such a number.
+    """
+    names = list(followed.steps[0].tops)
+    for number in numbers:
+        if not 1 <= number <= len(names):
+            there_are = f"they are 1 to {len(names)}" if names else "the model has none"
+            raise UsageError(f"--stacks {number}: {there_are}")
+    kept = [name for number, name in enumerate(names, start=1) if number in numbers]
+
+    def chosen(step: Step) -> Step:
+        own = step.by_stack()
+        return replace(
+            step,
+            signals={name: value for stack in kept for name, value in own[stack].items()},
+            pushed={name: vector for name, vector in step.pushed.items() if name in kept},
+            tops={name: cells for name, cells in step.tops.items() if name in kept},
+        )
+
+    return replace(followed, steps=[chosen(step) for step in followed.steps])
 
 
 def _expected(

@@ -134,19 +134,31 @@ class Operation(nn.Module):
                 self.signals.bias[index] = bias
 
     def forward(
-        self, hidden: Tensor, state: MemoryState | None, reads: Tensor
+        self, hidden: Tensor, state: MemoryState | None, reads: Tensor, hard: bool = False
     ) -> tuple[MemoryState | None, Tensor, Tensor]:
-        """One step: [B, H] -> the next memory, the reads [B, reads * m], the signals."""
-        sums = self.signals(hidden)
+        """One step: [B, H] -> the next memory, the reads [B, reads * m], the signals.
+
+        With `hard`, the signals are made 0 or 1 before they are used.
+        """
+        signals = self._signals(self.signals(hidden), hard)
         if self.memory is None or self.values is None or state is None:
-            return state, reads, torch.sigmoid(sums)
-        of_memory = len(self.memory.signal_names)
-        signals = self.memory.signals(sums[:, :of_memory])
+            return state, reads, signals
         values = self.squash(self.values(hidden)).unflatten(1, (self.memory.pushes, -1))
-        state, reads = self.memory.step(state, signals, values)
-        if of_memory < sums.shape[1]:
-            signals = torch.cat([signals, torch.sigmoid(sums[:, of_memory:])], dim=1)
+        own = signals[:, : len(self.memory.signal_names)]
+        state, reads = self.memory.step(state, own, values)
         return state, reads.flatten(1), signals
+
+    def _signals(self, sums: Tensor, hard: bool) -> Tensor:
+        """The signals of the memory, and then those of the buffers, from their sums."""
+        own = len(self.memory.signal_names) if self.memory else 0
+        of_buffers = torch.sigmoid(sums[:, own:])
+        if hard:
+            of_buffers = of_buffers.round()
+        if self.memory is None:
+            return of_buffers
+        signals = self.memory.signals(sums[:, :own])
+        signals = self.memory.hard(signals) if hard else signals
+        return torch.cat([signals, of_buffers], dim=1) if of_buffers.shape[1] else signals
 
 
 class Transducer(nn.Module):
@@ -163,6 +175,7 @@ class Transducer(nn.Module):
 
     Attributes:
         operation: None for a model with neither memory nor buffers.
+        hard: whether its signals are made 0 or 1 where it runs without gradients.
     """
 
     def __init__(self, config: ModelConfig, inputs: int, outputs: int, attempt: int = 1) -> None:
@@ -170,6 +183,7 @@ class Transducer(nn.Module):
         start = config.start_of(attempt)
         self.config = config
         self.kernel = config.kernel
+        self.hard = False
         one_hot = config.embedding_size == "one-hot"
         embedded = inputs if one_hot else int(config.embedding_size)
         self.embedding = OneHot(inputs) if one_hot else nn.Embedding(inputs, embedded)
@@ -238,7 +252,7 @@ class Transducer(nn.Module):
         """
         if self.config.buffered:
             lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
-            if self.is_fused():
+            if self.is_fused() and not self.hard:
                 return self._unroll_fused(inputs, lengths, disturb)
             return self.unroll_buffered_by_definition(inputs, lengths)[0]
         if torch.is_grad_enabled() and self.is_fused():
@@ -285,7 +299,8 @@ class Transducer(nn.Module):
 
     def start(self, batch_size: int) -> "Run":
         """A run over `batch_size` sequences that goes on from call to call, without gradients."""
-        return FusedRun(self, batch_size) if self.is_fused() else StepByStep(self, batch_size)
+        fused = self.is_fused() and not self.hard
+        return FusedRun(self, batch_size) if fused else StepByStep(self, batch_size)
 
     def is_fused(self) -> bool:
         """Whether compiled code is what runs this model.
@@ -381,7 +396,7 @@ class Transducer(nn.Module):
         hidden, controller = self.controller.step(projected, reads, state.controller)
         signals = hidden[:, :0]
         if self.operation is not None:
-            memory, reads, signals = self.operation(hidden, memory, reads)
+            memory, reads, signals = self.operation(hidden, memory, reads, self.hard)
         return hidden, signals, TransducerState(controller, memory, reads)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:

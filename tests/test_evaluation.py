@@ -129,8 +129,13 @@ def test_groups_hold_everything_once_and_stay_small(sizes: list[int], most: int)
 
 def test_scores_by_length_and_together() -> None:
     scores = Scores(
-        np.array([3, 5, 5]), np.array([1.0, 0.5, 1.0]), np.array([4, 5, 6]), np.array([4, 6, 6])
+        np.array([3, 5, 5]),
+        np.array([1.0, 0.5, 1.0]),
+        np.array([4, 5, 6]),
+        np.array([4, 6, 6]),
+        np.array([2, 0, 2]),
     )
+    assert scores.differing_share == 4 / 16
     assert scores.symbol_accuracy == 15 / 16
     assert scores.of_lengths(5, 9).coarse_accuracy == 0.5
     assert scores.of_lengths(5, 9).fine_accuracy == 0.75

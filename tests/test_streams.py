@@ -1,6 +1,7 @@
 """Streams of sequences: oracles, what of them is scored, how models answer them."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ COUNTING = {
     "anbmcndm": r"(a+)(b+)(c+)(d+)",
     "anbmcnm": r"(a+)(b+)(c+)",
 }
-RIGHT = {
+RIGHT: dict[str, Callable[..., bool]] = {
     "anbn": lambda a, b: a == b,
     "anbncn": lambda a, b, c: a == b == c,
     "anbncndn": lambda a, b, c, d: a == b == c == d,

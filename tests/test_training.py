@@ -203,7 +203,9 @@ def test_validation_goes_on_while_the_task_may_be_solved(
 def one_in_four_right(_: Any, __: Any, pairs: list[Pair]) -> Scores:
     numbers = np.arange(len(pairs))
     right = np.where(numbers % 4 == 0, 1, 0)
-    return Scores(numbers, right.astype(np.float64), right, np.ones_like(right))
+    return Scores(
+        numbers, right.astype(np.float64), right, np.ones_like(right), np.zeros_like(right)
+    )
 
 
 CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: %s}"
