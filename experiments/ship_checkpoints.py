@@ -49,8 +49,8 @@ SHIPPED = [
         "parenthesis-lstm",
         "--task parenthesis --memory stack --controller lstm",
         "22:110",
-        coarse=0,
-        symbols=0.99,
+        coarse=0.99,
+        symbols=0.999,
     ),
 ]
 
