@@ -346,7 +346,7 @@ def _fresh(
     device: str,
 ) -> "Trainer":
     from stacktrans.config import resolve
-    from stacktrans.training import Trainer
+    from stacktrans.stream_training import trainer_for
 
     run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
     name = f"{run.task.name}-{run.model.memory}-{run.seed}"
@@ -354,15 +354,17 @@ def _fresh(
         _check_free(out)
     told = shlex.join(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
-    trainer = Trainer(run, Path(), find_device(device), command=told)
+    trainer = trainer_for(run)(run, Path(), find_device(device), command=told)
     trainer.directory = _claim(out, name)
     return trainer
 
 
 def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
-    from stacktrans.training import Trainer
+    from stacktrans.checkpoint import last_of, read_config
+    from stacktrans.stream_training import trainer_for
 
-    return Trainer.resume(directory, budgets, find_device(device))
+    kind = trainer_for(read_config(last_of(directory)))
+    return kind.resume(directory, budgets, find_device(device))
 
 
 def _run(trainer: "Trainer", as_json: bool) -> None:

@@ -299,21 +299,57 @@ class ExamplesConfig(Strict):
     epochs: PositiveInt
 
 
+class StreamConfig(Strict):
+    """An unsegmented stream, cut into pieces for truncated backpropagation (joulin2015, section 4).
+
+    `batch_size` streams are read side by side, and each carries its state from piece to piece.
+    After each epoch the loss is measured on validation strings of the training lengths; if it has
+    not fallen, the learning rate does, and training goes on from the best weights.
+
+    Attributes:
+        steps: of a piece, through which gradients go back.
+        sequences: in an epoch, of all streams together.
+        empty_after: sequences of a stream after which its memory is emptied and its state is the
+            initial one; null for once an epoch.
+        first_longest: the longest sequence of the first epoch, in the task's lengths; it grows by
+            one an epoch. null for the longest training length from the start.
+        rate_decay: what the learning rate is multiplied with.
+        least_rate: a start ends when its learning rate falls under this.
+        epochs: the most of a start.
+        starts: how many starts, from other weights each, are trained; the best is kept.
+        judged_after: epochs after which a start whose loss is above the mean of the starts so
+            far is thrown away.
+    """
+
+    steps: PositiveInt
+    sequences: PositiveInt
+    empty_after: PositiveInt | None
+    first_longest: PositiveInt | None
+    rate_decay: Annotated[float, Field(gt=0, lt=1)]
+    least_rate: PositiveFloat
+    epochs: PositiveInt
+    starts: PositiveInt
+    judged_after: PositiveInt
+
+
 class TrainingConfig(Strict):
     """How a transducer is trained.
 
     Attributes:
-        optimizer: which update rule.
+        optimizer: which update rule; "sgd" has no state.
         smoothing: decay of the running mean of squared gradients.
         learning_rate: where the learning rate starts.
         weight_decay: added to the gradient, times the weights.
         batch_size: strings in a batch; of a stream, pieces of it.
         sequences: of a stream, how many make a piece, from an empty memory on.
         loss_over: of a stream, which symbols are trained on: those that can be known, or all.
+        stream: an unsegmented stream, for tasks that are one; null for pieces of `sequences`
+            sequences.
         examples: sets of examples, and epochs; null for strings that are new in each batch.
         loss_per: what the loss is a mean over: scored symbols; strings, of which it is the sum
             over their symbols; or batches, of which it is the sum.
         gradient_clip: largest norm of the gradient; null for any.
+        gradient_limit: largest absolute value of each number of it; null for any.
         length_law: how training lengths are spread; null for the task's own law.
         curriculum: how training lengths grow; null for the whole range from the first batch.
         settle_loss: a run settles, once, when its running loss (nats a symbol) on the
@@ -350,16 +386,18 @@ class TrainingConfig(Strict):
         time_limit: most seconds of training; null for no limit.
     """
 
-    optimizer: Literal["rmsprop", "adam"]
+    optimizer: Literal["rmsprop", "adam", "sgd"]
     smoothing: Fraction
     learning_rate: PositiveFloat
     weight_decay: Annotated[float, Field(ge=0)]
     batch_size: PositiveInt
     sequences: PositiveInt
     loss_over: Literal["known", "all"]
+    stream: StreamConfig | None
     examples: ExamplesConfig | None
     loss_per: Literal["symbol", "string", "batch"]
     gradient_clip: PositiveFloat | None
+    gradient_limit: PositiveFloat | None
     length_law: LengthLaw | None
     curriculum: CurriculumConfig | None
     settle_loss: PositiveFloat | None

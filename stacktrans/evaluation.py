@@ -182,6 +182,36 @@ def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.boo
     return different
 
 
+@torch.no_grad()
+def cross_entropy(
+    model: Transducer, layout: Stream, pairs: Sequence[Pair], everything: bool
+) -> float:
+    """Mean nats a scored symbol of streams, which are made up as for `score`.
+
+    Args:
+        model: a transducer.
+        layout: of the stream.
+        pairs: its sequences.
+        everything: whether every symbol is scored, and not only what can be known.
+    """
+    total, count = 0.0, 0
+    streams = _streams(pairs)
+    sizes = [sum(layout.steps(pairs[index]) for index in stream) for stream in streams]
+    for group in batches_of(sizes, STEPS_AT_ONCE):
+        rows = [[pairs[index] for index in streams[row]] for row in group]
+        batch = layout.joined(rows, everything)
+        inputs, targets, mask = (
+            torch.from_numpy(part) for part in (batch.inputs, batch.targets, batch.mask)
+        )
+        device = model.classifier.weight.device
+        hidden = model.start(len(group)).step(inputs.to(device)).hidden
+        logits = model.read_out(hidden[mask.to(device)])
+        scored = targets[mask].to(device)
+        total += float(torch.nn.functional.cross_entropy(logits, scored, reduction="sum"))
+        count += len(scored)
+    return total / max(count, 1)
+
+
 def _streams(pairs: Sequence[Pair]) -> list[list[int]]:
     """Which sequences follow one another: those of one length, in their order."""
     by_length: dict[int, list[int]] = {}

@@ -43,6 +43,7 @@ class Record:
         train: accuracy on training lengths, where it was measured.
         test: accuracy on lengths of the test range, where it was measured.
         development: accuracy on the development set, if there is one.
+        validation: of a stream, mean nats a scored symbol on validation strings.
     """
 
     step: int
@@ -56,6 +57,7 @@ class Record:
     train: Accuracy | None = None
     test: Accuracy | None = None
     development: Accuracy | None = None
+    validation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ RULES = {
     "converged": "the training perplexity did not improve any more",
     "development": "the accuracy on the development set did not improve any more",
     "epochs": "the training set was gone through as often as asked",
+    "starts": "every start has come to its end",
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",
 }

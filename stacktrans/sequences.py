@@ -181,6 +181,8 @@ class Stream(Layout):
         """
         batch = _empty_batch([sum(map(self.steps, stream)) for stream in streams])
         for row, stream in enumerate(streams):
+            if not stream:
+                continue
             symbols = np.concatenate([part for pair in stream for part in pair[:2]])
             length, place = len(symbols), 0
             batch.inputs[row, :length] = symbols

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Self, TextIO
+from typing import Any, Self, TextIO
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ from stacktrans.sequences import Batch, Pair, Stream
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength
-from stacktrans.transducer import Transducer
+from stacktrans.transducer import Transducer, Unrolled
 
 RUNNING_DECAY = 0.95
 """Decay of the running mean of the loss by which a run is judged."""
@@ -65,6 +65,8 @@ class Progress:
     best_of_attempt: list[float] = field(default_factory=list)
     since_best: int = 0
     solved_in_a_row: int = 0
+    epoch: int = 0
+    judged: list[float] = field(default_factory=list)
     metrics_size: int = 0
     outcome: str | None = None
     failed: bool = False
@@ -77,6 +79,8 @@ def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> to
         return torch.optim.Adam(
             parameters, lr=rate, betas=(0.9, config.smoothing), weight_decay=decay, fused=True
         )
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, weight_decay=decay, foreach=True)
     return torch.optim.RMSprop(
         parameters, lr=rate, alpha=config.smoothing, weight_decay=decay, foreach=True
     )
@@ -276,11 +280,8 @@ class Trainer:
             self._fail(f"the loss is no number any more after batch {progress.step}")
             return None
         outcome = None
-        every = (training.accuracy_every, training.loss_every)
-        if self.examples:
-            every = (self.examples.epoch, self.examples.epoch)
-        accuracy_due = self.attempt_step % every[0] == 0
-        if accuracy_due or self.attempt_step % every[1] == 0:
+        accuracy_due, record_due = self._due()
+        if record_due:
             outcome = self._record(signals)
         if self.attempt_step == training.restart_after and outcome is None:
             self._fail_unless_taken_off()
@@ -289,15 +290,22 @@ class Trainer:
             self._save_last()
         return outcome
 
+    def _due(self) -> tuple[bool, bool]:
+        """Whether accuracy is measured and all is saved, and whether there is a record."""
+        training = self.config.training
+        every = (training.accuracy_every, training.loss_every)
+        if self.examples:
+            every = (self.examples.epoch, self.examples.epoch)
+        accuracy_due = self.attempt_step % every[0] == 0
+        return accuracy_due, accuracy_due or self.attempt_step % every[1] == 0
+
     def _train_on_batch(self) -> Tensor:
         """One update of the weights; the mean strength of each signal, [signals]."""
         training, progress = self.config.training, self.progress
-        batch = self._training_batch()
-        inputs, targets, mask = (
-            torch.from_numpy(array).to(self.device)
-            for array in (batch.inputs, batch.targets, batch.mask)
+        batch, unrolled = self._unrolled()
+        targets, mask = (
+            torch.from_numpy(array).to(self.device) for array in (batch.targets, batch.mask)
         )
-        unrolled = self.model.unroll(inputs, batch.lengths, self._disturbance())
         logits = self.model.logits(unrolled, mask)
         loss = nn.functional.cross_entropy(logits, targets[mask], reduction="sum")
         scored = max(len(logits), 1)
@@ -313,6 +321,8 @@ class Trainer:
             objective = objective + training.buffer_penalty * penalty
         self.optimizer.zero_grad()
         objective.backward()
+        if training.gradient_limit:
+            nn.utils.clip_grad_value_(self.parameters, training.gradient_limit, foreach=True)
         limit = training.gradient_clip or math.inf
         norm = nn.utils.clip_grad_norm_(self.parameters, limit, foreach=True)
         if not torch.isfinite(norm):
@@ -323,6 +333,12 @@ class Trainer:
         self.average.update()
         self._note_loss(float(loss.detach()) / scored)
         return signals.detach().mean(dim=0)
+
+    def _unrolled(self) -> tuple[Batch, Unrolled]:
+        """A batch, and what came of running the model over it."""
+        batch = self._training_batch()
+        inputs = torch.from_numpy(batch.inputs).to(self.device)
+        return batch, self.model.unroll(inputs, batch.lengths, self._disturbance())
 
     def _training_batch(self) -> Batch:
         training = self.config.training
@@ -447,13 +463,17 @@ class Trainer:
             lengths=self._lengths(progress.share),
             signals=dict(zip(self.model.signal_names, signals.tolist(), strict=True)),
         )
+        self._measure_for(record)
+        self._write_metrics(json.dumps(asdict(record)) + "\n")
+        self.report(record)
+        return self._judge(record)
+
+    def _measure_for(self, record: Record) -> None:
+        """Fill in what is measured at this point."""
         if self.examples:
             record.development = self._score(self.examples.development)
         elif self._accuracy_due():
             record.train, record.test = self._measure_both(Purpose.VALIDATION)
-        self._write_metrics(json.dumps(asdict(record)) + "\n")
-        self.report(record)
-        return self._judge(record)
 
     def _write_metrics(self, line: str) -> None:
         try:
@@ -535,8 +555,16 @@ class Trainer:
                 "optimizer": self.optimizer.state_dict(),
                 "average": self.average.state_dict(),
                 "command": self.command,
+                **self._own_state(),
             },
         )
+
+    def _own_state(self) -> dict[str, Any]:
+        """What a kind of run must remember beside what all do."""
+        return {}
+
+    def _take_own_state(self, saved: dict[str, Any]) -> None:
+        """Take up what `_own_state` gave."""
 
     @classmethod
     def resume(
@@ -576,6 +604,7 @@ class Trainer:
             progress = Progress(**saved["progress"])
             self.optimizer.load_state_dict(saved["optimizer"])
             self.average.load_state_dict(saved["average"])
+            self._take_own_state(saved)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             path = last / checkpoint.TRAINING
             raise checkpoint.CheckpointError(f"{path}: damaged ({error})") from error

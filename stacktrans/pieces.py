@@ -1,0 +1,95 @@
+"""An unsegmented stream, cut into pieces for truncated backpropagation (joulin2015, section 4)."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.config import RunConfig, StreamConfig
+from stacktrans.randomness import Purpose, generator
+from stacktrans.sequences import Batch, Ids, Mask, Pair, Stream
+from stacktrans.tasks.base import Lengths, Task
+
+
+class Piece(NamedTuple):
+    """T steps of B streams.
+
+    Attributes:
+        batch: what is read and scored; where a stream has ended nothing is scored.
+        new: [B] which streams begin anew with it.
+    """
+
+    batch: Batch
+    new: Mask
+
+
+class Epoch:
+    """The sequences of an epoch, in B streams.
+
+    Args:
+        pieces: of T steps.
+        lengths: shortest and longest sequence.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], lengths: Lengths) -> None:
+        self.pieces = pieces
+        self.lengths = lengths
+
+
+class Epochs:
+    """What a run on a stream is trained on, epoch after epoch.
+
+    Args:
+        config: of the run.
+        stream: how it is cut.
+        task: what draws the sequences.
+
+    Attributes:
+        layout: of the stream.
+    """
+
+    def __init__(self, config: RunConfig, stream: StreamConfig, task: Task) -> None:
+        self._config, self._stream, self._task = config, stream, task
+        layout = task.layout
+        if not isinstance(layout, Stream):
+            raise TypeError(f"task {config.task.name} is no stream")
+        self.layout = layout
+
+    def epoch(self, attempt: int, number: int) -> Epoch:
+        """The n-th epoch of an attempt, from 0."""
+        lengths = self.lengths(number)
+        rng = generator(self._config.seed, Purpose.TRAINING, attempt, number)
+        law = self._config.task.law_of(self._config.task.lengths.train)
+        pairs = self._task.sample(rng, lengths, self._stream.sequences, law)
+        count = self._config.training.batch_size
+        streams = [pairs[row::count] for row in range(count)]
+        return Epoch(list(self._pieces(streams)), lengths)
+
+    def lengths(self, number: int) -> Lengths:
+        """The lengths of the n-th epoch: the longest grows by one an epoch."""
+        shortest, longest = self._config.task.lengths.train
+        first = self._stream.first_longest
+        return Lengths(shortest, longest if first is None else min(longest, first + number))
+
+    def _pieces(self, streams: Sequence[Sequence[Pair]]) -> Iterator[Piece]:
+        every = self._stream.empty_after or max(map(len, streams))
+        for first in range(0, max(map(len, streams)), every):
+            parts = [stream[first : first + every] for stream in streams]
+            everything = self._config.training.loss_over == "all"
+            yield from self._cut(self.layout.joined(parts, everything))
+
+    def _cut(self, batch: Batch) -> Iterator[Piece]:
+        """The pieces of streams that begin anew."""
+        steps = self._stream.steps
+        count, longest = batch.inputs.shape
+        for begin in range(0, longest, steps):
+            inputs, targets, mask = (
+                _padded(part[:, begin : begin + steps], steps)
+                for part in (batch.inputs, batch.targets, batch.mask)
+            )
+            new = np.full(count, begin == 0)
+            yield Piece(Batch(inputs, targets, mask, [steps] * count), new)
+
+
+def _padded(part: Ids | Mask, steps: int) -> Ids:
+    return np.pad(part, ((0, 0), (0, steps - part.shape[1])))

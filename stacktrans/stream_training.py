@@ -1,0 +1,128 @@
+"""Training on an unsegmented stream: epochs of pieces, a falling learning rate, several starts.
+
+joulin2015, section 4.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stacktrans.config import RunConfig
+from stacktrans.evaluation import cross_entropy
+from stacktrans.pieces import Epoch, Epochs
+from stacktrans.randomness import Purpose
+from stacktrans.records import Record
+from stacktrans.sequences import Batch
+from stacktrans.tasks.base import Lengths
+from stacktrans.training import Trainer, TrainingError
+from stacktrans.transducer import Carried, Unrolled
+
+
+class StreamTrainer(Trainer):
+    """Runs one training run on a stream, in a directory of its own.
+
+    What is resumed is resumed from the end of an epoch. Arguments and attributes are those of
+    `Trainer`.
+    """
+
+    def _start_attempt(self) -> None:
+        super()._start_attempt()
+        stream = self.config.training.stream
+        assert stream is not None
+        self.stream, self.epochs = stream, Epochs(self.config, stream, self.task)
+        self.progress.epoch = 0
+        self._keep()
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        self.epoch: Epoch | None = None
+        self.piece = 0
+        self.carried: Carried | None = None
+
+    def _keep(self) -> None:
+        """Remember the weights as the best of the attempt."""
+        self.kept: dict[str, Tensor] = deepcopy(self.model.state_dict())
+
+    def _unrolled(self) -> tuple[Batch, Unrolled]:
+        if self.epoch is None:
+            self.epoch = self.epochs.epoch(self.progress.attempt, self.progress.epoch)
+        piece = self.epoch.pieces[self.piece]
+        self.piece += 1
+        if self.carried is not None:
+            self.carried = self.carried.restarted(torch.from_numpy(piece.new))
+        inputs = torch.from_numpy(piece.batch.inputs).to(self.device)
+        unrolled, self.carried = self.model.unroll_piece(inputs, self.carried, self._disturbance())
+        return piece.batch, unrolled
+
+    def _lengths(self, share: float) -> Lengths:
+        return self.epochs.lengths(self.progress.epoch)
+
+    def _epoch_ended(self) -> bool:
+        return self.epoch is not None and self.piece == len(self.epoch.pieces)
+
+    def _due(self) -> tuple[bool, bool]:
+        ended = self.epoch is not None and self.piece == len(self.epoch.pieces)
+        return ended, ended
+
+    def _measure_for(self, record: Record) -> None:
+        lengths, training = self.config.task.lengths.train, self.config.training
+        pairs = self._draw(Purpose.VALIDATION, lengths, training.validation_count)
+        everything = training.loss_over == "all"
+        record.validation = cross_entropy(self.evaluated, self.epochs.layout, pairs, everything)
+        record.train, record.test = self._measure_both(Purpose.VALIDATION)
+
+    def _judge(self, record: Record) -> str | None:
+        """Keep the weights if they are the best so far, or go back to the best with a lower rate."""
+        assert record.validation is not None
+        progress, merit = self.progress, [-record.validation]
+        if not progress.best_of_attempt or merit > progress.best_of_attempt:
+            progress.best_of_attempt = merit
+            self._keep()
+        else:
+            self.model.load_state_dict(self.kept)
+            for group in self.optimizer.param_groups:
+                group["lr"] *= self.stream.rate_decay
+        if not progress.best or merit > progress.best:
+            progress.best, progress.best_step = merit, progress.step
+            self._save_best()
+        progress.epoch += 1
+        self._begin_epoch()
+        return self._judge_start()
+
+    def _judge_start(self) -> str | None:
+        """End the start if it has come to its end or is a bad one, and the run with the last."""
+        progress, stream = self.progress, self.stream
+        entropy, thrown_away = -progress.best_of_attempt[0], False
+        if progress.epoch == stream.judged_after:
+            progress.judged = [*progress.judged, entropy]
+            thrown_away = entropy > sum(progress.judged) / len(progress.judged)
+        rate = self.optimizer.param_groups[0]["lr"]
+        if rate >= stream.least_rate and progress.epoch < stream.epochs and not thrown_away:
+            return None
+        if progress.attempt == stream.starts:
+            return "starts"
+        progress.failed = True
+        return None
+
+    def _fail(self, reason: str) -> None:
+        if self.progress.attempt == self.stream.starts:
+            raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
+        self.progress.failed = True
+
+    def _save_last(self) -> None:
+        # In the midst of an epoch there is what no checkpoint holds: what the streams carry.
+        if self.epoch is None:
+            super()._save_last()
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"kept": self.kept}
+
+    def _take_own_state(self, saved: dict[str, Any]) -> None:
+        self.kept = saved["kept"]
+
+
+def trainer_for(config: RunConfig) -> type[Trainer]:
+    """What trains a run of this kind."""
+    return StreamTrainer if config.training.stream else Trainer
