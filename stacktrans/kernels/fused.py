@@ -449,11 +449,11 @@ def fused_piece(
     ids: Tensor,
     projected: Sequence[Tensor],
     layers: Sequence[LayerWeights],
+    state: Carried | None,
     signal_weight: Tensor,
     signal_bias: Tensor,
     value_weight: Tensor,
     value_bias: Tensor,
-    state: Carried | None = None,
 ) -> tuple[SequenceOutput, Carried]:
     """T steps of each of B strings that go on from what an earlier piece of them left.
 
@@ -465,11 +465,11 @@ def fused_piece(
         ids: [B, T] the inputs.
         projected: as for `fused_sequence`, and so are the others.
         layers: the lowest first.
+        state: what they carry; None for strings that begin.
         signal_weight: [signals, H].
         signal_bias: [signals].
         value_weight: [pushes * m, H].
         value_bias: [pushes * m].
-        state: what they carry; None for strings that begin.
 
     Returns:
         What came out, the steps of a string one after the other, and what they carry on.
