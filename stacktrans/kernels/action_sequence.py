@@ -43,23 +43,45 @@ def action_forward(
         padded: [(room + 3) * m] to work in.
         spare: [2 * m] to work in.
     """
-    starts, trace, heads, bias, read = run.starts, run.trace, run.heads, run.bias, run.read
-    batch, size = run.state.shape[2], values.shape[2]
+    cell, tanh_values, hard = run.cell, run.tanh_values, run.hard
+    weights, bias, starts, inputs = run.weights, run.bias, run.starts, run.inputs
+    state, read, trace = run.state, run.read, run.trace
+    outer, inner, heads, between = run.outer, run.inner, run.heads, run.between
+    batch, size = state.shape[2], values.shape[2]
     own, count = actions.number * actions.each, trace.signals.shape[1]
     remembers = cells.kept_starts.shape[0] > 1
     going = batch
     for step in range(starts[1] - starts[0]):
         going = going_on(starts, step, going)
-        units_step(run, step, going)
+        units_step(
+            step,
+            going,
+            cell,
+            weights,
+            starts,
+            inputs,
+            state,
+            read,
+            trace,
+            outer,
+            inner,
+            heads,
+            between,
+        )
         for item in range(going):
             place = starts[item] + step
-            signals, pushed = trace.signals[place], values[place if values.shape[0] > 1 else 0]
-            softmax_signals(actions, heads[item], bias, signals)
-            if run.hard:
+            signals, sums, pushed = (
+                trace.signals[place],
+                heads[item],
+                values[place if values.shape[0] > 1 else 0],
+            )
+            softmax_signals(actions, sums, bias, signals)
+            if hard:
                 certain(actions, signals)
                 rounded(signals[own:])
-            values_step(heads[item, count:], bias[count:], run.tanh_values, pushed)
-            position_step(run, item, place)
+            values_step(sums, bias, count, tanh_values, pushed)
+            if inputs.buffered:
+                position_step(trace, starts, item, place)
             action_step(actions, cells, item, step, signals, pushed, read[item], padded, spare)
             copy(trace.reads[place], read[item])
             if not remembers:
@@ -91,8 +113,13 @@ def action_backward(
         grad_head: [B, count * m] zeros, to work in.
         padded: [(room + 3) * m] to work in.
     """
-    starts, trace, heads, grad_read = run.starts, run.trace, run.heads, run.grad_read
-    batch, count = run.grad_state.shape[2], trace.signals.shape[1]
+    cell, tanh_values, weights = run.cell, run.tanh_values, run.weights
+    starts, inputs, initial = run.starts, run.inputs, run.initial
+    state_gradient, trace, grads = run.state_gradient, run.trace, run.grads
+    grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
+    grad_state, outer, inner, heads = run.grad_state, run.outer, run.inner, run.heads
+    grad_read, grad_hidden, grad_position = run.grad_read, run.grad_hidden, run.grad_position
+    batch, count = grad_state.shape[2], trace.signals.shape[1]
     own = actions.number * actions.each
     grad_read.fill(0)
     for step in range(starts[1] - starts[0] - 1, -1, -1):
@@ -100,7 +127,7 @@ def action_backward(
         for item in range(going):
             place = starts[item] + step
             signals = trace.signals[place]
-            add(grad_read[item], run.grads.reads[place])
+            add(grad_read[item], grads.reads[place])
             action_adjoint(
                 actions,
                 cells,
@@ -116,10 +143,31 @@ def action_backward(
                 grad_values,
                 padded,
             )
-            position_adjoint(run, item)
-            add(heads[item], run.grads.signals[place])
+            if inputs.buffered:
+                position_adjoint(count, grad_position[item], heads[item])
+            add(heads[item], grads.signals[place])
             softmax_signals_adjoint(actions, signals, heads[item])
             sigmoid_signals_adjoint(signals[own:], heads[item, own:])
-            values_adjoint(run.tanh_values, values[place], grad_values, heads[item, count:])
-            copy(run.grad_heads[place], heads[item])
-        units_adjoint(run, step, going)
+            values_adjoint(tanh_values, values[place], grad_values, count, heads[item])
+            copy(grad_heads[place], heads[item])
+        units_adjoint(
+            step,
+            going,
+            cell,
+            weights,
+            starts,
+            inputs,
+            initial,
+            state_gradient,
+            trace,
+            grads,
+            grad_projected,
+            grad_inner,
+            grad_state,
+            outer,
+            inner,
+            heads,
+            grad_read,
+            grad_hidden,
+            grad_position,
+        )

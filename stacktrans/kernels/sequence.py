@@ -34,23 +34,40 @@ def sequence_forward(run: Forward, ends: Ends, rows: Rows, values: Array, old: i
         values: [B, rows, m] the vectors of all rows; those of new ones are set.
         old: how many rows there were.
     """
-    starts, trace, heads, bias, read = run.starts, run.trace, run.heads, run.bias, run.read
-    going = run.state.shape[2]
+    cell, tanh_values, hard = run.cell, run.tanh_values, run.hard
+    weights, bias, starts, inputs = run.weights, run.bias, run.starts, run.inputs
+    state, read, trace = run.state, run.read, run.trace
+    outer, inner, heads, between = run.outer, run.inner, run.heads, run.between
+    going = state.shape[2]
     pushes = ends.pushes.shape[0]
     count = trace.signals.shape[1]
     for step in range(starts[1] - starts[0]):
         going = going_on(starts, step, going)
-        units_step(run, step, going)
+        units_step(
+            step,
+            going,
+            cell,
+            weights,
+            starts,
+            inputs,
+            state,
+            read,
+            trace,
+            outer,
+            inner,
+            heads,
+            between,
+        )
         new = old + step * pushes
         for item in range(going):
             place = starts[item] + step
-            signals = trace.signals[place]
-            sigmoid_signals(heads[item], bias, signals)
-            if run.hard:
+            signals, sums = trace.signals[place], heads[item]
+            sigmoid_signals(sums, bias, signals)
+            if hard:
                 rounded(signals)
-            pushed = values[item, new : new + pushes]
-            values_step(heads[item, count:], bias[count:], run.tanh_values, pushed)
-            position_step(run, item, place)
+            values_step(sums, bias, count, tanh_values, values[item, new : new + pushes])
+            if inputs.buffered:
+                position_step(trace, starts, item, place)
             memory_step(ends, rows, item, step, new + 1, signals, values[item], read[item])
             copy(trace.reads[place], read[item])
 
@@ -74,8 +91,13 @@ def sequence_backward(
         grad_values: [B, rows, m] zeros; become the gradients of the values.
         grad_strength: [B, rows + 1] zeros.
     """
-    starts, trace, heads, grad_read = run.starts, run.trace, run.heads, run.grad_read
-    batch = run.grad_state.shape[2]
+    cell, tanh_values, weights = run.cell, run.tanh_values, run.weights
+    starts, inputs, initial = run.starts, run.inputs, run.initial
+    state_gradient, trace, grads = run.state_gradient, run.trace, run.grads
+    grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
+    grad_state, outer, inner, heads = run.grad_state, run.outer, run.inner, run.heads
+    grad_read, grad_hidden, grad_position = run.grad_read, run.grad_hidden, run.grad_position
+    batch = grad_state.shape[2]
     pushes = ends.pushes.shape[0]
     count = trace.signals.shape[1]
     grad_read.fill(0)
@@ -84,7 +106,7 @@ def sequence_backward(
         new = step * pushes
         for item in range(going):
             place = starts[item] + step
-            add(grad_read[item], run.grads.reads[place])
+            add(grad_read[item], grads.reads[place])
             memory_adjoint(
                 ends,
                 rows,
@@ -97,17 +119,39 @@ def sequence_backward(
                 grad_values[item],
                 heads[item],
             )
-            position_adjoint(run, item)
-            add(heads[item], run.grads.signals[place])
+            if inputs.buffered:
+                position_adjoint(count, grad_position[item], heads[item])
+            add(heads[item], grads.signals[place])
             sigmoid_signals_adjoint(trace.signals[place], heads[item])
             values_adjoint(
-                run.tanh_values,
+                tanh_values,
                 values[item, new : new + pushes],
                 grad_values[item, new : new + pushes],
-                heads[item, count:],
+                count,
+                heads[item],
             )
-            copy(run.grad_heads[place], heads[item])
-        units_adjoint(run, step, going)
+            copy(grad_heads[place], heads[item])
+        units_adjoint(
+            step,
+            going,
+            cell,
+            weights,
+            starts,
+            inputs,
+            initial,
+            state_gradient,
+            trace,
+            grads,
+            grad_projected,
+            grad_inner,
+            grad_state,
+            outer,
+            inner,
+            heads,
+            grad_read,
+            grad_hidden,
+            grad_position,
+        )
 
 
 @compiled_entry

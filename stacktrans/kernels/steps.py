@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from stacktrans.kernels.arithmetic import copy, dot, scale, sigmoid, tanh
 from stacktrans.kernels.cells import cell_adjoint, cell_step
-from stacktrans.kernels.compiling import Array, compiled
+from stacktrans.kernels.compiling import Array, compiled, inlined
 from stacktrans.kernels.products import product
 
 
@@ -179,17 +179,18 @@ def rounded(signals: Array) -> None:
 
 
 @compiled
-def values_step(sums: Array, bias: Array, tanh_values: int, values: Array) -> None:
+def values_step(sums: Array, bias: Array, first: int, tanh_values: int, values: Array) -> None:
     """The values of one item; they go through a sigmoid unless through a tanh.
 
     Args:
-        sums: [pushes * m or more].
-        bias: [pushes * m].
+        sums: [signals + pushes * m or more].
+        bias: [signals + pushes * m].
+        first: how many signals there are.
         values: [pushes, m] set.
     """
     size = values.shape[1]
     for push in range(values.shape[0]):
-        start = push * size
+        start = first + push * size
         value = values[push]
         part, part_bias = sums[start : start + size], bias[start : start + size]
         if tanh_values:
@@ -201,18 +202,21 @@ def values_step(sums: Array, bias: Array, tanh_values: int, values: Array) -> No
 
 
 @compiled
-def values_adjoint(tanh_values: int, values: Array, grad_values: Array, grad: Array) -> None:
+def values_adjoint(
+    tanh_values: int, values: Array, grad_values: Array, first: int, grad: Array
+) -> None:
     """Gradients of the sums under the values of one item.
 
     Args:
         values: [pushes, m].
         grad_values: [pushes, m].
-        grad: [pushes * m] set.
+        first: how many signals there are.
+        grad: [signals + pushes * m] set, but for those of signals.
     """
     one = grad.dtype.type(1)
     size = values.shape[1]
     for push in range(values.shape[0]):
-        part = grad[push * size : (push + 1) * size]
+        part = grad[first + push * size : first + (push + 1) * size]
         value, grad_value = values[push], grad_values[push]
         if tanh_values:
             for i in range(size):
@@ -258,21 +262,33 @@ def going_on(starts: Array, step: int, most: int) -> int:
     return most
 
 
-@compiled
-def units_step(run: Forward, step: int, going: int) -> None:
+@inlined
+def units_step(
+    step: int,
+    going: int,
+    cell: int,
+    weights: Weights,
+    starts: Array,
+    inputs: Inputs,
+    state: Array,
+    read: Array,
+    trace: Trace,
+    outer: Array,
+    inner: Array,
+    heads: Array,
+    between: Array,
+) -> None:
     """A step of the units of every layer of the first `going` items, and the sums over them.
 
-    Sets `state`, `heads`, and what the trace has of units.
+    Sets `state`, `heads`, and what the trace has of units; arguments as `Forward` has them.
     """
-    weights, inputs, trace, state = run.weights, run.inputs, run.trace, run.state
-    outer, inner, starts = run.outer, run.inner, run.starts
     batch, layers = state.shape[2], state.shape[0]
     last = state.shape[1] - 1
     outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
     forgets = trace.saved.shape[0] == 1
     for layer in range(layers):
         if layer == 0:
-            product(run.read[:going], weights.below, outer_rows)
+            product(read[:going], weights.below, outer_rows)
         else:
             product(state[layer - 1, 0, :going], weights.between[layer - 1], outer_rows)
         product(state[layer, 0, :going], weights.hidden[layer], inner_rows)
@@ -281,13 +297,14 @@ def units_step(run: Forward, step: int, going: int) -> None:
             hidden = state[layer, 0, item]
             if inputs.buffered:
                 one, other, share = _neighbours(inputs, item, trace.positions[place])
-                first, second = inputs.projected[one, layer], inputs.projected[other, layer]
-                _between(first, second, share, run.between)
-                sums = run.between
+                _between(
+                    inputs.projected[one, layer], inputs.projected[other, layer], share, between
+                )
+                sums = between
             else:
                 sums = inputs.projected[inputs.ids[place], layer]
             cell_step(
-                run.cell,
+                cell,
                 sums,
                 outer[item],
                 inner[item],
@@ -296,47 +313,64 @@ def units_step(run: Forward, step: int, going: int) -> None:
                 trace.saved[0 if forgets else place, layer],
             )
             copy(trace.hidden[place, layer], hidden)
-    product(state[layers - 1, 0, :going], weights.heads, run.heads)
+    product(state[layers - 1, 0, :going], weights.heads, heads)
 
 
 @compiled
-def position_step(run: Forward, item: int, place: int) -> None:
-    """Go on in the input by what the signals of a step say."""
-    trace = run.trace
-    if run.inputs.buffered and place + 1 < run.starts[item + 1]:
+def position_step(trace: Trace, starts: Array, item: int, place: int) -> None:
+    """Go on in the input of a buffer by what the signals of a step say."""
+    if place + 1 < starts[item + 1]:
         signals = trace.signals[place]
         read_on = signals[signals.shape[0] - 2]
         trace.positions[place + 1] = trace.positions[place] + read_on
 
 
 @compiled
-def position_adjoint(run: Backward, item: int) -> None:
-    """Set the gradients of the signals of the buffers, in `heads`."""
-    if run.inputs.buffered:
-        count = run.trace.signals.shape[1]
-        run.heads[item, count - 2] = run.grad_position[item]
-        run.heads[item, count - 1] = 0
+def position_adjoint(count: int, grad_position: Any, grad: Array) -> None:
+    """Set the gradients of the signals of the buffers, which are the last of `count`."""
+    grad[count - 2] = grad_position
+    grad[count - 1] = 0
 
 
-@compiled
-def units_adjoint(run: Backward, step: int, going: int) -> None:
-    """Carry gradients back over what `units_step` does, from those of the sums in `heads`."""
-    weights, inputs, trace, starts = run.weights, run.inputs, run.trace, run.starts
-    outer, inner, grad_state = run.outer, run.inner, run.grad_state
-    grad_hidden, heads = run.grad_hidden, run.heads
+@inlined
+def units_adjoint(
+    step: int,
+    going: int,
+    cell: int,
+    weights: Weights,
+    starts: Array,
+    inputs: Inputs,
+    initial: Array,
+    state_gradient: float,
+    trace: Trace,
+    grads: Trace,
+    grad_projected: Array,
+    grad_inner: Array,
+    grad_state: Array,
+    outer: Array,
+    inner: Array,
+    heads: Array,
+    grad_read: Array,
+    grad_hidden: Array,
+    grad_position: Array,
+) -> None:
+    """Carry gradients back over what `units_step` does, from those of the sums in `heads`.
+
+    Arguments as `Backward` has them.
+    """
     batch, layers = grad_state.shape[2], grad_state.shape[0]
     last = grad_state.shape[1] - 1
     outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
     product(heads[:going], weights.heads, grad_hidden)
     for item in range(going):
-        add(grad_state[layers - 1, 0, item], run.grads.hidden[starts[item] + step, 0])
+        add(grad_state[layers - 1, 0, item], grads.hidden[starts[item] + step, 0])
         add(grad_state[layers - 1, 0, item], grad_hidden[item])
     for layer in range(layers - 1, -1, -1):
         for item in range(going):
             place = starts[item] + step
-            before = trace.hidden[place - 1, layer] if step else run.initial[layer, 0, item]
+            before = trace.hidden[place - 1, layer] if step else initial[layer, 0, item]
             cell_adjoint(
-                run.cell,
+                cell,
                 trace.saved[place, layer],
                 before,
                 grad_state[layer, 0, item],
@@ -344,22 +378,22 @@ def units_adjoint(run: Backward, step: int, going: int) -> None:
                 outer[item],
                 inner[item],
             )
-            copy(run.grad_projected[place, layer], outer_rows[item])
+            copy(grad_projected[place, layer], outer_rows[item])
             if inputs.buffered:
                 one, other, _ = _neighbours(inputs, item, trace.positions[place])
-                run.grad_position[item] += _between_adjoint(
+                grad_position[item] += _between_adjoint(
                     inputs.projected[one, layer], inputs.projected[other, layer], outer[item]
                 )
-            if run.grad_inner.shape[0]:
-                copy(run.grad_inner[place, layer], inner_rows[item])
+            if grad_inner.shape[0]:
+                copy(grad_inner[place, layer], inner_rows[item])
         product(inner_rows[:going], weights.hidden[layer], grad_hidden)
         for item in range(going):
             add(grad_state[layer, 0, item], grad_hidden[item])
-            if run.state_gradient != 1:
+            if state_gradient != 1:
                 for part in range(last + 1):
-                    scale(grad_state[layer, part, item], run.state_gradient)
+                    scale(grad_state[layer, part, item], state_gradient)
         if layer == 0:
-            product(outer_rows[:going], weights.below, run.grad_read)
+            product(outer_rows[:going], weights.below, grad_read)
         else:
             product(outer_rows[:going], weights.between[layer - 1], grad_hidden)
             for item in range(going):
