@@ -7,12 +7,12 @@ import numpy as np
 
 from stacktrans.config import RunConfig, StreamConfig
 from stacktrans.randomness import Purpose, generator
-from stacktrans.sequences import Batch, Ids, Mask, Pair, Stream
+from stacktrans.sequences import Batch, Mask, Pair, Stream
 from stacktrans.tasks.base import Lengths, Task
 
 
 class Piece(NamedTuple):
-    """T steps of B streams.
+    """T steps of B streams, or fewer at the end of all.
 
     Attributes:
         batch: what is read and scored; where a stream has ended nothing is scored.
@@ -83,13 +83,8 @@ class Epochs:
         steps = self._stream.steps
         count, longest = batch.inputs.shape
         for begin in range(0, longest, steps):
-            inputs, targets, mask = (
-                _padded(part[:, begin : begin + steps], steps)
-                for part in (batch.inputs, batch.targets, batch.mask)
-            )
-            new = np.full(count, begin == 0)
-            yield Piece(Batch(inputs, targets, mask, [steps] * count), new)
-
-
-def _padded(part: Ids | Mask, steps: int) -> Ids:
-    return np.pad(part, ((0, 0), (0, steps - part.shape[1])))
+            part = np.s_[:, begin : begin + steps]
+            inputs = batch.inputs[part]
+            lengths = [inputs.shape[1]] * count
+            cut = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
+            yield Piece(cut, np.full(count, begin == 0))

@@ -74,7 +74,7 @@ class StreamTrainer(Trainer):
         record.train, record.test = self._measure_both(Purpose.VALIDATION)
 
     def _judge(self, record: Record) -> str | None:
-        """Keep the weights if they are the best so far, or go back to the best with a lower rate."""
+        """Keep the weights if they are the best, or go back to those with a lower rate."""
         assert record.validation is not None
         progress, merit = self.progress, [-record.validation]
         if not progress.best_of_attempt or merit > progress.best_of_attempt:

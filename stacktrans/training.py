@@ -312,7 +312,7 @@ class Trainer:
         taken = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
         steps = torch.arange(unrolled.signals.shape[1]) < taken
         signals = unrolled.signals[steps.to(self.device)]
-        shares = {"symbol": scored, "string": len(inputs), "batch": 1}
+        shares = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
         objective = loss / shares[training.loss_per]
         if progress.settled and training.sharpening:
             objective = objective + training.sharpening * indecision(signals)

@@ -8,8 +8,8 @@ grefenstette2015, section 3.3:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -76,6 +76,13 @@ class Run(Protocol):
 
     def step(self, inputs: Tensor) -> Unrolled:
         """The next T steps: ids [B, T]."""
+
+
+class Carried(Protocol):
+    """What B sequences carry from one piece to the next, as constants."""
+
+    def restarted(self, items: Tensor) -> Self:
+        """The same, but some of them, [B] bool, begin anew."""
 
 
 class OneHot(nn.Module):
@@ -175,7 +182,7 @@ class Transducer(nn.Module):
 
     Attributes:
         operation: None for a model with neither memory nor buffers.
-        hard: whether its signals are made 0 or 1 where it runs without gradients.
+        hard: whether signals are made 0 or 1 without gradients, whatever a call says.
     """
 
     def __init__(self, config: ModelConfig, inputs: int, outputs: int, attempt: int = 1) -> None:
@@ -241,6 +248,7 @@ class Transducer(nn.Module):
         inputs: Tensor,
         lengths: Sequence[int] | None = None,
         disturb: Disturbance = undisturbed,
+        hard: bool = False,
     ) -> Unrolled:
         """Run over whole sequences, in compiled code where there is some.
 
@@ -249,28 +257,98 @@ class Transducer(nn.Module):
             lengths: how many steps of each item matter; all T unless given. What comes of
                 the others may be anything, and has no gradient.
             disturb: what is done to the gates' sums over the inputs; only with gradients.
+            hard: whether signals are made 0 or 1; only without gradients.
         """
+        hard = hard or self.hard
         if self.config.buffered:
             lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
-            if self.is_fused() and not self.hard:
-                return self._unroll_fused(inputs, lengths, disturb)
-            return self.unroll_buffered_by_definition(inputs, lengths)[0]
-        if torch.is_grad_enabled() and self.is_fused():
+            if self.is_fused():
+                return self._unroll_fused(inputs, lengths, disturb, hard)
+            return self.unroll_buffered_by_definition(inputs, lengths, hard)[0]
+        if hard or not torch.is_grad_enabled():
+            return self.start(inputs.shape[0], hard).step(inputs)
+        if self.is_fused():
             lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
             return self._unroll_fused(inputs, lengths, disturb)
-        if torch.is_grad_enabled():
-            return self.unroll_by_definition(inputs, disturb=disturb)[0]
-        return self.start(inputs.shape[0]).step(inputs)
+        return self.unroll_by_definition(inputs, disturb=disturb)[0]
+
+    def unroll_piece(
+        self, inputs: Tensor, state: Carried | None = None, disturb: Disturbance = undisturbed
+    ) -> tuple[Unrolled, Carried]:
+        """Run over a piece of sequences, in compiled code where there is some.
+
+        Gradients go back to the start of the piece, and no further.
+
+        Args:
+            inputs: [B, T] ids.
+            state: what the piece before gave back; None for the first.
+            disturb: what is done to the gates' sums over the inputs.
+
+        Returns:
+            What came of it, and what is carried to the next piece.
+
+        Raises:
+            UsageError: the model has buffers, or a memory that can't be carried.
+        """
+        if self.config.buffered:
+            raise UsageError("a buffered model can't go on from piece to piece")
+        if not self.is_fused():
+            return self._piece_by_definition(inputs, state, disturb)
+        from stacktrans.kernels import transducing
+        from stacktrans.kernels.carrying import Carried as CarriedByKernel
+
+        assert state is None or isinstance(state, CarriedByKernel)
+        done, carried = transducing.piece(
+            self._kind(),
+            self.controller,
+            inputs,
+            self.embedding.weight,
+            self._heads(),
+            disturb,
+            state,
+        )
+        hidden, signals = (part.unflatten(0, inputs.shape) for part in done[:2])
+        return Unrolled(hidden, signals), carried
+
+    def _piece_by_definition(
+        self, inputs: Tensor, state: Carried | None, disturb: Disturbance
+    ) -> tuple[Unrolled, Carried]:
+        assert state is None or isinstance(state, CarriedByDefinition)
+        before = self._going_on(state.state, state.new) if state else None
+        unrolled, after = self.unroll_by_definition(inputs, before, disturb)
+        none = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+        with torch.no_grad():
+            return unrolled, CarriedByDefinition(self._going_on(after, none), none)
+
+    def _going_on(self, state: TransducerState, new: Tensor) -> TransducerState:
+        """A state as constants, and the initial one of sequences, [B], that begin anew."""
+        first = self.initial(len(new))
+
+        def chosen(begun: Tensor, other: Tensor) -> Tensor:
+            return torch.where(new.unsqueeze(1), begun, other.detach())
+
+        return TransducerState(
+            tuple(
+                tuple(map(chosen, begun, other))
+                for begun, other in zip(first.controller, state.controller, strict=True)
+            ),
+            self.memory.carried(state.memory, new) if self.memory else None,
+            chosen(first.reads, state.reads),
+        )
 
     def _unroll_fused(
-        self, inputs: Tensor, lengths: Sequence[int], disturb: Disturbance
+        self,
+        inputs: Tensor,
+        lengths: Sequence[int],
+        disturb: Disturbance,
+        hard: bool = False,
     ) -> Unrolled:
         from stacktrans.kernels import transducing
 
         longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
         steps = [self.steps_over(length) for length in lengths]
         done = transducing.sequence(
-            self._kind(),
+            self._kind(hard),
             self.controller,
             [lengths[row] for row in longest_first],
             [steps[row] for row in longest_first],
@@ -297,10 +375,15 @@ class Transducer(nn.Module):
         config = self.config
         return config.steps_per_symbol * length + config.extra_steps if config.buffered else length
 
-    def start(self, batch_size: int) -> "Run":
-        """A run over `batch_size` sequences that goes on from call to call, without gradients."""
-        fused = self.is_fused() and not self.hard
-        return FusedRun(self, batch_size) if fused else StepByStep(self, batch_size)
+    def start(self, batch_size: int, hard: bool = False) -> "Run":
+        """A run over `batch_size` sequences that goes on from call to call, without gradients.
+
+        Args:
+            batch_size: number of sequences B.
+            hard: whether signals are made 0 or 1, as `Memory.hard` does.
+        """
+        kind = FusedRun if self.is_fused() else StepByStep
+        return kind(self, batch_size, hard or self.hard)
 
     def is_fused(self) -> bool:
         """Whether compiled code is what runs this model.
@@ -321,10 +404,10 @@ class Transducer(nn.Module):
             )
         return fits
 
-    def _kind(self) -> "Kind":
+    def _kind(self, hard: bool = False) -> "Kind":
         from stacktrans.kernels.transducing import kind_of
 
-        return kind_of(self.config)
+        return kind_of(self.config, hard)
 
     def _heads(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
@@ -340,6 +423,7 @@ class Transducer(nn.Module):
         inputs: Tensor,
         state: TransducerState | None = None,
         disturb: Disturbance = undisturbed,
+        hard: bool = False,
     ) -> tuple[Unrolled, TransducerState]:
         """Run step by step in torch, on any device, and show the state after the last step.
 
@@ -347,28 +431,32 @@ class Transducer(nn.Module):
             inputs: [B, T] ids.
             state: where to go on; the initial state unless given.
             disturb: what is done to the gates' sums over the inputs.
+            hard: whether signals are made 0 or 1.
         """
+        hard = hard or self.hard
         state = state or self.initial(inputs.shape[0])
         done: list[tuple[Tensor, Tensor]] = []
         for projected in self.controller.project(self.embedding(inputs), disturb):
-            *step, state = self._step(projected, state)
+            *step, state = self._step(projected, state, hard)
             done.append((step[0], step[1]))
         hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
         return Unrolled(hidden, signals), state
 
     def unroll_buffered_by_definition(
-        self, inputs: Tensor, lengths: Sequence[int]
+        self, inputs: Tensor, lengths: Sequence[int], hard: bool = False
     ) -> tuple[Unrolled, list[TransducerState], Tensor]:
         """Run a buffered model step by step in torch, on any device.
 
         Args:
             inputs: [B, T] ids.
             lengths: how many of the ids are the input of each item.
+            hard: whether signals are made 0 or 1.
 
         Returns:
             What came of it; the state after each step; and how much of each input symbol was
             read at each step, [B, steps, T].
         """
+        hard = hard or self.hard
         state = self.initial(inputs.shape[0])
         embedded = self.embedding(inputs)
         buffer = filled(torch.tensor(lengths, device=inputs.device), inputs.shape[1])
@@ -380,7 +468,7 @@ class Transducer(nn.Module):
             buffer = popped(buffer, read)
             weights = read_weights(buffer)
             seen = torch.bmm(weights.unsqueeze(1), embedded)
-            hidden, signals, state = self._step(self.controller.project(seen)[0], state)
+            hidden, signals, state = self._step(self.controller.project(seen)[0], state, hard)
             read = signals[:, -2]
             done.append((hidden, signals, weights))
             states.append(state)
@@ -389,14 +477,14 @@ class Transducer(nn.Module):
         return Unrolled(hidden, signals, steps), states, weights
 
     def _step(
-        self, projected: tuple[Tensor, ...], state: TransducerState
+        self, projected: tuple[Tensor, ...], state: TransducerState, hard: bool
     ) -> tuple[Tensor, Tensor, TransducerState]:
         """One step: the controller's output [B, H], the signals, and the next state."""
         memory, reads = state.memory, state.reads
         hidden, controller = self.controller.step(projected, reads, state.controller)
         signals = hidden[:, :0]
         if self.operation is not None:
-            memory, reads, signals = self.operation(hidden, memory, reads, self.hard)
+            memory, reads, signals = self.operation(hidden, memory, reads, hard)
         return hidden, signals, TransducerState(controller, memory, reads)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
@@ -463,29 +551,47 @@ def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor
     return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CarriedByDefinition:
+    """What is carried in torch; see `Carried`.
+
+    Attributes:
+        state: after the last step.
+        new: [B] which of the sequences begin anew.
+    """
+
+    state: TransducerState
+    new: Tensor
+
+    def restarted(self, items: Tensor) -> "CarriedByDefinition":
+        """The same, but some of them, [B] bool, begin anew."""
+        return replace(self, new=self.new | items)
+
+
 class StepByStep:
     """A run in torch; see `Run`."""
 
-    def __init__(self, model: Transducer, batch_size: int) -> None:
-        self._model = model
+    def __init__(self, model: Transducer, batch_size: int, hard: bool = False) -> None:
+        self._model, self._hard = model, hard
         self._state = model.initial(batch_size)
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> Unrolled:
         """The next T steps: ids [B, T]."""
-        unrolled, self._state = self._model.unroll_by_definition(inputs, self._state)
+        model, state = self._model, self._state
+        unrolled, self._state = model.unroll_by_definition(inputs, state, hard=self._hard)
         return unrolled
 
 
 class FusedRun:
     """A run in compiled code; see `Run`."""
 
-    def __init__(self, model: Transducer, batch_size: int) -> None:
+    def __init__(self, model: Transducer, batch_size: int, hard: bool = False) -> None:
         from stacktrans.kernels import transducing
 
         embedded = model.embedding.weight
-        heads = model._heads()
-        self._run = transducing.Run(model._kind(), model.controller, batch_size, embedded, heads)
+        kind, heads = model._kind(hard), model._heads()
+        self._run = transducing.Run(kind, model.controller, batch_size, embedded, heads)
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> Unrolled:

@@ -268,7 +268,7 @@ def run_in_pieces(case: Case, pieces: list[int]) -> tuple[Named, Running]:
 @pytest.mark.parametrize("controller", KINDS)
 def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that room runs out, and rows move, several times.
-    monkeypatch.setattr("stacktrans.kernels.running._LEAST_ROWS", 2)
+    monkeypatch.setattr("stacktrans.kernels.stores._LEAST_ROOM", 2)
     case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
@@ -282,7 +282,7 @@ def test_pieces_keep_only_what_can_be_read() -> None:
         signal_bias=torch.tensor([2.0, 0.0]),  # pops more than it pushes
     )
     _, running = run_in_pieces(case, [10] * 400)
-    assert running._values.shape[1] < 200
+    assert running._store.values.shape[1] < 200
 
 
 @pytest.mark.parametrize("memory", WITH_NONE)

@@ -85,6 +85,13 @@ def _tanh_single(x: Any) -> Any:
 
 
 @compiled
+def _exp_single(x: Any) -> Any:
+    x = -_LARGEST_SUM if x < -_LARGEST_SUM else x
+    less_one, scale = _exp_parts(x)
+    return scale * (_ONE + less_one)
+
+
+@compiled
 def _sigmoid_double(x: Any) -> Any:
     return 1.0 / (1.0 + math.exp(-x))
 
@@ -94,6 +101,11 @@ def _tanh_double(x: Any) -> Any:
     return math.tanh(x)
 
 
+@compiled
+def _exp_double(x: Any) -> Any:
+    return math.exp(x)
+
+
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     raise NotImplementedError("only compiled code calls this")
@@ -101,6 +113,11 @@ def sigmoid(x: Any) -> Any:
 
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
+    raise NotImplementedError("only compiled code calls this")
+
+
+def exp(x: Any) -> Any:
+    """The exponential of x; in float32 that of -87, which is 2e-38, where x is less."""
     raise NotImplementedError("only compiled code calls this")
 
 
@@ -117,6 +134,13 @@ def _choose_tanh(x: Any) -> Any:
     if x == types.float32:
         return lambda x: _tanh_single(x)
     return lambda x: _tanh_double(x)
+
+
+@overload(exp, strict=False)
+def _choose_exp(x: Any) -> Any:
+    if x == types.float32:
+        return lambda x: _exp_single(x)
+    return lambda x: _exp_double(x)
 
 
 @compiled_sum

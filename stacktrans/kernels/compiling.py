@@ -73,6 +73,16 @@ def compiled(function: Function) -> Function:
     return wrapped
 
 
+def inlined(function: Function) -> Function:
+    """As `compiled`, written out in whatever calls it.
+
+    Where a function takes a dozen arrays, counting the references to them takes longer than the
+    call.
+    """
+    wrapped: Function = _njit(function, fastmath=_EXACT, inline="always", **_INNER)
+    return wrapped
+
+
 def compiled_sum(function: Function) -> Function:
     """As `compiled`, for sums over an array: their terms may be added in any order."""
     wrapped: Function = _njit(function, fastmath=_REORDERED, **_INNER)

@@ -8,18 +8,24 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from stacktrans.errors import UsageError
+from stacktrans.kernels.actions import Actions
+from stacktrans.kernels.carrying import Carried
 from stacktrans.kernels.cells import CELLS, Cell
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.ends import ENDS, Rows, empty_rows
+from stacktrans.kernels.ends import ENDS, empty_rows
 from stacktrans.kernels.products import gate_panels, padded, panels
-from stacktrans.kernels.sequence import (
-    Trace,
-    Weights,
-    memory_backward,
-    memory_forward,
-    sequence_backward,
+from stacktrans.kernels.sequence import memory_backward, memory_forward
+from stacktrans.kernels.sizes import (
+    Reading,
+    Sizes,
+    Store,
+    nothing_read,
+    pushes_of,
+    starts_of,
 )
-from stacktrans.kernels.sizes import Reading, Sizes, nothing_read, starts_of
+from stacktrans.kernels.steps import Backward, Trace, Weights
+from stacktrans.kernels.stores import CellStore, cell_store, empty_store
 from stacktrans.kernels.tensors import array_dtype, as_array, fresh, fresh_zeros, in_place
 from stacktrans.kernels.threads import in_parts
 
@@ -28,19 +34,22 @@ class Kind(NamedTuple):
     """What is run.
 
     Attributes:
-        controller: "lstm", "gru", "rnn" or "linear".
-        memory: "stack", "queue", "deque" or "none".
+        controller: a name in `CELLS`.
+        memory: a name in `ENDS`, or the kind of a memory that has actions.
         buffered: whether inputs are read from a buffer; the last two signals are then the
             strengths of reading on and of writing.
         tanh_values: whether values go through a tanh, and not a sigmoid.
         state_gradient: share of the gradient that goes back through the state at each step.
+        hard: whether signals are made 0 or 1, and of actions one is taken for certain; there are
+            no gradients then.
     """
 
     controller: str
-    memory: str
+    memory: str | Actions
     buffered: bool = False
     tanh_values: bool = True
     state_gradient: float = 1.0
+    hard: bool = False
 
 
 class LayerWeights(NamedTuple):
@@ -109,12 +118,13 @@ class _Sequence(torch.autograd.Function):
         starts: Array,
         input_starts: Array,
         ids: Array,
+        before: Carried | None,
         projected: Tensor,
         initial: Tensor,
         head_weight: Tensor,
         head_bias: Tensor,
         *weights: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Carried]:
         """Run the steps.
 
         Args:
@@ -124,6 +134,7 @@ class _Sequence(torch.autograd.Function):
             starts: [B + 1] where the steps of each item start, and N.
             input_starts: [B + 1] where the inputs of each item start, and how many there are.
             ids: what is read, as `Inputs.ids` has it.
+            before: what memory and reads to begin with; None for the empty memory.
             projected: [ids, L * gates * H].
             initial: [L, states, B, H].
             head_weight: [signals + pushes * m, H].
@@ -133,41 +144,45 @@ class _Sequence(torch.autograd.Function):
         layers, _, batch, size = initial.shape
         sizes = sizes_of(kind, layers, batch, size, signals, head_weight)
         trace = sizes.new_trace(int(starts[-1]))
-        rows = empty_rows(sizes.ends, batch, int(starts[1]), array_dtype(sizes.dtype))
-        values = fresh(batch, rows.strength.shape[1] - 1, sizes.columns, dtype=sizes.dtype)
+        store, first = _beginning(sizes, before, int(starts[1]), int(starts[-1]))
         ready = forward_weights(sizes.cell, _pairs(weights), head_weight)
         start = initial.detach()
         reading = Reading(input_starts, ids, projected)
 
-        def run(part: slice) -> None:
+        def run(part: slice) -> tuple[Tensor, Tensor]:
             state = start[:, :, part].clone(memory_format=torch.contiguous_format)
-            read = nothing_read(sizes, part.stop - part.start)
-            sizes.forward(
-                part, ready, head_bias, starts, reading, state, read, rows, values, 0, trace
-            )
+            read = first[part].clone()
+            sizes.forward(part, ready, head_bias, starts, reading, state, read, store, trace)
+            return state, read
 
-        in_parts(run, batch)
+        states, reads_last = zip(*in_parts(run, batch), strict=True)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(initial, head_weight, *weights, projected, values, *trace)
-        ctx.sizes, ctx.rows, ctx.starts = sizes, rows, starts
+        ctx.save_for_backward(initial, head_weight, *weights, projected, *trace)
+        ctx.sizes, ctx.store, ctx.first, ctx.starts = sizes, store, first, starts
         ctx.state_gradient = float(kind.state_gradient)
         ctx.input_starts, ctx.ids = input_starts, ids
         _, hidden, signal, reads, _ = trace
-        return hidden[:, -1], signal, reads
+        carried = Carried(
+            torch.cat(states, dim=2),
+            torch.cat(reads_last),
+            store.cells.alone() if isinstance(store, CellStore) else None,
+            torch.zeros(batch, dtype=torch.bool),
+        )
+        return hidden[:, -1], signal, reads, carried
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Run the steps backwards, then take each weight's gradient as one product."""
         initial, head_weight, *rest = ctx.saved_tensors
-        weights, projected, values, trace = rest[:-7], rest[-7], rest[-6], rest[-5:]
+        weights, projected, trace = rest[:-6], rest[-6], rest[-5:]
         _, hidden, _, reads, positions = trace
         sizes: Sizes = ctx.sizes
+        if sizes.hard:
+            raise ValueError("signals that are made 0 or 1 have no gradients")
         starts: Array = ctx.starts
-        grad = _grads(sizes, values, trace, grads)
+        grad = _grads(sizes, trace, grads[:3])
         ready = _backward_weights(_pairs(weights), head_weight)
-        # Going backwards takes the memory apart: a copy, so that it can be done twice.
-        rows = ctx.rows._replace(strength=ctx.rows.strength.copy(), links=ctx.rows.links.copy())
         reading = Reading(ctx.input_starts, ctx.ids, projected)
 
         def run(part: slice) -> Tensor:
@@ -179,14 +194,12 @@ class _Sequence(torch.autograd.Function):
                 reading,
                 initial,
                 ctx.state_gradient,
-                rows,
-                values,
+                ctx.store,
                 trace,
                 grad,
             )
 
         grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
-        nothing = nothing_read(sizes, sizes.batch)
         grad_weights: list[Tensor | None] = []
         wanted = ctx.needs_input_grad[-len(weights) :]
         for layer in range(sizes.layers):
@@ -198,12 +211,13 @@ class _Sequence(torch.autograd.Function):
                 below = (
                     _weight_gradient(outer, hidden[:, layer - 1])
                     if layer
-                    else _late_weight_gradient(outer, reads, nothing, starts)
+                    else _late_weight_gradient(outer, reads, ctx.first, starts)
                 )
             if wanted[2 * layer + 1]:
                 before = _late_weight_gradient(inner, hidden[:, layer], initial[layer, 0], starts)
             grad_weights += [below, before]
         return (
+            None,
             None,
             None,
             None,
@@ -223,15 +237,12 @@ class _Grads(NamedTuple):
     hidden: Tensor
     signals: Tensor
     reads: Tensor
-    values: Tensor
     projected: Tensor
     inner: Tensor
     heads: Tensor
 
 
-def _grads(
-    sizes: Sizes, values: Tensor, trace: Sequence[Tensor], given: Sequence[Tensor | None]
-) -> _Grads:
+def _grads(sizes: Sizes, trace: Sequence[Tensor], given: Sequence[Tensor | None]) -> _Grads:
     _, hidden, signals, reads, _ = trace
     places, layers, size = hidden.shape
     gates = (places, layers, sizes.cell.gates * size)
@@ -240,7 +251,6 @@ def _grads(
         _or_zeros(grad_hidden, hidden[:, -1]).unsqueeze(1),
         _or_zeros(grad_signals, signals),
         _or_zeros(grad_reads, reads),
-        fresh_zeros(*values.shape, dtype=sizes.dtype),
         fresh(*gates, dtype=sizes.dtype),
         fresh(*(gates if sizes.cell.split else (0, 0, 0)), dtype=sizes.dtype),
         fresh(places, sizes.heads, dtype=sizes.dtype),
@@ -255,8 +265,7 @@ def _backward_part(
     reading: Reading,
     initial: Tensor,
     state_gradient: float,
-    rows: Rows,
-    values: Tensor,
+    store: Store,
     trace: Sequence[Tensor],
     grad: _Grads,
 ) -> Tensor:
@@ -271,17 +280,14 @@ def _backward_part(
     inner, grad_inner = outer, grad.inner[:0]
     if sizes.cell.split:
         inner, grad_inner = np.empty_like(outer), grad.inner[places]
-    sequence_backward(
+    run = Backward(
         sizes.cell.number,
         int(sizes.tanh_values),
-        sizes.ends,
         weights,
         starts_of(part, starts),
         reading.of(part, sizes),
         as_array(initial[:, :, part]),
         state_gradient,
-        rows.of(part),
-        as_array(values[part]),
         Trace(saved, hidden, signals, reads, positions),
         Trace(
             saved,
@@ -290,12 +296,10 @@ def _backward_part(
             as_array(grad.reads[places]),
             positions,
         ),
-        in_place(grad.values[part]),
         in_place(grad.projected[places]),
         in_place(grad_inner),
         in_place(grad.heads[places]),
         in_place(grad_state),
-        in_place(fresh_zeros(count, values.shape[1] + 1, dtype=dtype)),
         outer,
         inner,
         in_place(fresh(count, sizes.heads, dtype=dtype)),
@@ -303,7 +307,23 @@ def _backward_part(
         in_place(fresh(count, padded(sizes.size, dtype), dtype=dtype)),
         in_place(fresh_zeros(count, dtype=dtype)),
     )
+    store.backward(part, places, run)
     return grad_state
+
+
+def _beginning(
+    sizes: Sizes, before: Carried | None, steps: int, places: int
+) -> tuple[Store, Tensor]:
+    """The memory before the first of T steps, N together, and what was read: [B, reads * m]."""
+    nothing = nothing_read(sizes, sizes.batch)
+    if before is None:
+        return empty_store(sizes, steps, places), nothing
+    read = torch.where(before.new.unsqueeze(1), nothing, before.read)
+    if before.cells is None:
+        return empty_store(sizes, steps, places), read
+    assert isinstance(sizes.memory, Actions)
+    cells = before.cells.without(before.new.numpy())
+    return cell_store(sizes, sizes.memory, cells, steps, places), read
 
 
 def _pairs(weights: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -371,11 +391,11 @@ def sizes_of(
     kind: Kind, layers: int, batch: int, size: int, signals: int, head_weight: Tensor
 ) -> Sizes:
     """The kinds and sizes of a run whose heads have the given weights."""
-    ends = ENDS[kind.memory]
-    columns = (head_weight.shape[0] - signals) // max(len(ends.pushes), 1)
+    memory = ENDS[kind.memory] if isinstance(kind.memory, str) else kind.memory
+    columns = (head_weight.shape[0] - signals) // max(pushes_of(memory), 1)
     return Sizes(
         CELLS[kind.controller],
-        ends,
+        memory,
         layers,
         batch,
         size,
@@ -384,6 +404,7 @@ def sizes_of(
         head_weight.dtype,
         kind.buffered,
         kind.tanh_values,
+        kind.hard,
     )
 
 
@@ -414,30 +435,90 @@ def fused_sequence(
         value_weight: [pushes * m, H].
         value_bias: [pushes * m].
     """
-    batch, size = len(lengths), layers[0].hidden.shape[1]
-    initial = [
-        torch.stack([state.expand(batch, size) for state in layer.initial]) for layer in layers
-    ]
-    weights = [weight for layer in layers for weight in (layer.below, layer.hidden)]
     input_starts = np.cumsum([0, *lengths])
     inputs = as_array(ids)
     if kind.buffered:
         inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), len(projected[0]) - 1)
-    run: Any = _Sequence.apply
-    return SequenceOutput(
-        *run(
-            kind,
-            signal_weight.shape[0],
-            np.cumsum([0, *steps]),
-            input_starts,
-            inputs,
-            torch.cat(list(projected), dim=1) if projected[1:] else projected[0],
-            torch.stack(initial),
-            torch.cat([signal_weight, value_weight]),
-            torch.cat([signal_bias, value_bias]),
-            *weights,
-        )
+    heads = (signal_weight, signal_bias, value_weight, value_bias)
+    starts = np.cumsum([0, *steps])
+    return _run(kind, starts, input_starts, inputs, projected, layers, heads, None)[0]
+
+
+def fused_piece(
+    kind: Kind,
+    ids: Tensor,
+    projected: Sequence[Tensor],
+    layers: Sequence[LayerWeights],
+    state: Carried | None,
+    signal_weight: Tensor,
+    signal_bias: Tensor,
+    value_weight: Tensor,
+    value_bias: Tensor,
+) -> tuple[SequenceOutput, Carried]:
+    """T steps of each of B strings that go on from what an earlier piece of them left.
+
+    Gradients go back to the first of these steps, and no further; those of the initial state are
+    of the strings that begin with it.
+
+    Args:
+        kind: what is run, without buffers; its memory has actions, or is "none".
+        ids: [B, T] the inputs.
+        projected: as for `fused_sequence`, and so are the others.
+        layers: the lowest first.
+        state: what they carry; None for strings that begin.
+        signal_weight: [signals, H].
+        signal_bias: [signals].
+        value_weight: [pushes * m, H].
+        value_bias: [pushes * m].
+
+    Returns:
+        What came out, the steps of a string one after the other, and what they carry on.
+
+    Raises:
+        UsageError: this kind of memory can't be carried.
+    """
+    if kind.buffered or (isinstance(kind.memory, str) and kind.memory != "none"):
+        what = "buffers" if kind.buffered else f"memory {kind.memory}"
+        raise UsageError(f"{what}: only stacks and lists with actions go on from piece to piece")
+    batch, steps = ids.shape
+    starts = np.arange(batch + 1) * steps
+    heads = (signal_weight, signal_bias, value_weight, value_bias)
+    return _run(kind, starts, starts, as_array(ids.flatten()), projected, layers, heads, state)
+
+
+def _run(
+    kind: Kind,
+    starts: Array,
+    input_starts: Array,
+    inputs: Array,
+    projected: Sequence[Tensor],
+    layers: Sequence[LayerWeights],
+    heads: tuple[Tensor, Tensor, Tensor, Tensor],
+    state: Carried | None,
+) -> tuple[SequenceOutput, Carried]:
+    signal_weight, signal_bias, value_weight, value_bias = heads
+    batch, size = len(starts) - 1, layers[0].hidden.shape[1]
+    initial = torch.stack(
+        [torch.stack([part.expand(batch, size) for part in layer.initial]) for layer in layers]
     )
+    if state is not None:
+        initial = torch.where(state.new.unsqueeze(1), initial, state.units)
+    weights = [weight for layer in layers for weight in (layer.below, layer.hidden)]
+    run: Any = _Sequence.apply
+    *done, carried = run(
+        kind,
+        signal_weight.shape[0],
+        starts,
+        input_starts,
+        inputs,
+        state,
+        torch.cat(list(projected), dim=1) if projected[1:] else projected[0],
+        initial,
+        torch.cat([signal_weight, value_weight]),
+        torch.cat([signal_bias, value_bias]),
+        *weights,
+    )
+    return SequenceOutput(*done), carried
 
 
 class _MemoryAlone(torch.autograd.Function):

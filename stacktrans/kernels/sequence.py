@@ -1,322 +1,112 @@
-"""Whole sequences, forward and backward: any controller with any memory, or a memory alone."""
+"""Whole sequences, forward and backward: any controller with a memory that has ends, or none.
 
-import math
-from typing import Any, NamedTuple
+And such a memory alone. Those with actions are in `action_sequence`.
+"""
 
-from stacktrans.kernels.arithmetic import copy, dot, scale, sigmoid, tanh
-from stacktrans.kernels.cells import cell_adjoint, cell_step
-from stacktrans.kernels.compiling import Array, compiled, compiled_entry
+from stacktrans.kernels.arithmetic import copy
+from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.ends import Ends, Rows, memory_adjoint, memory_step
-from stacktrans.kernels.products import product
-
-
-class Weights(NamedTuple):
-    """What multiplies rows at each step, in panels (see `products`), for L layers.
-
-    Attributes:
-        below: what was read, for the gates of the lowest layer.
-        between: [L - 1, ...] a layer's output, for the gates of the layer above.
-        hidden: [L, ...] a layer's hidden state, for its own gates.
-        heads: the highest layer's output, for all signals and then all values.
-    """
-
-    below: Array
-    between: Array
-    hidden: Array
-    heads: Array
-
-
-class Inputs(NamedTuple):
-    """What the steps read.
-
-    Attributes:
-        starts: [B + 1] where the inputs of each item start, and M.
-        ids: [M + 2 B] the id of each input of an item and twice that of no input, one item after
-            the other; without buffers [N] the id that each step reads.
-        projected: [ids, L, gates, H] sums of the gates over each id.
-        buffered: 1 if an item's steps read where the strengths of its reads take it, 0 if each
-            reads the next.
-    """
-
-    starts: Array
-    ids: Array
-    projected: Array
-    buffered: int
-
-
-class Trace(NamedTuple):
-    """What went on in N steps, those of each item of a batch one after the other.
-
-    Attributes:
-        saved: [N, L, saved, H] what the adjoint of the units needs; [1, L, saved, H] where there
-            will be none, of whichever step was last.
-        hidden: [N, L, H].
-        signals: [N, signals].
-        reads: [N, reads * m].
-        positions: [N] how many of an item's inputs were read before; empty without buffers.
-    """
-
-    saved: Array
-    hidden: Array
-    signals: Array
-    reads: Array
-    positions: Array
-
-
-@compiled
-def _add(out: Array, more: Array) -> None:
-    """Add as many numbers as both have."""
-    for i in range(min(out.shape[0], more.shape[0])):
-        out[i] += more[i]
-
-
-@compiled
-def _heads(sums: Array, bias: Array, tanh_values: int, signals: Array, values: Array) -> None:
-    """The signals and values of one item; values go through a sigmoid unless through a tanh.
-
-    Args:
-        sums: [signals + pushes * m or more].
-        bias: [signals + pushes * m].
-        signals: [signals] set.
-        values: [pushes, m] set.
-    """
-    count = signals.shape[0]
-    for i in range(count):
-        signals[i] = sigmoid(sums[i] + bias[i])
-    size = values.shape[1]
-    for push in range(values.shape[0]):
-        start = count + push * size
-        value = values[push]
-        part, part_bias = sums[start : start + size], bias[start : start + size]
-        if tanh_values:
-            for i in range(size):
-                value[i] = tanh(part[i] + part_bias[i])
-        else:
-            for i in range(size):
-                value[i] = sigmoid(part[i] + part_bias[i])
-
-
-@compiled
-def _heads_adjoint(
-    tanh_values: int, signals: Array, values: Array, grad_values: Array, grad: Array
-) -> None:
-    """Gradients of the sums under the signals and values of one item.
-
-    Args:
-        signals: [signals].
-        values: [pushes, m].
-        grad_values: [pushes, m].
-        grad: [signals + pushes * m] holds the gradients of the signals, and is set.
-    """
-    one = grad.dtype.type(1)
-    count = signals.shape[0]
-    for i in range(count):
-        grad[i] *= signals[i] * (one - signals[i])
-    size = values.shape[1]
-    for push in range(values.shape[0]):
-        part = grad[count + push * size : count + (push + 1) * size]
-        value, grad_value = values[push], grad_values[push]
-        if tanh_values:
-            for i in range(size):
-                part[i] = grad_value[i] * (one - value[i] * value[i])
-        else:
-            for i in range(size):
-                part[i] = grad_value[i] * value[i] * (one - value[i])
-
-
-@compiled
-def _neighbours(inputs: Inputs, item: int, position: Any) -> tuple[int, int, Any]:
-    """The ids of the two inputs that are read from a position on, and the share of the second."""
-    start = inputs.starts[item]
-    last = inputs.starts[item + 1] - start
-    # Two more ids an item than there are inputs.
-    first = start + 2 * item + min(int(position), last)
-    return inputs.ids[first], inputs.ids[first + 1], position - math.floor(position)
-
-
-@compiled
-def _between(first: Array, second: Array, share: Any, out: Array) -> None:
-    """Out = (1 - share) first + share second, of as many gates and units as both have."""
-    for gate in range(first.shape[0]):
-        one, other, row = first[gate], second[gate], out[gate]
-        for i in range(one.shape[0]):
-            row[i] = one[i] + share * (other[i] - one[i])
-
-
-@compiled
-def _between_adjoint(first: Array, second: Array, grad: Array) -> Any:
-    """The gradient of the share."""
-    total = grad.dtype.type(0)
-    for gate in range(first.shape[0]):
-        total += dot(grad[gate], second[gate]) - dot(grad[gate], first[gate])
-    return total
-
-
-@compiled
-def _going_on(starts: Array, step: int, most: int) -> int:
-    """How many of the first `most` items take the given step; see `sequence_forward`."""
-    while starts[most] - starts[most - 1] <= step:
-        most -= 1
-    return most
+from stacktrans.kernels.steps import (
+    Backward,
+    Forward,
+    add,
+    going_on,
+    position_adjoint,
+    position_step,
+    rounded,
+    sigmoid_signals,
+    sigmoid_signals_adjoint,
+    units_adjoint,
+    units_step,
+    values_adjoint,
+    values_step,
+)
 
 
 @compiled_entry
-def sequence_forward(
-    cell: int,
-    tanh_values: int,
-    ends: Ends,
-    weights: Weights,
-    bias: Array,
-    starts: Array,
-    inputs: Inputs,
-    state: Array,
-    read: Array,
-    rows: Rows,
-    values: Array,
-    old: int,
-    trace: Trace,
-    outer: Array,
-    inner: Array,
-    heads: Array,
-    between: Array,
-) -> None:
+def sequence_forward(run: Forward, ends: Ends, rows: Rows, values: Array, old: int) -> None:
     """All steps: units, then signals and values, then the memory.
 
     Args:
-        cell: number of the kind of units.
-        tanh_values: 1 if values go through a tanh, 0 if through a sigmoid.
+        run: what they take.
         ends: the kind of memory.
-        weights: in panels.
-        bias: [signals + pushes * m] of the signals and values.
-        starts: [B + 1] where the steps of each item start, and N. No item takes more steps than
-            one before it.
-        inputs: what the steps read.
-        state: [L, states, B, H] of the units before the first step; becomes that after the last.
-        read: [B, reads * m] read before the first step; becomes what was read last.
         rows: the memory before the first step; becomes that after the last.
         values: [B, rows, m] the vectors of all rows; those of new ones are set.
         old: how many rows there were.
-        trace: set.
-        outer: [B, gates, as wide as a gate in `weights.below`] to work in.
-        inner: the same.
-        heads: [B, as wide as `weights.heads`] to work in.
-        between: [gates, H] to work in.
     """
-    batch, layers = state.shape[2], state.shape[0]
+    cell, tanh_values, hard = run.cell, run.tanh_values, run.hard
+    weights, bias, starts, inputs = run.weights, run.bias, run.starts, run.inputs
+    state, read, trace = run.state, run.read, run.trace
+    outer, inner, heads, between = run.outer, run.inner, run.heads, run.between
+    going = state.shape[2]
     pushes = ends.pushes.shape[0]
-    last = state.shape[1] - 1
-    outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
-    going = batch
-    forgets = trace.saved.shape[0] == 1
+    count = trace.signals.shape[1]
     for step in range(starts[1] - starts[0]):
-        going = _going_on(starts, step, going)
-        for layer in range(layers):
-            if layer == 0:
-                product(read[:going], weights.below, outer_rows)
-            else:
-                product(state[layer - 1, 0, :going], weights.between[layer - 1], outer_rows)
-            product(state[layer, 0, :going], weights.hidden[layer], inner_rows)
-            for item in range(going):
-                place = starts[item] + step
-                hidden = state[layer, 0, item]
-                if inputs.buffered:
-                    one, other, share = _neighbours(inputs, item, trace.positions[place])
-                    _between(
-                        inputs.projected[one, layer], inputs.projected[other, layer], share, between
-                    )
-                    sums = between
-                else:
-                    sums = inputs.projected[inputs.ids[place], layer]
-                cell_step(
-                    cell,
-                    sums,
-                    outer[item],
-                    inner[item],
-                    hidden,
-                    state[layer, last, item],
-                    trace.saved[0 if forgets else place, layer],
-                )
-                copy(trace.hidden[place, layer], hidden)
-        product(state[layers - 1, 0, :going], weights.heads, heads)
+        going = going_on(starts, step, going)
+        units_step(
+            step,
+            going,
+            cell,
+            weights,
+            starts,
+            inputs,
+            state,
+            read,
+            trace,
+            outer,
+            inner,
+            heads,
+            between,
+        )
         new = old + step * pushes
         for item in range(going):
             place = starts[item] + step
-            signals = trace.signals[place]
-            _heads(heads[item], bias, tanh_values, signals, values[item, new : new + pushes])
-            if inputs.buffered and place + 1 < starts[item + 1]:
-                read_on = signals[signals.shape[0] - 2]
-                trace.positions[place + 1] = trace.positions[place] + read_on
+            signals, sums = trace.signals[place], heads[item]
+            sigmoid_signals(sums, bias, signals)
+            if hard:
+                rounded(signals)
+            values_step(sums, bias, count, tanh_values, values[item, new : new + pushes])
+            if inputs.buffered:
+                position_step(trace, starts, item, place)
             memory_step(ends, rows, item, step, new + 1, signals, values[item], read[item])
             copy(trace.reads[place], read[item])
 
 
 @compiled_entry
 def sequence_backward(
-    cell: int,
-    tanh_values: int,
+    run: Backward,
     ends: Ends,
-    weights: Weights,
-    starts: Array,
-    inputs: Inputs,
-    initial: Array,
-    state_gradient: float,
     rows: Rows,
     values: Array,
-    trace: Trace,
-    grads: Trace,
     grad_values: Array,
-    grad_projected: Array,
-    grad_inner: Array,
-    grad_heads: Array,
-    grad_state: Array,
     grad_strength: Array,
-    outer: Array,
-    inner: Array,
-    heads: Array,
-    grad_read: Array,
-    grad_hidden: Array,
-    grad_position: Array,
 ) -> None:
     """All steps backwards, of a memory that was empty before the first.
 
     Args:
-        cell: number of the kind of units.
-        tanh_values: as for `sequence_forward`.
+        run: what they take.
         ends: the kind of memory.
-        weights: in panels, but those of the transposed matrices.
-        starts: [B + 1] as for `sequence_forward`.
-        inputs: the same.
-        initial: [L, states, B, H] the state before the first step.
-        state_gradient: share of the gradient that goes back through the state at each step.
         rows: the memory after the last step; becomes that before the first.
         values: [B, rows, m] the vectors of all rows.
-        trace: of the steps.
-        grads: gradients of what is in the trace, from outside: of `hidden`, [N, 1, H], that
-            of the highest layer; `saved` is not used.
         grad_values: [B, rows, m] zeros; become the gradients of the values.
-        grad_projected: [N, L, gates * H] set.
-        grad_inner: the same of what the hidden state adds to the gates; set, unless empty.
-        grad_heads: [N, signals + pushes * m] of the sums under both; set.
-        grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
         grad_strength: [B, rows + 1] zeros.
-        outer: [B, gates, H] to work in.
-        inner: the same; the same array if grad_inner is empty.
-        heads: [B, signals + pushes * m] to work in.
-        grad_read: [B, as wide as `weights.below`] to work in.
-        grad_hidden: [B, as wide as `weights.hidden`] to work in.
-        grad_position: [B] zeros, to work in.
     """
-    batch, layers = grad_state.shape[2], grad_state.shape[0]
+    cell, tanh_values, weights = run.cell, run.tanh_values, run.weights
+    starts, inputs, initial = run.starts, run.inputs, run.initial
+    state_gradient, trace, grads = run.state_gradient, run.trace, run.grads
+    grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
+    grad_state, outer, inner, heads = run.grad_state, run.outer, run.inner, run.heads
+    grad_read, grad_hidden, grad_position = run.grad_read, run.grad_hidden, run.grad_position
+    batch = grad_state.shape[2]
     pushes = ends.pushes.shape[0]
-    last = grad_state.shape[1] - 1
-    outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
+    count = trace.signals.shape[1]
     grad_read.fill(0)
     for step in range(starts[1] - starts[0] - 1, -1, -1):
-        going = _going_on(starts, step, batch)
+        going = going_on(starts, step, batch)
         new = step * pushes
         for item in range(going):
             place = starts[item] + step
-            _add(grad_read[item], grads.reads[place])
+            add(grad_read[item], grads.reads[place])
             memory_adjoint(
                 ends,
                 rows,
@@ -330,55 +120,38 @@ def sequence_backward(
                 heads[item],
             )
             if inputs.buffered:
-                count = trace.signals.shape[1]
-                heads[item, count - 2] = grad_position[item]
-                heads[item, count - 1] = 0
-            _add(heads[item], grads.signals[place])
-            _heads_adjoint(
+                position_adjoint(count, grad_position[item], heads[item])
+            add(heads[item], grads.signals[place])
+            sigmoid_signals_adjoint(trace.signals[place], heads[item])
+            values_adjoint(
                 tanh_values,
-                trace.signals[place],
                 values[item, new : new + pushes],
                 grad_values[item, new : new + pushes],
+                count,
                 heads[item],
             )
             copy(grad_heads[place], heads[item])
-        product(heads[:going], weights.heads, grad_hidden)
-        for item in range(going):
-            _add(grad_state[layers - 1, 0, item], grads.hidden[starts[item] + step, 0])
-            _add(grad_state[layers - 1, 0, item], grad_hidden[item])
-        for layer in range(layers - 1, -1, -1):
-            for item in range(going):
-                place = starts[item] + step
-                before = trace.hidden[place - 1, layer] if step else initial[layer, 0, item]
-                cell_adjoint(
-                    cell,
-                    trace.saved[place, layer],
-                    before,
-                    grad_state[layer, 0, item],
-                    grad_state[layer, last, item],
-                    outer[item],
-                    inner[item],
-                )
-                copy(grad_projected[place, layer], outer_rows[item])
-                if inputs.buffered:
-                    one, other, _ = _neighbours(inputs, item, trace.positions[place])
-                    grad_position[item] += _between_adjoint(
-                        inputs.projected[one, layer], inputs.projected[other, layer], outer[item]
-                    )
-                if grad_inner.shape[0]:
-                    copy(grad_inner[place, layer], inner_rows[item])
-            product(inner_rows[:going], weights.hidden[layer], grad_hidden)
-            for item in range(going):
-                _add(grad_state[layer, 0, item], grad_hidden[item])
-                if state_gradient != 1:
-                    for part in range(last + 1):
-                        scale(grad_state[layer, part, item], state_gradient)
-            if layer == 0:
-                product(outer_rows[:going], weights.below, grad_read)
-            else:
-                product(outer_rows[:going], weights.between[layer - 1], grad_hidden)
-                for item in range(going):
-                    _add(grad_state[layer - 1, 0, item], grad_hidden[item])
+        units_adjoint(
+            step,
+            going,
+            cell,
+            weights,
+            starts,
+            inputs,
+            initial,
+            state_gradient,
+            trace,
+            grads,
+            grad_projected,
+            grad_inner,
+            grad_state,
+            outer,
+            inner,
+            heads,
+            grad_read,
+            grad_hidden,
+            grad_position,
+        )
 
 
 @compiled_entry

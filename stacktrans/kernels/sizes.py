@@ -1,16 +1,27 @@
 """The kinds and sizes of everything in a run of controller and memory."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from stacktrans.kernels.actions import EMPTY, Actions
 from stacktrans.kernels.cells import Cell
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.ends import Ends, Rows
+from stacktrans.kernels.ends import Ends
 from stacktrans.kernels.products import padded
-from stacktrans.kernels.sequence import Inputs, Trace, Weights, sequence_forward
+from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
 from stacktrans.kernels.tensors import as_array, fresh, fresh_zeros, in_place
+
+
+class Store(Protocol):
+    """A memory of a batch; see `stores`."""
+
+    def forward(self, part: slice, places: slice, run: Forward) -> None:
+        """Run steps of a part of the batch, which are at some of the N places."""
+
+    def backward(self, part: slice, places: slice, run: Backward) -> None:
+        """Run them backwards."""
 
 
 class Sizes(NamedTuple):
@@ -18,7 +29,7 @@ class Sizes(NamedTuple):
 
     Attributes:
         cell: kind of units.
-        ends: kind of memory.
+        memory: its kind.
         layers: L.
         batch: B.
         size: H.
@@ -27,10 +38,11 @@ class Sizes(NamedTuple):
         dtype: of all numbers.
         buffered: whether the steps read from a buffer.
         tanh_values: whether values go through a tanh, and not a sigmoid.
+        hard: whether signals are made 0 or 1.
     """
 
     cell: Cell
-    ends: Ends
+    memory: Ends | Actions
     layers: int
     batch: int
     size: int
@@ -39,6 +51,7 @@ class Sizes(NamedTuple):
     dtype: torch.dtype
     buffered: bool = False
     tanh_values: bool = True
+    hard: bool = False
 
     @property
     def heads(self) -> int:
@@ -48,12 +61,14 @@ class Sizes(NamedTuple):
     @property
     def pushed(self) -> int:
         """Numbers pushed at each step, all vectors together."""
-        return len(self.ends.pushes) * self.columns
+        return pushes_of(self.memory) * self.columns
 
     @property
     def read(self) -> int:
         """Numbers read at each step."""
-        return len(self.ends.reads) * self.columns
+        if isinstance(self.memory, Ends):
+            return len(self.memory.reads) * self.columns
+        return self.memory.number * self.memory.depth * self.columns
 
     def new_trace(self, places: int, saved: int | None = None) -> tuple[Tensor, ...]:
         """Room for all that `Trace` keeps of N steps; of what is saved, for as many as said."""
@@ -75,30 +90,25 @@ class Sizes(NamedTuple):
         reading: "Reading",
         state: Tensor,
         read: Tensor,
-        rows: Rows,
-        values: Tensor,
-        old: int,
+        store: Store,
         trace: tuple[Tensor, ...],
     ) -> None:
-        """Run all steps for a part of the batch; arguments as for `sequence_forward`.
+        """Run all steps for a part of the batch; arguments as `Forward` has them.
 
-        Of the whole batch are `starts`, `reading`, `rows`, `values` and `trace`.
+        Of the whole batch are `starts`, `reading`, `store` and `trace`.
         """
         count, places = part.stop - part.start, slice(starts[part.start], starts[part.stop])
         gates = (count, self.cell.gates, padded(self.size, self.dtype))
-        sequence_forward(
+        run = Forward(
             self.cell.number,
             int(self.tanh_values),
-            self.ends,
+            int(self.hard),
             weights,
             as_array(bias),
             starts_of(part, starts),
             reading.of(part, self),
             in_place(state),
             in_place(read),
-            rows.of(part),
-            in_place(values[part]),
-            old,
             Trace(
                 in_place(trace[0][places] if len(trace[0]) > 1 else trace[0]),
                 *(in_place(tensor[places] if len(tensor) else tensor) for tensor in trace[1:]),
@@ -108,6 +118,7 @@ class Sizes(NamedTuple):
             in_place(fresh(count, padded(self.heads, self.dtype), dtype=self.dtype)),
             in_place(fresh(self.cell.gates, self.size, dtype=self.dtype)),
         )
+        store.forward(part, places, run)
 
 
 class Reading(NamedTuple):
@@ -144,6 +155,12 @@ def starts_of(part: slice, starts: Array) -> Array:
     return moved
 
 
+def pushes_of(memory: Ends | Actions) -> int:
+    """How many vectors a kind of memory takes at each step."""
+    return len(memory.pushes) if isinstance(memory, Ends) else memory.number
+
+
 def nothing_read(sizes: Sizes, count: int) -> Tensor:
-    """What was read before the first step."""
-    return fresh_zeros(count, sizes.read, dtype=sizes.dtype)
+    """What was read before the first step of so many strings: [count, reads * m]."""
+    read = fresh(count, sizes.read, dtype=sizes.dtype)
+    return read.fill_(0 if isinstance(sizes.memory, Ends) else EMPTY)

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,26 +10,53 @@ from torch.nn import functional
 
 from stacktrans.config import ModelConfig
 from stacktrans.controllers import Controller, Disturbance, Layer, undisturbed
+from stacktrans.kernels.actions import UNLIMITED, Actions
+from stacktrans.kernels.carrying import Carried
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import compiled_before
 from stacktrans.kernels.ends import ENDS
-from stacktrans.kernels.fused import Kind, LayerWeights, SequenceOutput, fused_sequence
+from stacktrans.kernels.fused import (
+    Kind,
+    LayerWeights,
+    SequenceOutput,
+    fused_piece,
+    fused_sequence,
+)
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import can_run
+from stacktrans.memory import ACTION_MEMORIES, ActionList, ActionMemory, make_memory
 from stacktrans.terminal import complain
 
 
-def kind_of(config: ModelConfig) -> Kind:
-    """What compiled code has to run for a model."""
-    tanh_values = config.value_nonlinearity == "tanh"
+def kind_of(config: ModelConfig, hard: bool = False) -> Kind:
+    """What compiled code has to run for a model; `hard` as `Kind` has it."""
+    memory = make_memory(config)
     return Kind(
-        config.controller, config.memory, config.buffered, tanh_values, config.state_gradient
+        config.controller,
+        actions_of(memory) if isinstance(memory, ActionMemory) else config.memory,
+        config.buffered,
+        config.value_nonlinearity == "tanh",
+        config.state_gradient,
+        hard,
+    )
+
+
+def actions_of(memory: ActionMemory[Any]) -> Actions:
+    """A memory with actions as compiled code knows it."""
+    return Actions(
+        int(isinstance(memory, ActionList)),
+        memory.count,
+        memory.depth,
+        len(memory.actions),
+        int(memory.no_op),
+        memory.capacity or UNLIMITED,
     )
 
 
 def fits(config: ModelConfig, weight: Tensor) -> bool:
     """Whether there is compiled code for a model with weights such as this one."""
-    return config.memory in ENDS and config.controller in CELLS and can_run(weight)
+    memories = {*ENDS, *ACTION_MEMORIES}
+    return config.memory in memories and config.controller in CELLS and can_run(weight)
 
 
 def sequence(
@@ -53,7 +81,7 @@ def sequence(
         heads: weight and bias of the signals, weight and bias of the values.
         disturb: what is done to the sums of a layer, [M, gates * H].
     """
-    _say_that_it_compiles("sequence_backward")
+    _say_that_it_compiles(f"{_entry(kind)}_backward")
     layers = _layers(controller)
     if kind.buffered:
         # After the last input nothing is read.
@@ -62,6 +90,33 @@ def sequence(
     else:
         projected, ids = _projected(layers, inputs, embedded, disturb)
     return fused_sequence(kind, lengths, steps, ids, projected, _weights(layers), *heads)
+
+
+def piece(
+    kind: Kind,
+    controller: Controller,
+    inputs: Tensor,
+    embedded: Tensor,
+    heads: Sequence[Tensor],
+    disturb: Disturbance,
+    state: Carried | None,
+) -> tuple[SequenceOutput, Carried]:
+    """T steps that go on from a state, with gradients; see `fused_piece`.
+
+    Args:
+        kind: what is run.
+        controller: what operates it.
+        inputs: [B, T] ids.
+        embedded: [ids, E] what each id is embedded as.
+        heads: weight and bias of the signals, weight and bias of the values.
+        disturb: what is done to the sums of a layer, [B * T, gates * H].
+        state: what the strings carry; None for strings that begin.
+    """
+    _say_that_it_compiles(f"{_entry(kind)}_backward")
+    layers = _layers(controller)
+    projected, ids = _projected(layers, inputs.flatten(), embedded, disturb)
+    ids = ids.view(inputs.shape)
+    return fused_piece(kind, ids, projected, _weights(layers), state, *heads)
 
 
 def _projected(
@@ -102,7 +157,7 @@ class Run:
         embedded: Tensor,
         heads: Sequence[Tensor],
     ) -> None:
-        _say_that_it_compiles("sequence_forward")
+        _say_that_it_compiles(f"{_entry(kind)}_forward")
         layers = _layers(controller)
         self._running = Running(
             kind,
@@ -128,6 +183,11 @@ def _weights(layers: Sequence[Layer]) -> list[LayerWeights]:
         LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
         for layer in layers
     ]
+
+
+def _entry(kind: Kind) -> str:
+    """What the compiled functions that run a kind are called."""
+    return "sequence" if isinstance(kind.memory, str) else "action"
 
 
 @functools.cache

@@ -6,6 +6,8 @@ from typing import ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from stacktrans.errors import UsageError
+
 
 class MemoryState:
     """What a memory holds after some steps, for a batch of B strings; never changed in place."""
@@ -65,6 +67,20 @@ class Memory(ABC, Generic[State]):
     def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
         """What is read of the empty memory: [B, reads, m], zeros unless it says otherwise."""
         return like.new_zeros(batch_size, self.reads, value_size)
+
+    def carried(self, state: State, new: Tensor) -> State:
+        """What a memory holds, as constants to go on from; some of the strings have it empty.
+
+        Args:
+            state: the memory.
+            new: [B] which strings' is empty.
+
+        Raises:
+            UsageError: this memory can't be carried from piece to piece.
+        """
+        raise UsageError(
+            f"memory {self.name}: only stacks and lists with actions go on from piece to piece"
+        )
 
     @abstractmethod
     def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
