@@ -36,12 +36,14 @@ def model_line(config: RunConfig) -> str:
     controller = f"{layers}{model.controller.upper()} {model.hidden_size}"
     if model.controller == "linear":
         controller = "linear controller"
-    memory = "" if model.memory == "none" else f" of {model.memory_size}"
+    memory = model.memory if model.memory == "none" else f"{model.memory} of {model.memory_size}"
+    if model.memory_count > 1:
+        memory = f"{model.memory_count} {memory}"
     embeddings = f"embeddings {model.embedding_size}"
     if model.embedding_size == "one-hot":
         embeddings = "one-hot inputs"
     buffers = ", buffers" if model.buffered else ""
-    return f"{config.task.name}: {controller}, memory {model.memory}{memory}, {embeddings}{buffers}"
+    return f"{config.task.name}: {controller}, memory {memory}, {embeddings}{buffers}"
 
 
 def accuracy_text(accuracy: Accuracy | None) -> str:
@@ -51,9 +53,12 @@ def accuracy_text(accuracy: Accuracy | None) -> str:
     return f"{accuracy.coarse:.2f} {accuracy.fine:.2f} {accuracy.symbols:.3f}"
 
 
-def _mean_signal(record: Record, kind: str) -> str:
-    strengths = [mean for name, mean in record.signals.items() if name.startswith(kind)]
-    return " ".join(f"{strength:.2f}" for strength in strengths)
+def mean_signals(record: Record) -> dict[str, float]:
+    """The mean of each signal; of several stacks or lists, of what is the same action."""
+    by_action: dict[str, list[float]] = {}
+    for name, mean in record.signals.items():
+        by_action.setdefault(name.rstrip(" 0123456789"), []).append(mean)
+    return {action: sum(means) / len(means) for action, means in by_action.items()}
 
 
 class TrainingDisplay:
@@ -123,7 +128,7 @@ class TrainingDisplay:
         return (record.step - first.step) / max(record.seconds - first.seconds, 1e-9)
 
     def _line(self, record: Record) -> str:
-        strengths = ", ".join(f"{name} {mean:.2f}" for name, mean in record.signals.items())
+        strengths = ", ".join(f"{name} {mean:.2f}" for name, mean in mean_signals(record).items())
         parts = [
             f"batch {record.step}",
             f"start {record.attempt}" if record.attempt > 1 else "",
@@ -149,8 +154,7 @@ class TrainingDisplay:
             "batches/s",
             f"development {train}" if self.config.training.examples else f"train {train}",
             f"test {test}",
-            "push",
-            "pop",
+            *(mean_signals(self.records[-1]) if self.records else ()),
         )
         for record in self.records[-RECORDS_SHOWN:]:
             table.add_row(
@@ -162,8 +166,7 @@ class TrainingDisplay:
                 f"{self._speed(record):.1f}",
                 accuracy_text(record.train or record.development),
                 accuracy_text(record.test),
-                _mean_signal(record, "push"),
-                _mean_signal(record, "pop"),
+                *(f"{mean:.2f}" for mean in mean_signals(record).values()),
             )
         return Group(Text(self.heading, style="bold"), table)
 
