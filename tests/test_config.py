@@ -98,7 +98,7 @@ def test_an_option_changes_part_of_a_task() -> None:
         ({"assignments": ["learning_rate=fast"]}, "--set learning_rate=fast: .*'fast'"),
         ({"assignments": ["learning_rate=-1"]}, "greater than 0 .given: -1"),
         ({"assignments": ["batch_size=2.5"]}, "--set batch_size=2.5"),
-        ({"assignments": ["optimizer=sgd"]}, "'rmsprop' or 'adam'"),
+        ({"assignments": ["optimizer=lion"]}, "'rmsprop', 'adam' or 'sgd'"),
         ({"assignments": ["memory=heap"]}, "unknown memory 'heap'"),
         ({"assignments": ["controller=lstn"]}, "did you mean 'lstm'"),
         ({"assignments": ["task.lengths.train=[9, 3]"]}, "9:3 is no range"),
