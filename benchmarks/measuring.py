@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 MEMORIES = ("stack", "queue", "deque")
 EMBEDDING = 64
 BATCH_KERNELS = {"batch": "fused", "slow-batch": "torch"}
+PIECE_KERNELS = {"pieces": "fused", "slow-pieces": "torch"}
+SYMBOLS = 4
+PIECES_BEFORE = 20
+"""Pieces that streams have behind them, and of which their stacks still hold something."""
 BATCH = 10
 
 
@@ -127,13 +131,16 @@ def subject(name: str, job: Measurement) -> Subject:
 
     "fused stack" is the transducer with a stack as it is trained, "torch stack" by the
     definition, "naive stack" by the naive loop; "equal stack" an nn.LSTM of as many
-    parameters; "lstm 2" one of two layers; "alone stack" only the memory. With
+    parameters; "lstm 2" one of two layers; "alone stack" only the memory; "pieces 32x10" a
+    piece of 32 streams with 10 stacks, and "slow-pieces 32x10" by the definition. With
     "2 threads: " before, with so many threads.
     """
     threads, _, what = name.rpartition(" threads: ")
     kind, which = what.split()
     if kind in BATCH_KERNELS:
         run = training_batch(which, BATCH_KERNELS[kind])
+    elif kind in PIECE_KERNELS:
+        run = training_piece(which, PIECE_KERNELS[kind], job)
     else:
         run = alone(which, job) if kind == "alone" else step(kind, which, job)
     return Subject(int(threads or 1), run)
@@ -153,6 +160,39 @@ def training_batch(which: str, kernel: str) -> Callable[[], None]:
 
     def run() -> None:
         trainer._train_on_batch()
+
+    return run
+
+
+def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], None]:
+    """A piece of streams that go on, with the model of joulin2015, from ids to new weights."""
+    import torch
+
+    from stacktrans.config import resolve
+    from stacktrans.transducer import Transducer
+
+    streams, count = map(int, which.split("x"))
+    shape = {"memory": "stack-rnn", "memory_count": count, "memory_size": 1, "read_depth": 2}
+    units = {"controller": "sigmoid", "hidden_size": job.hidden, "recurrent": False}
+    plain = {"biases": False, "no_op": False, "value_nonlinearity": "sigmoid"}
+    ends = {"embedding_size": "one-hot", "output_size": None, "kernel": kernel}
+    settings = {"model": {**shape, **units, **plain, **ends}}
+    torch.manual_seed(1)
+    model = Transducer(resolve(task="copy", settings=settings).model, SYMBOLS, SYMBOLS)
+    ids = torch.randint(SYMBOLS, (streams, job.steps + 1))
+    everything = torch.ones(streams, job.steps, dtype=torch.bool)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    state = None
+    for _ in range(PIECES_BEFORE):
+        _, state = model.unroll_piece(ids[:, :-1], state)
+
+    def run() -> None:
+        # Each time from the same state, so that each takes as long.
+        unrolled, _ = model.unroll_piece(ids[:, :-1], state)
+        logits = model.logits(unrolled, everything)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten()).backward()
+        optimizer.step()
 
     return run
 

@@ -1,6 +1,6 @@
 """How fast training is, beside torch's own LSTM, the definition in torch and a naive loop.
 
-    python benchmarks/speed.py [--parts a,b,c,d,e,f,g] [--markdown FILE] [--quick]
+    python benchmarks/speed.py [--parts a,b,c,d,e,f,g,h] [--markdown FILE] [--quick]
 
     a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
     b  strings from short to long, beside nn.LSTM
@@ -9,6 +9,7 @@
     e  from nothing to a solved task, by the command line
     f  a very long line, transduced by the command line
     g  a whole batch of training with the small models of hao2018
+    h  streams in pieces, with the models of joulin2015, beside the published speeds
 
 Times are of this machine; what can be compared is the ratios. `measuring.py` says how they
 are taken.
@@ -36,6 +37,8 @@ from stacktrans import __version__
 
 TASKS = (("copy", "queue"), ("reverse", "stack"))
 SMALL_TASKS = ("reversal", "parenthesis", "agreement")
+PUBLISHED = {(40, 10): 3500, (10, 2): 23_400}
+"""Symbols a second, by hidden units and stacks."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Scale:
         seeds: runs of each task in part e.
         training: arguments that cut the runs of part e short.
         line: symbols in the line of part f.
+        piece: symbols in a piece of part h.
     """
 
     sizes: tuple[tuple[int, int], ...] = ((64, 32), (128, 64), (256, 256), (512, 256))
@@ -67,6 +71,7 @@ class Scale:
     seeds: int = 5
     training: tuple[str, ...] = ()
     line: int = 100_000
+    piece: int = 50
 
 
 QUICK = Scale(
@@ -81,6 +86,7 @@ QUICK = Scale(
     seeds=1,
     training=("--max-steps", "20", "--set", "validation_count=10"),
     line=1000,
+    piece=10,
 )
 
 
@@ -373,6 +379,46 @@ def small_models(scale: Scale) -> Iterator[Result]:
     )
 
 
+def streams(scale: Scale) -> Iterator[Result]:
+    """Part h."""
+    rows = []
+    for (hidden, count), published in PUBLISHED.items():
+        for number in (32, 1):
+            which = f"{number}x{count}"
+            subjects = [f"pieces {which}", f"slow-pieces {which}"]
+            found = measure(job_of(scale, subjects, (hidden, 1), scale.piece)).milliseconds
+            ours, slow = found.values()
+            speed = 1000 * number * scale.piece / ours
+            rows.append(
+                [
+                    str(hidden),
+                    str(count),
+                    str(number),
+                    f"{speed:,.0f}",
+                    f"{published:,}",
+                    multiple(speed / published),
+                    multiple(slow / ours),
+                ]
+            )
+    yield Result(
+        "Streams in pieces, stacks with actions",
+        f"Training by the next symbol of streams that go on from piece to piece, {scale.piece} "
+        "symbols at once, from ids to new weights, one thread: symbols a second, and those that "
+        "are published for the C++ of joulin2015, on another machine; our speed as a multiple of "
+        "the published one, and the multiple of our time that the definition in torch takes.",
+        [
+            "hidden",
+            "stacks",
+            "streams",
+            "symbols a second",
+            "published",
+            "of published",
+            "definition takes",
+        ],
+        rows,
+    )
+
+
 PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "a": training_step,
     "b": growing_strings,
@@ -381,6 +427,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "e": solutions,
     "f": long_line,
     "g": small_models,
+    "h": streams,
 }
 
 

@@ -1,16 +1,22 @@
 """Cases for the compiled code, the torch definition of what it computes, and comparing the two."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.config import resolve
 from stacktrans.controllers import RECURRENT, RecurrentLayer
+from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.fused import Kind, LayerWeights, fused_sequence
-from stacktrans.memory import STRENGTH_MEMORIES
+from stacktrans.kernels.running import Running
+from stacktrans.kernels.transducing import actions_of
+from stacktrans.memory import STRENGTH_MEMORIES, ActionMemory, Memory
 
 Named = dict[str, Tensor]
 
@@ -36,20 +42,25 @@ class Case:
 
     Attributes:
         controller: its name.
-        memory: its name, or "none".
+        memory: its name, or "none"; a memory with actions itself.
         layers: of the controller.
         tensors: for each layer `projected0`, `below0`, `hidden0`, `initial0_0`, ...; and the
             weights and biases of signals and values.
     """
 
     controller: str
-    memory: str
+    memory: str | ActionMemory[Any]
     layers: int
     tensors: Named
 
     @classmethod
     def drawn(
-        cls, controller: str, memory: str, shape: Shape, dtype: torch.dtype, layers: int = 1
+        cls,
+        controller: str,
+        memory: str | ActionMemory[Any],
+        shape: Shape,
+        dtype: torch.dtype,
+        layers: int = 1,
     ) -> Self:
         """A case with numbers that float32 holds exactly.
 
@@ -68,20 +79,22 @@ class Case:
             return drawn.mul(shape.hidden**-0.5).to(dtype)
 
         kind = RECURRENT[controller]
-        ends = 0 if memory == "none" else len(STRENGTH_MEMORIES[memory].ends)
-        signals = 0 if memory == "none" else len(STRENGTH_MEMORIES[memory].signal_names)
+        store = memory_of(memory)
+        pushes, reads, signals = (
+            (store.pushes, store.reads, len(store.signal_names)) if store else (0, 0, 0)
+        )
         rows = len(kind.gates) * shape.hidden
         tensors: Named = {}
         for layer in range(layers):
             tensors[f"projected{layer}"] = 0.5 * normal(shape.batch, shape.steps, rows)
-            tensors[f"below{layer}"] = weight(rows, shape.hidden if layer else ends * shape.size)
+            tensors[f"below{layer}"] = weight(rows, shape.hidden if layer else reads * shape.size)
             tensors[f"hidden{layer}"] = weight(rows, shape.hidden)
             for state in range(kind.states):
                 tensors[f"initial{layer}_{state}"] = normal(shape.hidden)
         tensors["signal_weight"] = 4 * weight(signals, shape.hidden)
         tensors["signal_bias"] = normal(signals)
-        tensors["value_weight"] = weight(ends * shape.size, shape.hidden)
-        tensors["value_bias"] = normal(ends * shape.size)
+        tensors["value_weight"] = weight(pushes * shape.size, shape.hidden)
+        tensors["value_bias"] = normal(pushes * shape.size)
         return cls(controller, memory, layers, tensors).changed()
 
     def changed(self, **tensors: Tensor) -> Self:
@@ -123,11 +136,16 @@ class Case:
         states = range(RECURRENT[self.controller].states)
         return tuple(self.tensors[f"initial{layer}_{state}"] for state in states)
 
+    def kind(self, hard: bool = False) -> Kind:
+        """What compiled code is to run."""
+        memory = self.memory if isinstance(self.memory, str) else actions_of(self.memory)
+        return Kind(self.controller, memory, hard=hard)
+
     def fused(self) -> Named:
         """What compiled code makes of it."""
         batch, steps, _ = self.projected[0].shape
         done = fused_sequence(
-            Kind(self.controller, self.memory),
+            self.kind(),
             [steps] * batch,
             [steps] * batch,
             torch.arange(batch * steps),
@@ -137,7 +155,7 @@ class Case:
         )
         return {name: part.unflatten(0, (batch, steps)) for name, part in done._asdict().items()}
 
-    def defined(self) -> Named:
+    def defined(self, hard: bool = False) -> Named:
         """What the definition makes of it, step by step."""
         signal_weight, signal_bias, value_weight, value_bias = self.heads
         layers = [self._layer(layer) for layer in range(self.layers)]
@@ -146,22 +164,24 @@ class Case:
             tuple(state.expand(batch, -1) for state in self._initial(layer))
             for layer in range(self.layers)
         ]
-        memory = None if self.memory == "none" else STRENGTH_MEMORIES[self.memory]()
-        read = value_bias.new_zeros(batch, len(value_bias))
-        held = None
+        memory = memory_of(self.memory)
+        read, held = value_bias.new_zeros(batch, 0), None
         if memory:
-            size = len(value_bias) // len(memory.ends)
+            size = len(value_bias) // memory.pushes
             held = memory.initial(batch, size, read)
+            read = memory.initial_reads(batch, size, read).flatten(1)
         out: list[tuple[Tensor, ...]] = []
         for step in range(steps):
             below = read
             for index, layer in enumerate(layers):
                 states[index] = layer.step(self.projected[index][:, step], below, states[index])
                 below = states[index][0]
-            signals = torch.sigmoid(functional.linear(below, signal_weight, signal_bias))
+            signals = functional.linear(below, signal_weight, signal_bias)
             values = torch.tanh(functional.linear(below, value_weight, value_bias))
             if memory and held:
-                pushed = values.unflatten(1, (len(memory.ends), -1))
+                signals = memory.signals(signals)
+                signals = memory.hard(signals) if hard else signals
+                pushed = values.unflatten(1, (memory.pushes, -1))
                 held, reads = memory.step(held, signals, pushed)
                 read = reads.flatten(1)
             out.append((below, signals, read))
@@ -179,6 +199,25 @@ class Case:
             delattr(layer, f"{name}_weight")
             setattr(layer, f"{name}_weight", self.tensors[f"{name}{index}"])
         return layer
+
+
+def memory_of(memory: str | ActionMemory[Any]) -> Memory[Any] | None:
+    """The memory of a case."""
+    if isinstance(memory, ActionMemory):
+        return memory
+    return None if memory == "none" else STRENGTH_MEMORIES[memory]()
+
+
+def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, Running]:
+    """What comes of going on from call to call, with so many steps in each."""
+    batch, steps, _ = case.projected[0].shape
+    projected = [sums.flatten(0, 1) for sums in case.projected]
+    running = Running(case.kind(hard), batch, projected, case.layer_weights, *case.heads)
+    inputs = torch.arange(batch * steps).view(batch, steps)
+    with torch.no_grad():
+        parts = [running.step(part)._asdict() for part in inputs.split(pieces, dim=1)]
+    whole = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
+    return whole, running
 
 
 def gradients(outputs: Named, inputs: Named) -> Named:
@@ -218,3 +257,26 @@ def compare_with_gradients(
     tolerance = TOLERANCE[next(iter(actual.values())).dtype]
     compare(actual, expected, tolerance)
     compare(gradients(actual, inputs), gradients(expected, expected_inputs), tolerance)
+
+
+def poison_fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill what is new and not yet written: NaN for numbers, and what is no place for links."""
+
+    def poisoned_array(make: Callable[..., Array]) -> Callable[..., Array]:
+        def poisoned(*args: Any, **options: Any) -> Array:
+            array = make(*args, **options)
+            array[...] = np.nan if array.dtype.kind == "f" else -(2**30)
+            return array
+
+        return poisoned
+
+    def poisoned_tensor(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def poisoned(*args: Any, **options: Any) -> Tensor:
+            return make(*args, **options).fill_(torch.nan)
+
+        return poisoned
+
+    for name in ("empty", "empty_like"):
+        monkeypatch.setattr(np, name, poisoned_array(getattr(np, name)))
+        monkeypatch.setattr(torch, name, poisoned_tensor(getattr(torch, name)))
+    monkeypatch.setattr(Tensor, "new_empty", poisoned_tensor(Tensor.new_empty))

@@ -20,15 +20,16 @@ from kernel_cases import (
     compare,
     compare_with_gradients,
     gradients,
+    poison_fresh_memory,
+    run_in_pieces,
 )
 from torch import Tensor
 
 from stacktrans.config import resolve
 from stacktrans.kernels import compiling, sequence
-from stacktrans.kernels.arithmetic import sigmoid, tanh
+from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
-from stacktrans.kernels.fused import Kind, fused_memory
-from stacktrans.kernels.running import Running
+from stacktrans.kernels.fused import fused_memory
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import STRENGTH_MEMORIES
 from stacktrans.randomness import Purpose
@@ -252,18 +253,6 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
     )
 
 
-def run_in_pieces(case: Case, pieces: list[int]) -> tuple[Named, Running]:
-    batch, steps, _ = case.projected[0].shape
-    projected = [sums.flatten(0, 1) for sums in case.projected]
-    kind = Kind(case.controller, case.memory)
-    running = Running(kind, batch, projected, case.layer_weights, *case.heads)
-    inputs = torch.arange(batch * steps).view(batch, steps)
-    with torch.no_grad():
-        parts = [running.step(part)._asdict() for part in inputs.split(pieces, dim=1)]
-    whole = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
-    return whole, running
-
-
 @pytest.mark.parametrize("memory", WITH_NONE)
 @pytest.mark.parametrize("controller", KINDS)
 def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,29 +291,6 @@ def test_no_fresh_memory_is_read(
         check(case)
         for result in run_in_pieces(case, [1] * case.projected[0].shape[1])[0].values():
             assert not result.isnan().any()
-
-
-def poison_fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fill what is new and not yet written: NaN for numbers, and what is no place for links."""
-
-    def poisoned_array(make: Callable[..., Array]) -> Callable[..., Array]:
-        def poisoned(*args: Any, **options: Any) -> Array:
-            array = make(*args, **options)
-            array[...] = np.nan if array.dtype.kind == "f" else -(2**30)
-            return array
-
-        return poisoned
-
-    def poisoned_tensor(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        def poisoned(*args: Any, **options: Any) -> Tensor:
-            return make(*args, **options).fill_(torch.nan)
-
-        return poisoned
-
-    for name in ("empty", "empty_like"):
-        monkeypatch.setattr(np, name, poisoned_array(getattr(np, name)))
-        monkeypatch.setattr(torch, name, poisoned_tensor(getattr(torch, name)))
-    monkeypatch.setattr(Tensor, "new_empty", poisoned_tensor(Tensor.new_empty))
 
 
 @pytest.mark.parametrize("name", ["projected0", "hidden0", "value_bias"])
@@ -381,6 +347,24 @@ def sigmoids_and_tanhs(x: Array, sigmoids: Array, tanhs: Array) -> None:
         sigmoids[i] = sigmoid(x[i])
     for i in range(x.shape[0]):
         tanhs[i] = tanh(x[i])
+
+
+@compiled_entry
+def exponentials(x: Array, out: Array) -> None:
+    for i in range(x.shape[0]):
+        out[i] = exp(x[i])
+
+
+def test_exp() -> None:
+    x = np.concatenate([np.linspace(-87, 88, 400_001), -np.logspace(-37, 1, 99_999)])
+    x = x.astype(np.float32)
+    found = np.empty_like(x)
+    exponentials(x, found)
+    assert np.abs(found / np.exp(x.astype(np.float64)) - 1).max() < 2e-7
+    x = np.array([np.nan, np.inf, -np.inf, 0, -200], dtype=np.float32)
+    found = np.empty_like(x)
+    exponentials(x, found)
+    np.testing.assert_allclose(found, [np.nan, np.inf, 0, 1, 0], rtol=0, atol=1e-37)
 
 
 def test_sigmoid_and_tanh() -> None:

@@ -15,6 +15,7 @@ from numba.extending import intrinsic, overload
 
 from stacktrans.kernels.compiling import Array, compiled, compiled_sum
 
+_ZERO = np.float32(0)
 _ONE = np.float32(1)
 _TWO = np.float32(2)
 _TEN = np.float32(10)
@@ -86,9 +87,8 @@ def _tanh_single(x: Any) -> Any:
 
 @compiled
 def _exp_single(x: Any) -> Any:
-    x = -_LARGEST_SUM if x < -_LARGEST_SUM else x
-    less_one, scale = _exp_parts(x)
-    return scale * (_ONE + less_one)
+    less_one, scale = _exp_parts(-_LARGEST_SUM if x < -_LARGEST_SUM else x)
+    return _ZERO if x < -_LARGEST_SUM else scale * (_ONE + less_one)
 
 
 @compiled
@@ -117,7 +117,7 @@ def tanh(x: Any) -> Any:
 
 
 def exp(x: Any) -> Any:
-    """The exponential of x; in float32 that of -87, which is 2e-38, where x is less."""
+    """The exponential of x; in float32 it is 0 where it would be under 1.6e-38."""
     raise NotImplementedError("only compiled code calls this")
 
 
