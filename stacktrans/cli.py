@@ -112,9 +112,9 @@ def stacktrans(
 ) -> None:
     """Train, evaluate and look into stack-augmented transducers.
 
-    Recurrent networks that learn to operate a differentiable stack, queue or
-    double-ended queue, and so learn string-to-string algorithms that hold far
-    beyond the lengths they were trained on.
+    Recurrent networks that learn to operate a differentiable stack, queue,
+    double-ended queue or list, and so learn string-to-string algorithms that
+    hold far beyond the lengths they were trained on.
 
         stacktrans train --task copy --memory queue
         stacktrans eval checkpoints/copy-queue --lengths 65:128
@@ -224,12 +224,15 @@ def train(
         ),
     ] = None,
     memory: Annotated[
-        str | None, typer.Option(help="What to learn it with: stack, queue, deque or none.")
+        str | None,
+        typer.Option(
+            help="What to learn it with: stack, queue, deque, stack-rnn, list-rnn or none."
+        ),
     ] = None,
     controller: Annotated[
         str | None,
         typer.Option(
-            help="What operates the memory: lstm, gru, rnn or linear; as the recipe says."
+            help="What operates the memory: lstm, gru, rnn, sigmoid or linear; as the recipe says."
         ),
     ] = None,
     hidden: Annotated[
