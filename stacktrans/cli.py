@@ -615,7 +615,7 @@ def inspect(
 
     if plot:
         check_suffix(plot)
-    numbers = parse_numbers("--stacks", stacks) if stacks else None
+    numbers = None if stacks is None else parse_numbers("--stacks", stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = _load(checkpoint, device, hard)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.config import RunConfig, StreamConfig
+from stacktrans.errors import UsageError
 from stacktrans.randomness import Purpose, generator
 from stacktrans.sequences import Batch, Mask, Pair, Stream
 from stacktrans.tasks.base import Lengths, Task
@@ -52,7 +53,7 @@ class Epochs:
         self._config, self._stream, self._task = config, stream, task
         layout = task.layout
         if not isinstance(layout, Stream):
-            raise TypeError(f"task {config.task.name} is no stream")
+            raise UsageError(f"training.stream: task {config.task.name} is no stream")
         self.layout = layout
 
     def epoch(self, attempt: int, number: int) -> Epoch:

@@ -32,6 +32,8 @@ class StreamTrainer(Trainer):
         stream = self.config.training.stream
         assert stream is not None
         self.stream, self.epochs = stream, Epochs(self.config, stream, self.task)
+        with torch.no_grad():  # what can't be carried is found out before anything is written
+            self.model.unroll_piece(torch.zeros(1, 1, dtype=torch.int64, device=self.device))
         self.progress.epoch = 0
         self._keep()
         self._begin_epoch()

@@ -1,0 +1,225 @@
+"""Training on an unsegmented stream (joulin2015, section 4)."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import run
+from test_training import assert_same_run, ignore, records_of, stop_after
+
+from stacktrans.config import RunConfig, resolve
+from stacktrans.errors import UsageError
+from stacktrans.pieces import Epochs
+from stacktrans.sequences import Stream
+from stacktrans.stream_training import StreamTrainer, trainer_for
+from stacktrans.tasks import make_task
+from stacktrans.training import Interrupted, Trainer
+
+CPU = torch.device("cpu")
+STREAM = "sequences: 12, steps: 10, empty_after: 2, first_longest: 2, starts: 1"
+
+
+def small_run(*changes: str, stream: str = "", **model: object) -> RunConfig:
+    small = {"memory": "stack-rnn", "memory_count": 2, "hidden_size": 5, **model}
+    return resolve(
+        task="anbn",
+        recipe="paper",
+        settings={"model": small},
+        assignments=[
+            "task.lengths.train=[1, 4]",
+            "task.lengths.test=[5, 6]",
+            "validation_count=12",
+            "batch_size=2",
+            f"training.stream={{{STREAM}}}",
+            *([f"training.stream={{{stream}}}"] if stream else []),
+            *changes,
+        ],
+    )
+
+
+def trainer_of(config: RunConfig, directory: Path) -> StreamTrainer:
+    directory.mkdir(exist_ok=True)
+    return StreamTrainer(config, directory, CPU, "stacktrans train")
+
+
+def epochs_of(config: RunConfig) -> Epochs:
+    assert config.training.stream
+    task = config.task
+    return Epochs(
+        config, config.training.stream, make_task(task.name, task.generator, task.parameters)
+    )
+
+
+def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
+    epochs = epochs_of(small_run())
+    for number, longest in ((0, 2), (1, 3), (2, 4), (9, 4)):
+        epoch = epochs.epoch(1, number)
+        assert epoch.lengths == (1, longest)
+        inputs = np.concatenate([piece.batch.inputs for piece in epoch.pieces], axis=1)
+        # Each sequence ends with as many b as there were a before.
+        starts = [int((np.diff(row, prepend=1) == -1).sum()) for row in inputs]
+        assert sum(starts) >= 12
+        assert all(piece.batch.inputs.shape[1] <= 10 for piece in epoch.pieces)
+    again = epochs.epoch(1, 0)
+    assert all(
+        np.array_equal(one.batch.inputs, other.batch.inputs)
+        for one, other in zip(epochs.epoch(1, 0).pieces, again.pieces, strict=True)
+    )
+
+
+def test_streams_begin_anew_after_as_many_sequences_as_asked_and_at_their_start() -> None:
+    pieces = epochs_of(small_run()).epoch(1, 0).pieces
+    new = [piece.new.tolist() for piece in pieces]
+    # Of 12 sequences in two streams, each has 6, and is emptied after every 2.
+    assert sum(row == [True, True] for row in new) == 3
+    assert all(row in ([True, True], [False, False]) for row in new)
+    pieces = epochs_of(small_run(stream="empty_after: null")).epoch(1, 0).pieces
+    assert [bool(piece.new.all()) for piece in pieces] == [True] + [False] * (len(pieces) - 1)
+
+
+@pytest.mark.parametrize("over", ["all", "known"])
+def test_no_symbol_is_lost_between_pieces(over: str) -> None:
+    epochs = epochs_of(small_run(f"loss_over={over}", stream="empty_after: null, steps: 3"))
+    pieces = epochs.epoch(1, 3).pieces
+    inputs, targets, mask = (
+        np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
+        for part in ("inputs", "targets", "mask")
+    )
+    following = np.pad(inputs[:, 1:], ((0, 0), (0, 1)))
+    assert isinstance(epochs.layout, Stream)
+    assert (targets[mask] == following[mask]).all()
+    ends = [int(row.nonzero()[0][-1]) + 1 for row in mask]
+    everything = all(row[:end].all() for row, end in zip(mask, ends, strict=True))
+    assert everything == (over == "all")
+
+
+def test_what_a_stream_carries_is_used_in_the_next_piece(tmp_path: Path) -> None:
+    whole, cut = (
+        trainer_of(small_run(stream=f"empty_after: null, steps: {steps}"), tmp_path / str(steps))
+        for steps in (1000, 7)
+    )
+    _, together = whole._unrolled()
+    parts = []
+    while not cut._due()[0]:
+        parts.append(cut._unrolled()[1].hidden)
+    torch.testing.assert_close(torch.cat(parts, dim=1), together.hidden, rtol=0, atol=1e-6)
+
+
+def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
+    tmp_path: Path,
+) -> None:
+    # With a rate this high nothing is gained after the first epochs.
+    config = small_run("learning_rate=50", stream="least_rate: 0.7, epochs: 50")
+    trainer = trainer_of(config, tmp_path)
+    summary = trainer.run(ignore)
+    assert summary.outcome == "starts"
+    records = records_of(tmp_path)
+    best = float("inf")
+    rate = 50.0
+    for record in records:
+        assert record["learning_rate"] == pytest.approx(rate)
+        if record["validation"] >= best:
+            rate /= 2
+        best = min(best, record["validation"])
+    assert rate < 0.7
+    kept = {name: weight.tolist() for name, weight in trainer.kept.items()}
+    now = {name: weight.tolist() for name, weight in trainer.model.state_dict().items()}
+    if records[-1]["validation"] > best:
+        assert kept == now
+
+
+def test_starts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: Path) -> None:
+    config = small_run(stream="starts: 4, judged_after: 2, epochs: 4")
+    trainer = trainer_of(config, tmp_path)
+    summary = trainer.run(ignore)
+    assert (summary.outcome, summary.attempts) == ("starts", 4)
+    records = records_of(tmp_path)
+    judged: list[float] = []
+    for attempt in range(1, 5):
+        own = [record["validation"] for record in records if record["attempt"] == attempt]
+        judged.append(min(own[:2]))
+        assert len(own) == (2 if judged[-1] > sum(judged) / len(judged) else 4)
+    assert trainer.progress.best == [-min(record["validation"] for record in records)]
+
+
+@pytest.mark.parametrize("stop_at", [1, 5, 12])
+def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
+    tmp_path: Path, stop_at: int
+) -> None:
+    config = small_run(stream="epochs: 3, starts: 2")
+    trainer_of(config, tmp_path / "whole").run(ignore)
+    parted = trainer_of(config, tmp_path / "parted")
+    stop_after(parted, stop_at)
+    with pytest.raises(Interrupted):
+        parted.run(ignore)
+    StreamTrainer.resume(tmp_path / "parted", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_run_is_trained_as_its_configuration_asks() -> None:
+    assert trainer_for(small_run()) is StreamTrainer
+    assert trainer_for(small_run("training.stream=null")) is Trainer
+
+
+@pytest.mark.parametrize(
+    ("task", "memory", "why"),
+    [
+        ("copy", "stack-rnn", "copy is no stream"),
+        ("anbn", "stack", "memory stack can't be carried"),
+    ],
+)
+def test_what_can_not_be_a_stream_is_named(
+    tmp_path: Path, task: str, memory: str, why: str
+) -> None:
+    config = resolve(
+        task=task,
+        recipe="paper",
+        settings={"model": {"memory": memory}},
+        assignments=[
+            "training.stream={sequences: 5, steps: 5, empty_after: null, first_longest: null, "
+            "rate_decay: 0.5, least_rate: 0.1, epochs: 1, starts: 1, judged_after: 1}"
+        ],
+    )
+    with pytest.raises(UsageError, match=why):
+        trainer_of(config, tmp_path)
+
+
+def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
+    directory = str(tmp_path / "run")
+    small = ("training.stream={sequences: 20, epochs: 1, starts: 1}", "validation_count=5")
+    options = [
+        word for change in (*small, "task.lengths.test=[20,22]") for word in ("--set", change)
+    ]
+    task = ("--task", "anbncn", "--memory", "stack-rnn", "--recipe", "paper")
+    trained = run("train", *task, *options, "--out", directory)
+    assert trained.returncode == 0, trained.stderr
+    assert "starts: every start has come to its end" in trained.stdout.decode()
+    looked = run("inspect", directory, "aab", "--stacks", "2,7")
+    assert looked.returncode == 0, looked.stderr
+    header = looked.stdout.decode().splitlines()[1]
+    assert header.split() == [
+        "step",
+        "symbol",
+        "next",
+        "prediction",
+        "prob.",
+        "stack",
+        "2",
+        "stack",
+        "7",
+    ]
+    measured = run("eval", directory, "--lengths", "2:3", "--count", "5", "--hard", "--json")
+    assert measured.returncode == 0, measured.stderr
+    result = json.loads(measured.stdout)
+    assert result["hard"]
+    assert 0 <= result["results"][0]["differing"] <= 1
+    for wrong, why in (
+        ("11", "they are 1 to 10"),
+        ("x", "expected numbers such as 1,6"),
+        ("", "such"),
+    ):
+        missing = run("inspect", directory, "aab", "--stacks", wrong)
+        assert missing.returncode == 2
+        assert why in missing.stderr.decode()
