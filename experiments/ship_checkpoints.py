@@ -52,6 +52,7 @@ SHIPPED = [
         coarse=0.99,
         symbols=0.999,
     ),
+    Model("anbncn", "--task anbncn --memory stack-rnn", "20:60"),
 ]
 
 
