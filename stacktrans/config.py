@@ -332,6 +332,22 @@ class StreamConfig(Strict):
     judged_after: PositiveInt
 
 
+class RoundingConfig(Strict):
+    """Fine-tuning that makes a model use its memory without degrees (joulin2015, section 3.3).
+
+    Attributes:
+        factor: what the weights that make the signals are multiplied with, again and again.
+        batches: trained on after each time.
+        indecision: it ends when the mean of s (1 - s) over all signals s is under this.
+        most: times at most.
+    """
+
+    factor: Annotated[float, Field(gt=1)]
+    batches: PositiveInt
+    indecision: PositiveFloat
+    most: PositiveInt
+
+
 class TrainingConfig(Strict):
     """How a transducer is trained.
 
@@ -382,6 +398,10 @@ class TrainingConfig(Strict):
             records; "development" when the share of symbols of the development set that are
             right has not improved for `patience` epochs, which needs `examples`.
         patience: see stop.
+        rounding: what is done when a rule has ended the run; null for nothing. Kept is what is no
+            worse on validation strings as long as the test range.
+        prune: whether, then, stacks or lists with actions that the model does without are left
+            out.
         max_steps: most batches; null for no limit.
         time_limit: most seconds of training; null for no limit.
     """
@@ -415,6 +435,8 @@ class TrainingConfig(Strict):
     solved_accuracy: Annotated[float, Field(gt=0, le=1)]
     stop: Literal["solved", "converged", "development"]
     patience: PositiveInt
+    rounding: RoundingConfig | None
+    prune: bool
     max_steps: PositiveInt | None
     time_limit: PositiveFloat | None
 

@@ -48,6 +48,9 @@ class StreamTrainer(Trainer):
         self.kept: dict[str, Tensor] = deepcopy(self.model.state_dict())
 
     def _unrolled(self) -> tuple[Batch, Unrolled]:
+        if self._due()[0]:
+            self.progress.epoch += 1  # there is training after the last epoch, too
+            self._begin_epoch()
         if self.epoch is None:
             self.epoch = self.epochs.epoch(self.progress.attempt, self.progress.epoch)
         piece = self.epoch.pieces[self.piece]

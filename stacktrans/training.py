@@ -16,12 +16,13 @@ from torch import Tensor, nn
 from stacktrans import __version__, checkpoint
 from stacktrans.ahead import Ahead
 from stacktrans.averaging import RunningMean
-from stacktrans.config import RunConfig, TrainingConfig
+from stacktrans.config import RoundingConfig, RunConfig, TrainingConfig
 from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
+from stacktrans.pruning import least, prunable
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import METRICS, RULES, SUMMARY, Accuracy, Record, Summary
 from stacktrans.sequences import Batch, Pair, Stream
@@ -32,6 +33,8 @@ from stacktrans.transducer import Transducer, Unrolled
 
 RUNNING_DECAY = 0.95
 """Decay of the running mean of the loss by which a run is judged."""
+ENDED_BY_A_RULE = {"solved", "converged", "development", "epochs", "starts"}
+"""Outcomes after which there is no more to train; the others are budgets."""
 FIRST_LOOK = 100
 """Validation begins with this many strings, and goes on only while the task may be solved."""
 
@@ -232,8 +235,54 @@ class Trainer:
         if self.progress.step == 0:
             self._save_last()
         outcome = self.progress.outcome or self._budget_spent()
+        if outcome:
+            return outcome
         with Ahead(self.config, self.directory, self.device) as self.ahead:
-            return outcome or self._train_on()
+            outcome = self._train_on()
+        if outcome in ENDED_BY_A_RULE:
+            self._make_certain()
+        return outcome
+
+    def _make_certain(self) -> None:
+        """Round and prune the kept weights, if that is asked for and does no harm."""
+        training = self.config.training
+        best = checkpoint.load(self.directory / "best", self.device).model
+        if training.rounding:
+            accuracy = self._certain_accuracy(best)
+            rounded = self._rounded(best, training.rounding)
+            if self._certain_accuracy(rounded) >= accuracy:
+                best = rounded
+        if training.prune and prunable(best):
+            best = least(best, self._certain_accuracy)
+        if training.rounding or training.prune:
+            config = self.config.model_copy(update={"model": best.config})
+            checkpoint.save(self.directory / "best", config, best.state_dict())
+
+    def _certain_accuracy(self, model: Transducer) -> float:
+        """Coarse accuracy on validation strings as long as the test range."""
+        lengths, count = self.config.task.lengths.test, self.config.training.validation_count
+        pairs = self._draw(Purpose.VALIDATION, lengths, count)
+        return score(model, self.layout, pairs).coarse_accuracy
+
+    def _rounded(self, best: Transducer, rounding: RoundingConfig) -> Transducer:
+        """The weights after fine-tuning with signals that are ever less undecided."""
+        self.model.load_state_dict(best.state_dict())
+        self.optimizer = make_optimizer(self.parameters, self.config.training)
+        for group in self.optimizer.param_groups:
+            group["lr"] *= self.config.training.settle_rate
+        operation = self.model.operation
+        for _ in range(rounding.most if operation else 0):
+            assert operation is not None
+            with torch.no_grad():
+                for weight in operation.signals.parameters():
+                    weight.mul_(rounding.factor)
+            for _ in range(rounding.batches):
+                self._train_on_batch()
+                if self.stop_requested:
+                    raise Interrupted(self.stop_requested)
+            if self.indecision < rounding.indecision:
+                break
+        return self.model
 
     def _train_on(self) -> str:
         outcome = None
@@ -312,6 +361,7 @@ class Trainer:
         taken = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
         steps = torch.arange(unrolled.signals.shape[1]) < taken
         signals = unrolled.signals[steps.to(self.device)]
+        self.indecision = float(indecision(signals.detach()))
         shares = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
         objective = loss / shares[training.loss_per]
         if progress.settled and training.sharpening:
@@ -613,14 +663,13 @@ class Trainer:
 
     def _finish(self, outcome: str) -> Summary:
         """Measure the kept weights, write the summary and close the run."""
-        if outcome in {"solved", "converged", "development", "epochs"}:
+        if outcome in ENDED_BY_A_RULE:
             self.progress.outcome = outcome
         if not self.progress.best:
             self.progress.best_step = self.progress.step
             self._save_best()
         self._save_last()
-        best = checkpoint.load(self.directory / "best", self.device).model
-        self.average.model.load_state_dict(best.state_dict())
+        self.average.model = checkpoint.load(self.directory / "best", self.device).model
         train, test = self._measure_both(Purpose.SUMMARY)
         summary = Summary(
             outcome=outcome,
