@@ -16,7 +16,7 @@ from stacktrans.tasks.base import DepthLimit, Lengths
 from stacktrans.trace import trace
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
-NAMES = [*JOINT, "parenthesis-lstm", "reversal-linear", "xor-buffered"]
+NAMES = [*JOINT, "anbncn", "parenthesis-lstm", "reversal-linear", "xor-buffered"]
 CPU = torch.device("cpu")
 
 
@@ -67,6 +67,17 @@ def test_brackets_are_closed_at_depths_far_beyond_those_trained_on(depth: int) -
     strings = generator(11, Purpose.EVALUATION)
     pairs = loaded.task.sample(strings, loaded.task.lengths_within(law), 200, law)
     assert score(loaded.model, loaded.layout, pairs).symbol_accuracy > 0.99
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_counter_is_right_far_beyond_its_training(hard: bool) -> None:
+    loaded = checkpoint.load("anbncn", CPU)
+    assert loaded.config.task.lengths.train.longest < 20
+    loaded.model.hard = hard
+    strings = generator(11, Purpose.EVALUATION)
+    for size, count in ((60, 20), (1000, 5)):
+        pairs = loaded.task.sample(strings, Lengths(size, size), count, "uniform")
+        assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
 
 
 def test_the_linear_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:
