@@ -32,6 +32,8 @@ def small_run(*changes: str, stream: str = "", **model: object) -> RunConfig:
             "task.lengths.test=[5, 6]",
             "validation_count=12",
             "batch_size=2",
+            "rounding=null",
+            "prune=false",
             f"training.stream={{{STREAM}}}",
             *([f"training.stream={{{stream}}}"] if stream else []),
             *changes,
@@ -188,7 +190,11 @@ def test_what_can_not_be_a_stream_is_named(
 
 def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     directory = str(tmp_path / "run")
-    small = ("training.stream={sequences: 20, epochs: 1, starts: 1}", "validation_count=5")
+    small = (
+        "training.stream={sequences: 20, epochs: 1, starts: 1}",
+        "validation_count=5",
+        "prune=false",
+    )
     options = [
         word for change in (*small, "task.lengths.test=[20,22]") for word in ("--set", change)
     ]
