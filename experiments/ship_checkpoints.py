@@ -53,7 +53,6 @@ SHIPPED = [
         symbols=0.999,
     ),
     Model("anbncn", "--task anbncn --memory stack-rnn", "20:60"),
-    Model("memorization", "--task memorization --memory stack-rnn --seed 2", "20:60"),
 ]
 
 

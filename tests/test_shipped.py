@@ -16,7 +16,7 @@ from stacktrans.tasks.base import DepthLimit, Lengths
 from stacktrans.trace import trace
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
-NAMES = [*JOINT, "anbncn", "memorization", "parenthesis-lstm", "reversal-linear", "xor-buffered"]
+NAMES = [*JOINT, "anbncn", "parenthesis-lstm", "reversal-linear", "xor-buffered"]
 CPU = torch.device("cpu")
 
 
@@ -69,10 +69,9 @@ def test_brackets_are_closed_at_depths_far_beyond_those_trained_on(depth: int) -
     assert score(loaded.model, loaded.layout, pairs).symbol_accuracy > 0.99
 
 
-@pytest.mark.parametrize("name", ["anbncn", "memorization"])
 @pytest.mark.parametrize("hard", [False, True])
-def test_models_of_streams_are_right_far_beyond_their_training(name: str, hard: bool) -> None:
-    loaded = checkpoint.load(name, CPU)
+def test_the_counter_is_right_far_beyond_its_training(hard: bool) -> None:
+    loaded = checkpoint.load("anbncn", CPU)
     assert loaded.config.task.lengths.train.longest < 20
     loaded.model.hard = hard
     strings = generator(11, Purpose.EVALUATION)
