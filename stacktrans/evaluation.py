@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from stacktrans.sequences import Batch, Ids, Layout, Pair, Stream
+from stacktrans.sequences import Batch, Ids, Layout, Pair
 from stacktrans.transducer import Transducer
 
 STEPS_AT_ONCE = 2**16
 """Steps of all strings of a batch, however few they are."""
-SEQUENCES_IN_A_STREAM = 200
-"""How many sequences of a stream are measured one after another, as in joulin2015."""
 STEPS_IN_A_PIECE = 2**13
 """Steps of all strings of a batch that are run at once: few enough to stay in a cache."""
 
@@ -125,49 +124,35 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
         pairs: sources with their true targets.
 
     Returns:
-        The scores, in the order of the pairs. The sequences of a stream follow one another as in
-        training, those of one length together, up to `SEQUENCES_IN_A_STREAM`: what a model
-        leaves behind of one can spoil the next.
+        The scores, in the order of the pairs. Those that the layout has follow one another do so
+        here: what a model leaves behind of one can spoil the next.
     """
-    if isinstance(layout, Stream):
-        return _score_streams(model, layout, pairs)
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
-    steps = [model.steps_over(layout.steps(pair)) for pair in pairs]
-    for group in batches_of(steps, STEPS_AT_ONCE):
-        batch = layout.batch([pairs[index] for index in group])
+    for rows, batch in _batches(model, layout, pairs):
         said = predicted(model, batch)
-        correct = (said == batch.targets) & batch.mask
-        differing[group] = _differing(model, batch, said).sum(axis=1)
-        wrong_before = np.cumsum(batch.mask & ~correct, axis=1) > 0
-        scored[group], right[group] = batch.mask.sum(axis=1), correct.sum(axis=1)
-        # Where nothing is scored, nothing is wrong.
-        shares = (correct & ~wrong_before).sum(axis=1) / np.maximum(scored[group], 1)
-        fine[group] = np.where(scored[group] > 0, shares, 1.0)
-    lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
-    return Scores(lengths, fine, right, scored, differing)
-
-
-def _score_streams(model: Transducer, layout: Stream, pairs: Sequence[Pair]) -> Scores:
-    streams = _streams(pairs)
-    fine = np.zeros(len(pairs))
-    right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
-    sizes = [sum(layout.steps(pairs[index]) for index in stream) for stream in streams]
-    for group in batches_of(sizes, STEPS_AT_ONCE):
-        batch = layout.joined([[pairs[index] for index in streams[row]] for row in group])
-        said = predicted(model, batch)
-        correct = (said == batch.targets) & batch.mask
-        different = _differing(model, batch, said)
-        for row, stream in enumerate(group):
+        correct, different = said == batch.targets, _differing(model, batch, said)
+        for row, indices in enumerate(rows):
             begin = 0
-            for index in streams[stream]:
-                end = begin + layout.steps(pairs[index])
-                own = correct[row, begin:end][batch.mask[row, begin:end]]
-                fine[index], right[index], scored[index] = _fine(own), own.sum(), len(own)
-                differing[index] = different[row, begin:end].sum()
-                begin = end
+            for index in indices:
+                own = np.s_[row, begin : begin + layout.steps(pairs[index])]
+                found = correct[own][batch.mask[own]]
+                fine[index], right[index], scored[index] = _fine(found), found.sum(), len(found)
+                differing[index] = different[own].sum()
+                begin += layout.steps(pairs[index])
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing)
+
+
+def _batches(
+    model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool = False
+) -> Iterator[tuple[list[list[int]], Batch]]:
+    """Batches of rows of similar length, and which pairs follow one another in each row."""
+    rows = layout.rows(pairs)
+    sizes = [model.steps_over(sum(layout.steps(pairs[index]) for index in row)) for row in rows]
+    for group in batches_of(sizes, STEPS_AT_ONCE):
+        chosen = [rows[row] for row in group]
+        yield chosen, layout.joined([[pairs[index] for index in row] for row in chosen], everything)
 
 
 def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
@@ -184,49 +169,29 @@ def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.boo
 
 @torch.no_grad()
 def cross_entropy(
-    model: Transducer, layout: Stream, pairs: Sequence[Pair], everything: bool
+    model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool
 ) -> float:
-    """Mean nats a scored symbol of streams, which are made up as for `score`.
+    """Mean nats a scored symbol of sequences that follow one another as for `score`.
 
     Args:
         model: a transducer.
-        layout: of the stream.
-        pairs: its sequences.
+        layout: how pairs become sequences.
+        pairs: sources with their true targets.
         everything: whether every symbol is scored, and not only what can be known.
     """
-    total, count = 0.0, 0
-    streams = _streams(pairs)
-    sizes = [sum(layout.steps(pairs[index]) for index in stream) for stream in streams]
-    for group in batches_of(sizes, STEPS_AT_ONCE):
-        rows = [[pairs[index] for index in streams[row]] for row in group]
-        batch = layout.joined(rows, everything)
+    total, count, device = 0.0, 0, model.classifier.weight.device
+    for _, batch in _batches(model, layout, pairs, everything):
         inputs, targets, mask = (
-            torch.from_numpy(part) for part in (batch.inputs, batch.targets, batch.mask)
+            torch.from_numpy(part).to(device) for part in (batch.inputs, batch.targets, batch.mask)
         )
-        device = model.classifier.weight.device
-        hidden = model.start(len(group)).step(inputs.to(device)).hidden
-        logits = model.read_out(hidden[mask.to(device)])
-        scored = targets[mask].to(device)
-        total += float(torch.nn.functional.cross_entropy(logits, scored, reduction="sum"))
-        count += len(scored)
+        logits = model.read_out(model.start(len(inputs)).step(inputs).hidden[mask])
+        total += float(functional.cross_entropy(logits, targets[mask], reduction="sum"))
+        count += len(logits)
     return total / max(count, 1)
 
 
-def _streams(pairs: Sequence[Pair]) -> list[list[int]]:
-    """Which sequences follow one another: those of one length, in their order."""
-    by_length: dict[int, list[int]] = {}
-    for index, pair in enumerate(pairs):
-        by_length.setdefault(pair.length, []).append(index)
-    size = SEQUENCES_IN_A_STREAM
-    return [
-        same[start : start + size]
-        for same in by_length.values()
-        for start in range(0, len(same), size)
-    ]
-
-
 def _fine(correct: npt.NDArray[np.bool_]) -> float:
-    """The share before the first error."""
+    """The share before the first error; where nothing is scored, nothing is wrong."""
     if correct.all():
         return 1.0
     return float(correct.argmin() / len(correct))

@@ -12,6 +12,10 @@ Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
+SEQUENCES_IN_A_ROW = 200
+"""How many sequences of a stream are measured one after another (joulin2015, section 5)."""
+
+
 class Pair(NamedTuple):
     """A source and its target, as indices into the task's source and target symbols.
 
@@ -70,6 +74,19 @@ class Layout(ABC):
     @abstractmethod
     def batch(self, pairs: Sequence[Pair]) -> Batch:
         """Lay pairs out side by side."""
+
+    def rows(self, pairs: Sequence[Pair]) -> list[list[int]]:
+        """Which pairs, by their indices, are measured one after another: each alone."""
+        return [[index] for index in range(len(pairs))]
+
+    def joined(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
+        """Lay rows of pairs out side by side, each of pairs that follow one another.
+
+        Args:
+            rows: of one pair each, unless the layout is a stream.
+            everything: whether every symbol of a stream is scored, and not only what can be known.
+        """
+        return self.batch([pair for (pair,) in rows])
 
 
 def _empty_batch(lengths: list[int]) -> Batch:
@@ -172,22 +189,28 @@ class Stream(Layout):
     def batch(self, pairs: Sequence[Pair]) -> Batch:
         return self.joined([[pair] for pair in pairs])
 
-    def joined(self, streams: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
-        """Lay streams out side by side, each of some sequences.
+    def rows(self, pairs: Sequence[Pair]) -> list[list[int]]:
+        """Those of one length together, in their order, up to `SEQUENCES_IN_A_ROW`."""
+        by_length: dict[int, list[int]] = {}
+        for index, pair in enumerate(pairs):
+            by_length.setdefault(pair.length, []).append(index)
+        size = SEQUENCES_IN_A_ROW
+        return [
+            same[start : start + size]
+            for same in by_length.values()
+            for start in range(0, len(same), size)
+        ]
 
-        Args:
-            streams: the sequences of each.
-            everything: whether every symbol is scored, and not only what can be known.
-        """
-        batch = _empty_batch([sum(map(self.steps, stream)) for stream in streams])
-        for row, stream in enumerate(streams):
-            if not stream:
+    def joined(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
+        batch = _empty_batch([sum(map(self.steps, pairs)) for pairs in rows])
+        for row, pairs in enumerate(rows):
+            if not pairs:
                 continue
-            symbols = np.concatenate([part for pair in stream for part in pair[:2]])
+            symbols = np.concatenate([part for pair in pairs for part in pair[:2]])
             length, place = len(symbols), 0
             batch.inputs[row, :length] = symbols
             batch.targets[row, : length - 1] = symbols[1:]
-            for pair in stream:
+            for pair in pairs:
                 end = place + self.steps(pair)
                 known = end - len(pair.target) - 1
                 batch.mask[row, known : end if self.follow is not None else end - 1] = True
