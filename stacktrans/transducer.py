@@ -182,7 +182,7 @@ class Transducer(nn.Module):
 
     Attributes:
         operation: None for a model with neither memory nor buffers.
-        hard: whether signals are made 0 or 1 without gradients, whatever a call says.
+        hard: whether signals are made 0 or 1, as `Memory.hard` does; there are no gradients then.
     """
 
     def __init__(self, config: ModelConfig, inputs: int, outputs: int, attempt: int = 1) -> None:
@@ -248,7 +248,6 @@ class Transducer(nn.Module):
         inputs: Tensor,
         lengths: Sequence[int] | None = None,
         disturb: Disturbance = undisturbed,
-        hard: bool = False,
     ) -> Unrolled:
         """Run over whole sequences, in compiled code where there is some.
 
@@ -257,16 +256,14 @@ class Transducer(nn.Module):
             lengths: how many steps of each item matter; all T unless given. What comes of
                 the others may be anything, and has no gradient.
             disturb: what is done to the gates' sums over the inputs; only with gradients.
-            hard: whether signals are made 0 or 1; only without gradients.
         """
-        hard = hard or self.hard
         if self.config.buffered:
             lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
             if self.is_fused():
-                return self._unroll_fused(inputs, lengths, disturb, hard)
-            return self.unroll_buffered_by_definition(inputs, lengths, hard)[0]
-        if hard or not torch.is_grad_enabled():
-            return self.start(inputs.shape[0], hard).step(inputs)
+                return self._unroll_fused(inputs, lengths, disturb)
+            return self.unroll_buffered_by_definition(inputs, lengths)[0]
+        if self.hard or not torch.is_grad_enabled():
+            return self.start(inputs.shape[0]).step(inputs)
         if self.is_fused():
             lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
             return self._unroll_fused(inputs, lengths, disturb)
@@ -341,14 +338,13 @@ class Transducer(nn.Module):
         inputs: Tensor,
         lengths: Sequence[int],
         disturb: Disturbance,
-        hard: bool = False,
     ) -> Unrolled:
         from stacktrans.kernels import transducing
 
         longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
         steps = [self.steps_over(length) for length in lengths]
         done = transducing.sequence(
-            self._kind(hard),
+            self._kind(),
             self.controller,
             [lengths[row] for row in longest_first],
             [steps[row] for row in longest_first],
@@ -375,15 +371,10 @@ class Transducer(nn.Module):
         config = self.config
         return config.steps_per_symbol * length + config.extra_steps if config.buffered else length
 
-    def start(self, batch_size: int, hard: bool = False) -> "Run":
-        """A run over `batch_size` sequences that goes on from call to call, without gradients.
-
-        Args:
-            batch_size: number of sequences B.
-            hard: whether signals are made 0 or 1, as `Memory.hard` does.
-        """
+    def start(self, batch_size: int) -> "Run":
+        """A run over `batch_size` sequences that goes on from call to call, without gradients."""
         kind = FusedRun if self.is_fused() else StepByStep
-        return kind(self, batch_size, hard or self.hard)
+        return kind(self, batch_size)
 
     def is_fused(self) -> bool:
         """Whether compiled code is what runs this model.
@@ -404,10 +395,10 @@ class Transducer(nn.Module):
             )
         return fits
 
-    def _kind(self, hard: bool = False) -> "Kind":
+    def _kind(self) -> "Kind":
         from stacktrans.kernels.transducing import kind_of
 
-        return kind_of(self.config, hard)
+        return kind_of(self.config, self.hard)
 
     def _heads(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
@@ -423,7 +414,6 @@ class Transducer(nn.Module):
         inputs: Tensor,
         state: TransducerState | None = None,
         disturb: Disturbance = undisturbed,
-        hard: bool = False,
     ) -> tuple[Unrolled, TransducerState]:
         """Run step by step in torch, on any device, and show the state after the last step.
 
@@ -431,32 +421,28 @@ class Transducer(nn.Module):
             inputs: [B, T] ids.
             state: where to go on; the initial state unless given.
             disturb: what is done to the gates' sums over the inputs.
-            hard: whether signals are made 0 or 1.
         """
-        hard = hard or self.hard
         state = state or self.initial(inputs.shape[0])
         done: list[tuple[Tensor, Tensor]] = []
         for projected in self.controller.project(self.embedding(inputs), disturb):
-            *step, state = self._step(projected, state, hard)
+            *step, state = self._step(projected, state)
             done.append((step[0], step[1]))
         hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
         return Unrolled(hidden, signals), state
 
     def unroll_buffered_by_definition(
-        self, inputs: Tensor, lengths: Sequence[int], hard: bool = False
+        self, inputs: Tensor, lengths: Sequence[int]
     ) -> tuple[Unrolled, list[TransducerState], Tensor]:
         """Run a buffered model step by step in torch, on any device.
 
         Args:
             inputs: [B, T] ids.
             lengths: how many of the ids are the input of each item.
-            hard: whether signals are made 0 or 1.
 
         Returns:
             What came of it; the state after each step; and how much of each input symbol was
             read at each step, [B, steps, T].
         """
-        hard = hard or self.hard
         state = self.initial(inputs.shape[0])
         embedded = self.embedding(inputs)
         buffer = filled(torch.tensor(lengths, device=inputs.device), inputs.shape[1])
@@ -468,7 +454,7 @@ class Transducer(nn.Module):
             buffer = popped(buffer, read)
             weights = read_weights(buffer)
             seen = torch.bmm(weights.unsqueeze(1), embedded)
-            hidden, signals, state = self._step(self.controller.project(seen)[0], state, hard)
+            hidden, signals, state = self._step(self.controller.project(seen)[0], state)
             read = signals[:, -2]
             done.append((hidden, signals, weights))
             states.append(state)
@@ -477,14 +463,14 @@ class Transducer(nn.Module):
         return Unrolled(hidden, signals, steps), states, weights
 
     def _step(
-        self, projected: tuple[Tensor, ...], state: TransducerState, hard: bool
+        self, projected: tuple[Tensor, ...], state: TransducerState
     ) -> tuple[Tensor, Tensor, TransducerState]:
         """One step: the controller's output [B, H], the signals, and the next state."""
         memory, reads = state.memory, state.reads
         hidden, controller = self.controller.step(projected, reads, state.controller)
         signals = hidden[:, :0]
         if self.operation is not None:
-            memory, reads, signals = self.operation(hidden, memory, reads, hard)
+            memory, reads, signals = self.operation(hidden, memory, reads, self.hard)
         return hidden, signals, TransducerState(controller, memory, reads)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
@@ -571,27 +557,26 @@ class CarriedByDefinition:
 class StepByStep:
     """A run in torch; see `Run`."""
 
-    def __init__(self, model: Transducer, batch_size: int, hard: bool = False) -> None:
-        self._model, self._hard = model, hard
+    def __init__(self, model: Transducer, batch_size: int) -> None:
+        self._model = model
         self._state = model.initial(batch_size)
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> Unrolled:
         """The next T steps: ids [B, T]."""
-        model, state = self._model, self._state
-        unrolled, self._state = model.unroll_by_definition(inputs, state, hard=self._hard)
+        unrolled, self._state = self._model.unroll_by_definition(inputs, self._state)
         return unrolled
 
 
 class FusedRun:
     """A run in compiled code; see `Run`."""
 
-    def __init__(self, model: Transducer, batch_size: int, hard: bool = False) -> None:
+    def __init__(self, model: Transducer, batch_size: int) -> None:
         from stacktrans.kernels import transducing
 
         embedded = model.embedding.weight
-        kind, heads = model._kind(hard), model._heads()
-        self._run = transducing.Run(kind, model.controller, batch_size, embedded, heads)
+        heads = model._heads()
+        self._run = transducing.Run(model._kind(), model.controller, batch_size, embedded, heads)
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> Unrolled:

@@ -260,16 +260,18 @@ def test_items_of_different_lengths(controller: str, memory: str, buffered: bool
 def test_hard_signals_of_a_model(memory: str, buffered: bool) -> None:
     more = {"memory_count": 1, "capacity": None} if memory in NAMES else {}
     model = transducer(memory, "gru", buffered=buffered, kernel="fused", **more)
+    model.hard = True
     with torch.no_grad():
-        found, expected = (one.unroll(INPUTS, hard=True) for one in (model, by_definition(model)))
+        found, expected = (one.unroll(INPUTS) for one in (model, by_definition(model)))
     assert found.signals.unique().tolist() == [0, 1]
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 def test_hard_signals_have_no_gradients() -> None:
     model = transducer("stack-rnn", buffered=True)
+    model.hard = True
     with pytest.raises(ValueError, match="no gradients"):
-        model.unroll(INPUTS, hard=True).hidden.sum().backward()
+        model.unroll(INPUTS).hidden.sum().backward()
 
 
 CARRIED = pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "none"])
