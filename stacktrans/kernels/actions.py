@@ -17,9 +17,8 @@ import numpy as np
 
 from stacktrans.kernels.arithmetic import add_scaled, copy, dot, exp, sigmoid
 from stacktrans.kernels.compiling import Array, compiled
+from stacktrans.memory.actions import EMPTY
 
-EMPTY = -1
-"""What an empty cell holds."""
 PADDING = 3
 """How many cells the array with a row of cells has more: one before them, and two after."""
 UNLIMITED = 2**62

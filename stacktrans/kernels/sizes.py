@@ -5,13 +5,14 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from stacktrans.kernels.actions import EMPTY, Actions
+from stacktrans.kernels.actions import Actions
 from stacktrans.kernels.cells import Cell
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.ends import Ends
 from stacktrans.kernels.products import padded
 from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
 from stacktrans.kernels.tensors import as_array, fresh, fresh_zeros, in_place
+from stacktrans.memory.actions import EMPTY
 
 
 class Store(Protocol):

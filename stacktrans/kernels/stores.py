@@ -6,13 +6,14 @@ import numpy as np
 from torch import Tensor
 
 from stacktrans.kernels.action_sequence import action_backward, action_forward
-from stacktrans.kernels.actions import EMPTY, PADDING, Actions, Cells
+from stacktrans.kernels.actions import PADDING, Actions, Cells
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.ends import Ends, Rows, empty_rows, move_rows, rows_left
 from stacktrans.kernels.sequence import sequence_backward, sequence_forward
 from stacktrans.kernels.sizes import Sizes
 from stacktrans.kernels.steps import Backward, Forward
 from stacktrans.kernels.tensors import array_dtype, fresh, fresh_zeros, in_place
+from stacktrans.memory.actions import EMPTY
 
 # Room for rows and cells is made for at least so many.
 _LEAST_ROOM = 64
