@@ -97,6 +97,8 @@ class Summary:
     seed: int
 
 
+BUDGETS = {"max_steps", "time_limit"}
+"""Outcomes after which there may be more to train; the others are rules that a run has met."""
 RULES = {
     "solved": "the coarse accuracy on validation strings as long as the test range was high enough "
     "twice running",

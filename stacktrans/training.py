@@ -24,7 +24,7 @@ from stacktrans.examples import Examples
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
 from stacktrans.pruning import least, prunable
 from stacktrans.randomness import Purpose, generator
-from stacktrans.records import METRICS, RULES, SUMMARY, Accuracy, Record, Summary
+from stacktrans.records import BUDGETS, METRICS, RULES, SUMMARY, Accuracy, Record, Summary
 from stacktrans.sequences import Batch, Pair, Stream
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
@@ -33,8 +33,6 @@ from stacktrans.transducer import Transducer, Unrolled
 
 RUNNING_DECAY = 0.95
 """Decay of the running mean of the loss by which a run is judged."""
-ENDED_BY_A_RULE = {"solved", "converged", "development", "epochs", "starts"}
-"""Outcomes after which there is no more to train; the others are budgets."""
 FIRST_LOOK = 100
 """Validation begins with this many strings, and goes on only while the task may be solved."""
 
@@ -239,7 +237,7 @@ class Trainer:
             return outcome
         with Ahead(self.config, self.directory, self.device) as self.ahead:
             outcome = self._train_on()
-        if outcome in ENDED_BY_A_RULE:
+        if outcome not in BUDGETS:
             self._make_certain()
         return outcome
 
@@ -663,7 +661,7 @@ class Trainer:
 
     def _finish(self, outcome: str) -> Summary:
         """Measure the kept weights, write the summary and close the run."""
-        if outcome in ENDED_BY_A_RULE:
+        if outcome not in BUDGETS:
             self.progress.outcome = outcome
         if not self.progress.best:
             self.progress.best_step = self.progress.step
