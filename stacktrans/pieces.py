@@ -24,19 +24,6 @@ class Piece(NamedTuple):
     new: Mask
 
 
-class Epoch:
-    """The sequences of an epoch, in B streams.
-
-    Args:
-        pieces: of T steps.
-        lengths: shortest and longest sequence.
-    """
-
-    def __init__(self, pieces: Sequence[Piece], lengths: Lengths) -> None:
-        self.pieces = pieces
-        self.lengths = lengths
-
-
 class Epochs:
     """What a run on a stream is trained on, epoch after epoch.
 
@@ -56,15 +43,14 @@ class Epochs:
             raise UsageError(f"training.stream: task {config.task.name} is no stream")
         self.layout = layout
 
-    def epoch(self, attempt: int, number: int) -> Epoch:
-        """The n-th epoch of an attempt, from 0."""
-        lengths = self.lengths(number)
+    def epoch(self, attempt: int, number: int) -> list[Piece]:
+        """The pieces of the n-th epoch of an attempt, from 0."""
         rng = generator(self._config.seed, Purpose.TRAINING, attempt, number)
         law = self._config.task.law_of(self._config.task.lengths.train)
-        pairs = self._task.sample(rng, lengths, self._stream.sequences, law)
+        pairs = self._task.sample(rng, self.lengths(number), self._stream.sequences, law)
         count = self._config.training.batch_size
         streams = [pairs[row::count] for row in range(count)]
-        return Epoch(list(self._pieces(streams)), lengths)
+        return list(self._pieces(streams))
 
     def lengths(self, number: int) -> Lengths:
         """The lengths of the n-th epoch: the longest grows by one an epoch."""

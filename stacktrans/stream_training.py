@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stacktrans.config import RunConfig
 from stacktrans.evaluation import cross_entropy
-from stacktrans.pieces import Epoch, Epochs
+from stacktrans.pieces import Epochs, Piece
 from stacktrans.randomness import Purpose
 from stacktrans.records import Record
 from stacktrans.sequences import Batch
@@ -39,7 +39,7 @@ class StreamTrainer(Trainer):
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        self.epoch: Epoch | None = None
+        self.epoch: list[Piece] | None = None
         self.piece = 0
         self.carried: Carried | None = None
 
@@ -53,7 +53,7 @@ class StreamTrainer(Trainer):
             self._begin_epoch()
         if self.epoch is None:
             self.epoch = self.epochs.epoch(self.progress.attempt, self.progress.epoch)
-        piece = self.epoch.pieces[self.piece]
+        piece = self.epoch[self.piece]
         self.piece += 1
         if self.carried is not None:
             self.carried = self.carried.restarted(torch.from_numpy(piece.new))
@@ -65,10 +65,10 @@ class StreamTrainer(Trainer):
         return self.epochs.lengths(self.progress.epoch)
 
     def _epoch_ended(self) -> bool:
-        return self.epoch is not None and self.piece == len(self.epoch.pieces)
+        return self.epoch is not None and self.piece == len(self.epoch)
 
     def _due(self) -> tuple[bool, bool]:
-        ended = self.epoch is not None and self.piece == len(self.epoch.pieces)
+        ended = self.epoch is not None and self.piece == len(self.epoch)
         return ended, ended
 
     def _measure_for(self, record: Record) -> None:

@@ -57,34 +57,33 @@ def epochs_of(config: RunConfig) -> Epochs:
 def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
     epochs = epochs_of(small_run())
     for number, longest in ((0, 2), (1, 3), (2, 4), (9, 4)):
-        epoch = epochs.epoch(1, number)
-        assert epoch.lengths == (1, longest)
-        inputs = np.concatenate([piece.batch.inputs for piece in epoch.pieces], axis=1)
+        pieces = epochs.epoch(1, number)
+        assert epochs.lengths(number) == (1, longest)
+        inputs = np.concatenate([piece.batch.inputs for piece in pieces], axis=1)
         # Each sequence ends with as many b as there were a before.
         starts = [int((np.diff(row, prepend=1) == -1).sum()) for row in inputs]
         assert sum(starts) >= 12
-        assert all(piece.batch.inputs.shape[1] <= 10 for piece in epoch.pieces)
-    again = epochs.epoch(1, 0)
+        assert all(piece.batch.inputs.shape[1] <= 10 for piece in pieces)
     assert all(
         np.array_equal(one.batch.inputs, other.batch.inputs)
-        for one, other in zip(epochs.epoch(1, 0).pieces, again.pieces, strict=True)
+        for one, other in zip(epochs.epoch(1, 0), epochs.epoch(1, 0), strict=True)
     )
 
 
 def test_streams_begin_anew_after_as_many_sequences_as_asked_and_at_their_start() -> None:
-    pieces = epochs_of(small_run()).epoch(1, 0).pieces
+    pieces = epochs_of(small_run()).epoch(1, 0)
     new = [piece.new.tolist() for piece in pieces]
     # Of 12 sequences in two streams, each has 6, and is emptied after every 2.
     assert sum(row == [True, True] for row in new) == 3
     assert all(row in ([True, True], [False, False]) for row in new)
-    pieces = epochs_of(small_run(stream="empty_after: null")).epoch(1, 0).pieces
+    pieces = epochs_of(small_run(stream="empty_after: null")).epoch(1, 0)
     assert [bool(piece.new.all()) for piece in pieces] == [True] + [False] * (len(pieces) - 1)
 
 
 @pytest.mark.parametrize("over", ["all", "known"])
 def test_no_symbol_is_lost_between_pieces(over: str) -> None:
     epochs = epochs_of(small_run(f"loss_over={over}", stream="empty_after: null, steps: 3"))
-    pieces = epochs.epoch(1, 3).pieces
+    pieces = epochs.epoch(1, 3)
     inputs, targets, mask = (
         np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
         for part in ("inputs", "targets", "mask")
