@@ -116,8 +116,9 @@ def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int
                 self.stop_requested = int(signal.SIGTERM)
             return super()._advance()
 
-    budgets = {"max_steps": None, "time_limit": None}
-    training = config.training.model_copy(update=budgets)
+    # What ends the run is done by the run itself, and so is what comes after.
+    without = {"max_steps": None, "time_limit": None, "rounding": None, "prune": False}
+    training = config.training.model_copy(update=without)
     alone = config.model_copy(update={"training": training, "workers": 1})
     trainer = OneStart(alone, directory, device, "", attempt)
 

@@ -367,7 +367,8 @@ class TrainingConfig(Strict):
         gradient_clip: largest norm of the gradient; null for any.
         gradient_limit: largest absolute value of each number of it; null for any.
         length_law: how training lengths are spread; null for the task's own law.
-        curriculum: how training lengths grow; null for the whole range from the first batch.
+        curriculum: how training lengths grow; null for the whole range from the first batch. Not
+            for a `stream`, which has `first_longest`.
         settle_loss: a run settles, once, when its running loss (nats a symbol) on the
             whole range of lengths falls under this; null for never.
         settle_rate: what the learning rate is multiplied with then.
@@ -384,6 +385,8 @@ class TrainingConfig(Strict):
         restart_after: start again from other weights when, this many batches after
             a start, the running loss is not under restart_loss and the curriculum has not
             gone on; null for never.
+        give_up_after: start again from other weights when, so many batches after a start, no rule
+            has ended the run; null for never.
         restart_loss: the running loss (nats a symbol) of a run that has taken off.
         loss_every: batches between two records of loss and perplexity.
         accuracy_every: batches between two measurements of accuracy.
@@ -399,7 +402,8 @@ class TrainingConfig(Strict):
             right has not improved for `patience` epochs, which needs `examples`.
         patience: see stop.
         rounding: what is done when a rule has ended the run; null for nothing. Kept is what is no
-            worse on validation strings as long as the test range.
+            worse on validation strings as long as the test range. A run that may start again does
+            so if the task is not solved without degrees.
         prune: whether, then, stacks or lists with actions that the model does without are left
             out.
         max_steps: most batches; null for no limit.
@@ -427,6 +431,7 @@ class TrainingConfig(Strict):
     gate_noise: Annotated[float, Field(ge=0)]
     averaging: Fraction
     restart_after: PositiveInt | None
+    give_up_after: PositiveInt | None
     restart_loss: PositiveFloat
     loss_every: PositiveInt
     accuracy_every: PositiveInt

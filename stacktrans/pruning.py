@@ -57,7 +57,7 @@ def prunable(model: Transducer) -> bool:
     return several and isinstance(layer, RecurrentLayer)
 
 
-def least(model: Transducer, accuracy: Callable[[Transducer], float]) -> Transducer:
+def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transducer:
     """The model with as few stacks or lists as a depth-first search finds to be as good.
 
     Each in turn is left out, if what remains is no worse than the whole, and from there on those
@@ -65,12 +65,11 @@ def least(model: Transducer, accuracy: Callable[[Transducer], float]) -> Transdu
 
     Args:
         model: that can be pruned.
-        accuracy: of a model; what is no lower than the whole model's is as good.
+        as_good: whether a model is no worse than the whole.
     """
     memory = model.memory
     if not isinstance(memory, ActionMemory):
         raise TypeError("only stacks and lists with actions can be left out")
-    whole = accuracy(model)
 
     def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
         best = kept
@@ -79,7 +78,7 @@ def least(model: Transducer, accuracy: Callable[[Transducer], float]) -> Transdu
             if len(kept) - len(later) + place >= len(best):
                 break  # not even without all that come after would fewer be left
             fewer = tuple(other for other in kept if other != index)
-            if fewer and accuracy(pruned(model, fewer)) >= whole:
+            if fewer and as_good(pruned(model, fewer)):
                 found = search(fewer, index)
                 best = min(best, found, key=len)
         return best

@@ -16,7 +16,7 @@ from stacktrans.randomness import Purpose
 from stacktrans.records import Record
 from stacktrans.sequences import Batch
 from stacktrans.tasks.base import Lengths
-from stacktrans.training import Trainer, TrainingError
+from stacktrans.training import Trainer
 from stacktrans.transducer import Carried, Unrolled
 
 
@@ -60,6 +60,9 @@ class StreamTrainer(Trainer):
         inputs = torch.from_numpy(piece.batch.inputs).to(self.device)
         unrolled, self.carried = self.model.unroll_piece(inputs, self.carried, self._disturbance())
         return piece.batch, unrolled
+
+    def _first_share(self) -> float:
+        return 1.0  # what grows is the longest sequence of an epoch
 
     def _lengths(self, share: float) -> Lengths:
         return self.epochs.lengths(self.progress.epoch)
@@ -111,10 +114,8 @@ class StreamTrainer(Trainer):
         progress.failed = True
         return None
 
-    def _fail(self, reason: str) -> None:
-        if self.progress.attempt == self.stream.starts:
-            raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
-        self.progress.failed = True
+    def _may_start_again(self) -> bool:
+        return self.progress.attempt < self.stream.starts
 
     def _save_last(self) -> None:
         # In the midst of an epoch there is what no checkpoint holds: what the streams carry.

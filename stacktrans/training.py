@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from stacktrans import __version__, checkpoint
 from stacktrans.ahead import Ahead
 from stacktrans.averaging import RunningMean
+from stacktrans.certainty import Accuracies, accuracies, round_signals, without_needless
 from stacktrans.config import RoundingConfig, RunConfig, TrainingConfig
 from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
-from stacktrans.pruning import least, prunable
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import BUDGETS, METRICS, RULES, SUMMARY, Accuracy, Record, Summary
 from stacktrans.sequences import Batch, Pair, Stream
@@ -232,35 +232,39 @@ class Trainer:
         """Train until something ends the run; what it is."""
         if self.progress.step == 0:
             self._save_last()
-        outcome = self.progress.outcome or self._budget_spent()
+        outcome = self.progress.outcome or self._epochs_over() or self._budget_spent()
         if outcome:
             return outcome
         with Ahead(self.config, self.directory, self.device) as self.ahead:
-            outcome = self._train_on()
-        if outcome not in BUDGETS:
-            self._make_certain()
-        return outcome
+            return self._train_on()
 
-    def _make_certain(self) -> None:
-        """Round and prune the kept weights, if that is asked for and does no harm."""
+    def _made_certain(self) -> bool:
+        """Round and prune the kept weights, if asked for, as far as that does no harm.
+
+        Returns:
+            Whether what was asked for is done: rounded, they are to be as good without degrees.
+        """
         training = self.config.training
         best = checkpoint.load(self.directory / "best", self.device).model
         if training.rounding:
-            accuracy = self._certain_accuracy(best)
+            before = self._accuracies(best)
             rounded = self._rounded(best, training.rounding)
-            if self._certain_accuracy(rounded) >= accuracy:
-                best = rounded
-        if training.prune and prunable(best):
-            best = least(best, self._certain_accuracy)
-        if training.rounding or training.prune:
-            config = self.config.model_copy(update={"model": best.config})
-            checkpoint.save(self.directory / "best", config, best.state_dict())
+            after = self._accuracies(rounded)
+            if after[0] >= before[0]:
+                best, before = rounded, after
+            if min(before) < training.solved_accuracy and self._may_start_again():
+                return False
+        if training.prune:
+            best = without_needless(best, self._accuracies)
+        config = self.config.model_copy(update={"model": best.config})
+        checkpoint.save(self.directory / "best", config, best.state_dict())
+        return True
 
-    def _certain_accuracy(self, model: Transducer) -> float:
-        """Coarse accuracy on validation strings as long as the test range."""
+    def _accuracies(self, model: Transducer) -> Accuracies:
+        """On validation strings as long as the test range."""
         lengths, count = self.config.task.lengths.test, self.config.training.validation_count
         pairs = self._draw(Purpose.VALIDATION, lengths, count)
-        return score(model, self.layout, pairs).coarse_accuracy
+        return accuracies(model, self.layout, pairs)
 
     def _rounded(self, best: Transducer, rounding: RoundingConfig) -> Transducer:
         """The weights after fine-tuning with signals that are ever less undecided."""
@@ -268,28 +272,27 @@ class Trainer:
         self.optimizer = make_optimizer(self.parameters, self.config.training)
         for group in self.optimizer.param_groups:
             group["lr"] *= self.config.training.settle_rate
-        operation = self.model.operation
-        for _ in range(rounding.most if operation else 0):
-            assert operation is not None
-            with torch.no_grad():
-                for weight in operation.signals.parameters():
-                    weight.mul_(rounding.factor)
-            for _ in range(rounding.batches):
-                self._train_on_batch()
-                if self.stop_requested:
-                    raise Interrupted(self.stop_requested)
-            if self.indecision < rounding.indecision:
-                break
+        round_signals(self.model, rounding, self._train_further)
         return self.model
+
+    def _train_further(self) -> float:
+        """One more batch; how undecided the signals are."""
+        self._train_on_batch()
+        if self.stop_requested:
+            raise Interrupted(self.stop_requested)
+        return self.indecision
 
     def _train_on(self) -> str:
         outcome = None
         self._train_ahead()
         while outcome is None:
             began = time.monotonic()
-            outcome = self._advance()
+            outcome = self._advance() or self._epochs_over()
+            if outcome and outcome not in BUDGETS and not self._made_certain():
+                self._fail("without degrees the model is wrong")
+                outcome = None
             self.progress.seconds += time.monotonic() - began
-            outcome = outcome or self.progress.outcome or self._budget_spent()
+            outcome = outcome or self._budget_spent()
             if self.stop_requested and outcome is None:
                 self._save_last()
                 raise Interrupted(self.stop_requested)
@@ -311,9 +314,13 @@ class Trainer:
             return "max_steps"
         if training.time_limit is not None and progress.seconds >= training.time_limit:
             return "time_limit"
-        if training.examples and self.examples:
+        return None
+
+    def _epochs_over(self) -> str | None:
+        examples = self.config.training.examples
+        if examples and self.examples:
             done, batches = divmod(self.attempt_step, self.examples.epoch)
-            return "epochs" if done >= training.examples.epochs and not batches else None
+            return "epochs" if done >= examples.epochs and not batches else None
         return None
 
     def _advance(self) -> str | None:
@@ -321,7 +328,9 @@ class Trainer:
         training, progress = self.config.training, self.progress
         if progress.failed:
             self._restart()
-            return None
+            return progress.outcome
+        if self._solved:  # as a resumed run may be
+            return "solved"
         signals = self._train_on_batch()
         if not math.isfinite(progress.running_loss or 0.0):
             self._fail(f"the loss is no number any more after batch {progress.step}")
@@ -332,6 +341,8 @@ class Trainer:
             outcome = self._record(signals)
         if self.attempt_step == training.restart_after and outcome is None:
             self._fail_unless_taken_off()
+        if self.attempt_step == training.give_up_after and outcome is None:
+            self._fail("the start has not ended the run")
         # Last, so that a resumed run finds every decision taken.
         if accuracy_due:
             self._save_last()
@@ -451,9 +462,13 @@ class Trainer:
 
     def _fail(self, reason: str) -> None:
         """Have the run start again, unless its budget is spent."""
-        if self.config.training.restart_after is None:
+        if not self._may_start_again():
             raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
-        self.progress.failed = True
+        self.progress.failed, self.progress.outcome = True, None
+
+    def _may_start_again(self) -> bool:
+        training = self.config.training
+        return training.restart_after is not None or training.give_up_after is not None
 
     def _restart(self) -> None:
         self.progress.attempt += 1
@@ -586,7 +601,11 @@ class Trainer:
             return training.stop if progress.since_best >= training.patience else None
         solved = record.test is not None and record.test.coarse >= training.solved_accuracy
         progress.solved_in_a_row = progress.solved_in_a_row + 1 if solved else 0
-        return "solved" if progress.solved_in_a_row >= 2 else None
+        return "solved" if self._solved else None
+
+    @property
+    def _solved(self) -> bool:
+        return self.config.training.stop == "solved" and self.progress.solved_in_a_row >= 2
 
     def _save_best(self) -> None:
         checkpoint.save(self.directory / "best", self.config, self.evaluated.state_dict())

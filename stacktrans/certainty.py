@@ -1,0 +1,59 @@
+"""Making a model certain of what it does with its memory (joulin2015, section 3.3)."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from stacktrans.config import RoundingConfig
+from stacktrans.evaluation import score
+from stacktrans.pruning import least, prunable
+from stacktrans.sequences import Layout, Pair
+from stacktrans.transducer import Transducer
+
+Accuracies = tuple[float, float]
+"""Coarse accuracy of a model as it is, and hard."""
+
+
+def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
+    """How many strings are right, with signals as they are and with signals of 0 or 1."""
+    soft = score(model, layout, pairs).coarse_accuracy
+    model.hard = True
+    try:
+        return soft, score(model, layout, pairs).coarse_accuracy
+    finally:
+        model.hard = False
+
+
+def round_signals(
+    model: Transducer, rounding: RoundingConfig, train_on_batch: Callable[[], float]
+) -> None:
+    """Fine-tune with signals that are ever less undecided.
+
+    Args:
+        model: is changed.
+        rounding: how.
+        train_on_batch: updates the weights once; gives the mean of s (1 - s) over all signals.
+    """
+    operation = model.operation
+    if operation is None:
+        return
+    for _ in range(rounding.most):
+        with torch.no_grad():
+            for weight in operation.signals.parameters():
+                weight.mul_(rounding.factor)
+        undecided = [train_on_batch() for _ in range(rounding.batches)]
+        if undecided[-1] < rounding.indecision:
+            break
+
+
+def without_needless(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:
+    """The model without the stacks or lists that it does without, be it hard or not."""
+    if not prunable(model):
+        return model
+    whole = measured(model)
+
+    def as_good(smaller: Transducer) -> bool:
+        found = measured(smaller)
+        return found[0] >= whole[0] and found[1] >= whole[1]
+
+    return least(model, as_good)
