@@ -3,12 +3,9 @@
 Nothing heavy is imported at the top: `--help` must answer at once.
 """
 
-import contextlib
 import functools
-import itertools
 import json
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -45,9 +42,9 @@ from stacktrans.terminal import (
 
 if TYPE_CHECKING:
     from stacktrans.checkpoint import Checkpoint
-    from stacktrans.config import TaskConfig
+    from stacktrans.evaluation import Scores
     from stacktrans.settings import Layer
-    from stacktrans.tasks.base import LengthLaw, Lengths, Task
+    from stacktrans.tasks.base import Lengths, Task
     from stacktrans.trace import Trace
     from stacktrans.training import Trainer
 
@@ -150,36 +147,20 @@ def generate(
     """
     from stacktrans.checkpoint import write_atomically
     from stacktrans.config import load_task
+    from stacktrans.measuring import ranges
     from stacktrans.tasks import make_task
 
     check_positive("--count", count)
     config = load_task(task)
     maker = make_task(config.name, config.generator, config.parameters)
     given_bounds = [parse_lengths(lengths)] if lengths else []
-    ((bounds, law),) = _ranges(config, maker, given_bounds, [config.lengths.train], depth)
+    ((bounds, law),) = ranges(config, maker, given_bounds, [config.lengths.train], depth)
     lines = _pair_lines(maker, bounds, law, count, seed, format.value)
     if out:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
     else:
         for line in lines:
             print(line)
-
-
-def _ranges(
-    config: "TaskConfig",
-    task: "Task",
-    bounds: "list[Lengths]",
-    usual: "list[Lengths]",
-    depth: int | None,
-) -> "list[tuple[Lengths, LengthLaw]]":
-    """Ranges of lengths, each with how they are spread: those asked for, or else the usual."""
-    from stacktrans.tasks.base import DepthLimit
-
-    if depth is None:
-        return [(range_, config.law_of(range_)) for range_ in bounds or usual]
-    check_positive("--depth", depth)
-    law = DepthLimit(depth)
-    return [(range_, law) for range_ in bounds or [task.lengths_within(law)]]
 
 
 def _pair_lines(
@@ -194,25 +175,6 @@ def _pair_lines(
         rng = generator(seed, Purpose.GENERATION, start)
         for pair in task.sample(rng, lengths, block, law)[: count - start]:
             yield format_pair(task, pair, form)
-
-
-def _check_free(directory: Path) -> None:
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"--out {directory}: something is there; choose another, or --resume it")
-
-
-def _claim(out: Path | None, name: str) -> Path:
-    """Make a directory that no other run has, even one that starts at the same moment."""
-    if out is not None:
-        _check_free(out)
-        out.mkdir(parents=True, exist_ok=True)
-        return out
-    for number in itertools.count(1):
-        path = Path("checkpoints") / (name if number == 1 else f"{name}-{number}")
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(parents=True)
-            return path
-    raise AssertionError("numbers do not end")
 
 
 @command
@@ -349,16 +311,17 @@ def _fresh(
     device: str,
 ) -> "Trainer":
     from stacktrans.config import resolve
+    from stacktrans.runs import check_free, claim
     from stacktrans.stream_training import trainer_for
 
     run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
     name = f"{run.task.name}-{run.model.memory}-{run.seed}"
     if out is not None:
-        _check_free(out)
+        check_free(out)
     told = shlex.join(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
     trainer = trainer_for(run)(run, Path(), find_device(device), command=told)
-    trainer.directory = _claim(out, name)
+    trainer.directory = claim(out, name)
     return trainer
 
 
@@ -372,12 +335,13 @@ def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
     from stacktrans.display import TrainingDisplay, summary_table
+    from stacktrans.runs import stopping
     from stacktrans.training import Interrupted
 
     console, directory = progress_console(), str(trainer.directory)
     display = TrainingDisplay(console, trainer.config, trainer.parameter_count, directory)
     try:
-        with _stopping(trainer), display:
+        with stopping(trainer), display:
             summary = trainer.run(display.show)
     except Interrupted as stop:
         complain(f"saved; go on with: stacktrans train --resume {shlex.quote(directory)}")
@@ -386,24 +350,6 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         print(json.dumps({**asdict(summary), "directory": directory}))
     else:
         print_out(summary_table(summary, trainer.config, directory))
-
-
-@contextlib.contextmanager
-def _stopping(trainer: "Trainer") -> Iterator[None]:
-    """Ask the trainer to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
-
-    def ask(number: int, frame: object) -> None:
-        if trainer.stop_requested:
-            raise KeyboardInterrupt
-        trainer.stop_requested = number
-        complain("stopping after this batch; once more to end at once")
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _load(name: str, device: str, hard: bool) -> "Checkpoint":
@@ -428,13 +374,21 @@ def eval(
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(help="Strings of each range: 1000, or all of --data.")
+        int | None,
+        typer.Option(help="Strings of each range: 1000, or all of --data; of each length: 100."),
     ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="Draw --count strings of every length there is.")
+    ] = False,
     depth: DepthOption = None,
     data: Annotated[
         Path | None, typer.Option(help="Pairs of your own, as generate writes them.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which strings.")] = 1,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw accuracy by length to a .png, .svg or .pdf file."),
+    ] = None,
     hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -449,28 +403,36 @@ def eval(
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 1000:1000 --count 100
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
+        stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
     """
     from stacktrans.display import model_line, scores_json, scores_tables
+    from stacktrans.figures import check_suffix
+    from stacktrans.measuring import ranges, scores_of_data, scores_of_each, scores_of_range
 
     if count is not None:
         check_positive("--count", count)
+    if plot:
+        check_suffix(plot)
     bounds = [parse_lengths(text) for text in lengths or []]
+    if data and (depth is not None or each):
+        raise UsageError(f"{'--each' if each else '--depth'}: of no use with --data")
     loaded = _load(checkpoint, device, hard)
+    config = loaded.config.task
     if data:
-        if depth is not None:
-            raise UsageError("--depth: of no use with --data")
-        results = _scores_of_data(loaded, data, bounds, count)
+        results = scores_of_data(loaded, data, bounds, count)
     else:
-        config = loaded.config.task
         usual = [config.lengths.train, config.lengths.test]
+        scores_of = scores_of_each if each else scores_of_range
         results = [
-            (range_, _scores_of_range(loaded, range_, law, count or 1000, seed))
-            for range_, law in _ranges(config, loaded.task, bounds, usual, depth)
+            (range_, scores_of(loaded, range_, law, count or (100 if each else 1000), seed))
+            for range_, law in ranges(config, loaded.task, bounds, usual, depth)
         ]
+    if plot:
+        _chart(results, loaded, plot)
     if as_json:
         facts = {
             "checkpoint": checkpoint,
-            "task": loaded.config.task.name,
+            "task": config.name,
             "seed": seed,
             "hard": hard,
         }
@@ -479,37 +441,13 @@ def eval(
         print_out(model_line(loaded.config), *scores_tables(results, hard))
 
 
-def _scores_of_range(
-    checkpoint: "Checkpoint", lengths: "Lengths", law: "LengthLaw", count: int, seed: int
-) -> Any:
-    from stacktrans.evaluation import Scores, score
-    from stacktrans.randomness import Purpose, generator
+def _chart(results: "list[tuple[Lengths, Scores]]", checkpoint: "Checkpoint", path: Path) -> None:
+    from stacktrans.accuracy_chart import accuracy_chart
+    from stacktrans.checkpoint import write_atomically
+    from stacktrans.display import model_line
 
-    # In blocks, so that no more strings are held at once than are worked on.
-    block = 250
-    total: Scores | None = None
-    for start in range(0, count, block):
-        rng = generator(seed, Purpose.EVALUATION, start)
-        pairs = checkpoint.task.sample(rng, lengths, min(block, count - start), law)
-        scores = score(checkpoint.model, checkpoint.layout, pairs)
-        total = total + scores if total else scores
-    return total
-
-
-def _scores_of_data(
-    checkpoint: "Checkpoint", data: Path, bounds: "list[Lengths]", count: int | None
-) -> Any:
-    from stacktrans.evaluation import score
-    from stacktrans.tasks.base import Lengths
-    from stacktrans.text import read_pairs
-
-    scores = score(checkpoint.model, checkpoint.layout, read_pairs(data, checkpoint.task)[:count])
-    found = Lengths(max(1, int(scores.lengths.min())), int(scores.lengths.max()))
-    results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
-    for range_, within in results:
-        if not within.count:
-            raise UsageError(f"--lengths {range_}: {data} has no source of such a length")
-    return results
+    trained = checkpoint.config.task.lengths.train
+    write_atomically(path, accuracy_chart(results, trained, model_line(checkpoint.config), path))
 
 
 @command
@@ -610,7 +548,7 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
     """
     from stacktrans.display import heat_map_view, trace_view
-    from stacktrans.picture import check_suffix
+    from stacktrans.figures import check_suffix
     from stacktrans.trace import of_stacks, trace
 
     if plot:
@@ -637,8 +575,7 @@ def _draw(followed: "Trace", checkpoint: "Checkpoint", path: Path) -> None:
     from stacktrans.picture import plot
 
     rows = picture_rows(followed, checkpoint.config)
-    form = path.suffix.removeprefix(".").lower()
-    write_atomically(path, plot(followed, rows, model_line(checkpoint.config), form))
+    write_atomically(path, plot(followed, rows, model_line(checkpoint.config), path))
 
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from stacktrans.errors import UsageError
+from stacktrans.figures import content_of, empty_figure
 from stacktrans.memory.actions import EMPTY
 from stacktrans.trace import Part, Step, Trace
 
@@ -22,7 +22,6 @@ CELL = 2
 """Characters across a step in a terminal."""
 VISIBLE = 0.05
 """A symbol with less at every step has no row of its own."""
-SUFFIXES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -132,38 +131,22 @@ def _ruler(first: int, last: int) -> str:
     return ruler
 
 
-def check_suffix(path: Path) -> None:
-    """Raise `UsageError` if there is no picture of this kind."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--plot {path}: expected a file that ends in {', '.join(SUFFIXES)}")
-
-
-def plot(trace: Trace, rows: Sequence[Row], title: str, form: str) -> bytes:
+def plot(trace: Trace, rows: Sequence[Row], title: str, path: Path) -> bytes:
     """A picture in a file.
 
     Args:
         trace: what is shown.
         rows: of the picture.
         title: above it.
-        form: "png", "svg" or "pdf".
+        path: whose suffix says the form of what comes back; nothing is written there.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    import io
-
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError("--plot needs matplotlib: pip install 'stacktrans[plot]'") from error
     across, down = len(trace.steps), len(rows)
-    figure = Figure(figsize=(min(2 + 0.25 * across, 60), min(1.5 + 0.25 * down, 60)))
+    figure = empty_figure(min(2 + 0.25 * across, 60), min(1.5 + 0.25 * down, 60))
     _draw(figure, trace, rows, title)
-    content = io.BytesIO()
-    # Without a date, so that the same trace makes the same file.
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
-    figure.savefig(content, format=form, bbox_inches="tight", metadata=metadata)
-    return content.getvalue()
+    return content_of(figure, path)
 
 
 def _draw(figure: "Figure", trace: Trace, rows: Sequence[Row], title: str) -> None:

@@ -115,6 +115,19 @@ def test_eval_prints_tables_and_the_same_numbers_as_json(model: Path) -> None:
         assert sum(part["count"] for part in entry["by_length"]) == 40
 
 
+def test_eval_draws_strings_of_each_length(model: Path) -> None:
+    options = ("eval", model, "--each", "--lengths", "2:4", "--count", "3", "--json")
+    (result,) = json.loads(run(*options).stdout)["results"]
+    found = [(part["length"], part["count"]) for part in result["by_length"]]
+    assert found == [(2, 3), (3, 3), (4, 3)]
+
+
+def test_eval_refuses_each_length_of_data(model: Path) -> None:
+    done = run("eval", model, "--each", "--data", "pairs.tsv")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--each: of no use with --data" in done.stderr
+
+
 def test_eval_reads_data(model: Path, tmp_path: Path) -> None:
     sources = [b"abc", b"de", b"fghij"]
     answers = run("transduce", model, stdin=b"\n".join(sources) + b"\n").stdout.splitlines()

@@ -85,8 +85,11 @@ def test_pictures_are_written_whole(
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_pictures_of_other_kinds_are_refused(model: Path, tmp_path: Path) -> None:
-    done = run("inspect", model, "ab", "--plot", tmp_path / "picture.txt")
+@pytest.mark.parametrize("command", [("inspect", "ab"), ("eval", "--count", "1")])
+def test_pictures_of_other_kinds_are_refused(
+    model: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    done = run(command[0], model, *command[1:], "--plot", tmp_path / "picture.txt")
     assert done.returncode == 2
     assert b"expected a file that ends in .png, .svg, .pdf" in done.stderr
 
@@ -96,3 +99,14 @@ def test_heat_maps_are_printed(model: Path) -> None:
     assert "strengths push" in printed
     assert "pushed front 1" in printed
     assert "answer: " in printed
+
+
+def test_accuracy_by_length_is_drawn_between_its_lengths(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "accuracy.svg"
+    options = ("--lengths", "3:5", "--each", "--lengths", "9:9", "--count", "2", "--plot", path)
+    done = run("eval", model, *options)
+    assert (done.returncode, b"3:5" in done.stdout) == (0, True)
+    picture = path.read_text()
+    for label in ("coarse", "fine", "symbols", "trained on", "accuracy"):
+        assert f"<!-- {label} -->" in picture
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
