@@ -261,9 +261,10 @@ class Trainer:
         return True
 
     def _accuracies(self, model: Transducer) -> Accuracies:
-        """On validation strings as long as the test range."""
-        lengths, count = self.config.task.lengths.test, self.config.training.validation_count
-        pairs = self._draw(Purpose.VALIDATION, lengths, count)
+        """On validation strings of both ranges."""
+        lengths, count = self.config.task.lengths, self.config.training.validation_count
+        pairs = self._draw(Purpose.VALIDATION, lengths.train, count)
+        pairs += self._draw(Purpose.VALIDATION, lengths.test, count)
         return accuracies(model, self.layout, pairs)
 
     def _rounded(self, best: Transducer, rounding: RoundingConfig) -> Transducer:
