@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     SUMMARY = 6
     NOISE = 7
     EXAMPLES = 8
+    RESAMPLING = 9
 
 
 def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:

@@ -1,5 +1,6 @@
 """Settings as YAML: reading them with line numbers, laying them over one another."""
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        settings, node = yaml.safe_load(text), yaml.compose(text)
+        settings, node = _parsed(text)
         _refuse_duplicates(path, node)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
@@ -93,6 +94,12 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
     if not isinstance(settings, dict):
         raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
     return Layer(os.fspath(path), settings, node)
+
+
+@functools.lru_cache
+def _parsed(text: str) -> tuple[Any, yaml.Node | None]:
+    """What a YAML text holds; once for each text, since hundreds of runs read the same recipes."""
+    return yaml.safe_load(text), yaml.compose(text)
 
 
 def _refuse_duplicates(path: str | os.PathLike[str], node: yaml.Node | None) -> None:
@@ -199,7 +206,7 @@ def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
     origin = f"--set {assignment}"
     if not equals or not key:
         raise UsageError(f"{origin}: expected key=value")
-    path = _full_path(key, _paths(known), origin)
+    path = setting_path(key, known, origin)
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -215,9 +222,15 @@ def nested(path: str, value: Any) -> Settings:
     return settings
 
 
-def _full_path(key: str, paths: Sequence[str], origin: str) -> str:
-    """The path that a key stands for; what follows a setting's name is a key within its value."""
-    parts = key.split(".")
+def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
+    """The path that a key stands for; what follows a setting's name is a key within its value.
+
+    Raises:
+        UsageError: there is no such key, or it could be several.
+    """
+    if key in known.model_fields:
+        return key
+    paths, parts = _paths(known), key.split(".")
     for size in range(len(parts), 0, -1):
         name, within = ".".join(parts[:size]), parts[size:]
         matches = [path for path in paths if path == name or path.endswith(f".{name}")]

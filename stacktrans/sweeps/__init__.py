@@ -1,0 +1,1 @@
+"""Sweeps: many runs from one file, recorded, and laid beside published figures."""

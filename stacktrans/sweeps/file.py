@@ -1,0 +1,172 @@
+"""What a sweep's file says."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from stacktrans.config import Range, Strict
+from stacktrans.errors import unknown_name
+from stacktrans.settings import Settings
+
+Figure = float | tuple[float, float, float]
+"""What is published of a cell: a number, or least, median and greatest."""
+
+
+class Measure(Strict):
+    """A number that is measured of every run.
+
+    Attributes:
+        of: coarse, fine or symbol accuracy; or the share of lengths at which every string is
+            right.
+        strings: those of the run's own on which its summary measured; None draws others.
+        lengths: of strings that are drawn; those of the task's test range if not given.
+        depth: of derivations, instead of lengths.
+        each: draw `count` strings of every length.
+        count: how many strings are drawn.
+        seed: which strings are drawn.
+        hard: use the memory without degrees.
+    """
+
+    of: Literal["coarse", "fine", "symbols", "lengths"]
+    strings: Literal["train", "development", "test"] | None = None
+    lengths: Range | None = None
+    depth: PositiveInt | None = None
+    each: bool = False
+    count: PositiveInt = 1000
+    seed: Annotated[int, Field(ge=0)] = 1
+    hard: bool = False
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        drawn = self.model_fields_set - {"of", "strings"}
+        if self.strings and drawn:
+            raise ValueError(f"{min(drawn)}: of no use with strings: {self.strings}")
+        if self.strings and self.of == "lengths":
+            raise ValueError("of: lengths needs strings that are drawn")
+        return self
+
+
+class Choice(Strict):
+    """How a winner is chosen.
+
+    Attributes:
+        by: what has to be best: the least training perplexity, or the greatest accuracy on the
+            development set or on the run's own strings of the test range.
+        among: axes of the grid, along which all runs but the winner are dropped.
+    """
+
+    by: Literal["training perplexity", "development accuracy", "test accuracy"]
+    among: list[str]
+
+
+class Solved(Strict):
+    """When a run counts as solved: a measure is at least so much."""
+
+    measure: str
+    least: float = 1
+
+
+class Published(Strict):
+    """Published figures.
+
+    Attributes:
+        source: where they stand.
+        measure: what they are figures of.
+        values: by condition, and by task where the grid has tasks.
+    """
+
+    source: str
+    measure: str
+    values: dict[str, Figure | dict[str, Figure]]
+
+
+class Part(Strict):
+    """A part of a claim, about a cell of the table.
+
+    Attributes:
+        condition: of the cell.
+        task: of the cell, where the grid has tasks.
+        measure: what is compared; the first measure if not given.
+        least: what it is at least.
+        most: what it is at most.
+        above: a condition whose figure is smaller.
+    """
+
+    condition: str
+    task: str = ""
+    measure: str | None = None
+    least: float | None = None
+    most: float | None = None
+    above: str | None = None
+
+    @model_validator(mode="after")
+    def _compares(self) -> Self:
+        if sum(value is not None for value in (self.least, self.most, self.above)) != 1:
+            raise ValueError("expected one of least, most and above")
+        return self
+
+
+class Claim(Strict):
+    """What a paper says, and what has to hold of the table for it to hold here."""
+
+    claim: str
+    source: str
+    holds: Annotated[list[Part], Field(min_length=1)]
+
+
+class SweepFile(Strict):
+    """A sweep.
+
+    Attributes:
+        title: what it is.
+        description: more of it.
+        settings: what all runs share, as in a configuration file.
+        conditions: rows of the table: settings by name.
+        grid: settings and the values that they take; all combinations are run.
+        measures: what is measured of every run, by name.
+        percent: whether figures are in per cent.
+        tolerance: how far a figure may be from the published one without being marked.
+        solved: when a run counts as solved.
+        choose: how a winner is chosen; the median counts if not given.
+        published: figures to compare with.
+        claims: to be checked.
+    """
+
+    title: str
+    description: str = ""
+    settings: Settings = Field(default_factory=dict)
+    conditions: Annotated[dict[str, Settings], Field(min_length=1)]
+    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    measures: Annotated[dict[str, Measure], Field(min_length=1)]
+    percent: bool = False
+    tolerance: Annotated[float, Field(ge=0)] = 0
+    solved: Solved | None = None
+    choose: Choice | None = None
+    published: list[Published] = Field(default_factory=list)
+    claims: list[Claim] = Field(default_factory=list)
+
+    @field_validator("conditions", mode="before")
+    @classmethod
+    def _empty_is_nothing(cls, conditions: Any) -> Any:
+        if isinstance(conditions, dict):
+            return {name: settings or {} for name, settings in conditions.items()}
+        return conditions
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        measures = [part.measure for part in self.published]
+        measures += [part.measure for claim in self.claims for part in claim.holds if part.measure]
+        measures += [self.solved.measure] if self.solved else []
+        conditions = [name for part in self.published for name in part.values]
+        conditions += [part.condition for claim in self.claims for part in claim.holds]
+        conditions += [part.above for claim in self.claims for part in claim.holds if part.above]
+        axes = self.choose.among if self.choose else []
+        for kind, names, known in (
+            ("measure", measures, self.measures),
+            ("condition", conditions, self.conditions),
+            ("axis", axes, self.grid),
+        ):
+            for name in names:
+                if name not in known:
+                    raise ValueError(unknown_name(kind, name, known))
+        return self

@@ -1,0 +1,131 @@
+"""A sweep as it goes: a live table in a terminal, a line a run elsewhere."""
+
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from stacktrans.display import plain_table
+from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.report import VERDICTS, overview_rows
+from stacktrans.sweeps.store import TABLE, Store
+from stacktrans.sweeps.table import cells_of, holds
+from stacktrans.sweeps.work import RUNNING, Record
+
+
+class SweepDisplay:
+    """Shows conditions, how many of their runs are done, and how long the rest will take.
+
+    Args:
+        console: where to show it.
+        store: of the sweep.
+        runs: of the sweep, or those of them that were asked for.
+    """
+
+    def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
+        self.console, self.store, self.runs = console, store, runs
+        self.began = time.monotonic()
+        self.before = sum(store.done(run) for run in runs)
+        self.live = (
+            Live(get_renderable=self._table, console=console, refresh_per_second=1)
+            if console.is_terminal
+            else None
+        )
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self.live.start()
+        else:
+            self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self._place()}")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.live:
+            self.live.stop()
+
+    def _place(self) -> str:
+        return str(self.store.directory)
+
+    def _say(self, text: str) -> None:
+        self.console.print(text, soft_wrap=True, highlight=False)
+
+    def show(self, run: PlannedRun, record: Record) -> None:
+        """Show that a run has ended."""
+        if self.live:
+            return
+        done = sum(self._ended(other) for other in self.runs)
+        result = record.get("error") or f"{record['outcome']}, {_values(record)}"
+        self._say(f"[{done}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}")
+
+    def _ended(self, run: PlannedRun) -> bool:
+        return run.identity in self.store.records
+
+    def _left(self) -> str:
+        """How long the rest will take, going by what was done so far."""
+        done = sum(self.store.done(run) for run in self.runs) - self.before
+        missing = sum(not self._ended(run) for run in self.runs)
+        if not missing:
+            return "nothing"
+        if not done:
+            return "not known yet"
+        each = (time.monotonic() - self.began) / done
+        return str(timedelta(seconds=round(each * missing)))
+
+    def _table(self) -> RenderableType:
+        first = next(iter(self.store.plan.file.measures))
+        table = plain_table("condition", "done", "running", "failed", "of", f"best {first}")
+        table.columns[0].justify = "left"
+        best = self._best(first)
+        for condition in self.store.plan.file.conditions:
+            runs = [run for run in self.runs if run.condition == condition]
+            if runs:
+                table.add_row(condition, *self._counts(runs), best[condition])
+        return Group(
+            Text(f"{self.store.plan.file.title}; in {self._place()}", style="bold"),
+            table,
+            Text(f"left: {self._left()}"),
+        )
+
+    def _counts(self, runs: Sequence[PlannedRun]) -> list[str]:
+        done = sum(self.store.done(run) for run in runs)
+        failed = sum("error" in self.store.records.get(run.identity, {}) for run in runs)
+        running = sum((self.store.folder(run) / RUNNING).exists() for run in runs)
+        return [str(number) for number in (done, running, failed, len(runs))]
+
+    def _best(self, measure: str) -> dict[str, str]:
+        values: dict[str, list[float]] = {}
+        for cell in cells_of(self.store.plan, self.store.records):
+            if cell.measure == measure:
+                values.setdefault(cell.condition, []).extend(cell.values)
+        return {name: f"{max(found):.3f}" if found else "" for name, found in values.items()}
+
+
+def _values(record: Record) -> str:
+    return ", ".join(f"{name} {part['value']:.3f}" for name, part in record["measured"].items())
+
+
+def overview(store: Store) -> list[RenderableType]:
+    """What came of a sweep: a table for each measure, the claims, and where the rest is."""
+    plan = store.plan
+    cells = cells_of(plan, store.records)
+    parts: list[RenderableType] = [Text(plan.file.title, style="bold")]
+    for measure in plan.file.measures:
+        heading, *rows = overview_rows(plan, cells, measure)
+        table = plain_table(*heading)
+        table.columns[0].justify = "left"
+        for row in rows:
+            table.add_row(*row)
+        parts.append(table)
+    for claim in plan.file.claims:
+        parts.append(Text(f"{VERDICTS[holds(plan, claim, cells)]}: {claim.claim}"))
+    return [*parts, Text(f"published → measured; more in {store.directory / TABLE}")]

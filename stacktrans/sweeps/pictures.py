@@ -1,0 +1,94 @@
+"""Learning curves and accuracy by length of a sweep, as pictures."""
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stacktrans.checkpoint import write_atomically
+from stacktrans.figures import content_of, empty_figure
+from stacktrans.records import METRICS
+from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.store import Store
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH, HEIGHT = 7.0, 3.5
+"""Of a picture, in inches."""
+
+
+def draw(store: Store) -> list[Path]:
+    """Write a picture of each task's learning curves, and of each measure's accuracy by length.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    tasks = dict.fromkeys(run.config.task.name for run in store.plan.runs)
+    written = []
+    for task in tasks:
+        runs = [run for run in store.plan.runs if run.config.task.name == task]
+        if any((store.folder(run) / METRICS).exists() for run in runs):
+            path = store.directory / f"{task}-loss.svg"
+            _picture(path, task, functools.partial(_curves, store=store, runs=runs))
+            written.append(path)
+        for measure in store.plan.file.measures:
+            if any(_by_length(store, run, measure) for run in runs):
+                path = store.directory / f"{task}-{measure.replace(' ', '-')}.svg"
+                lengths = functools.partial(_lengths, store=store, runs=runs, measure=measure)
+                _picture(path, f"{task}: {measure}", lengths)
+                written.append(path)
+    return written
+
+
+def _picture(path: Path, title: str, draw_on: Callable[["Axes"], None]) -> None:
+    figure = empty_figure(WIDTH, HEIGHT)
+    axis = figure.subplots()
+    draw_on(axis)
+    axis.set_title(title)
+    axis.legend(loc="best", frameon=False, fontsize="small")
+    write_atomically(path, content_of(figure, path))
+
+
+def _conditions(
+    store: Store, runs: Sequence[PlannedRun]
+) -> Iterator[tuple[str, str, list[PlannedRun]]]:
+    """Each condition with a colour and its runs."""
+    for number, condition in enumerate(store.plan.file.conditions):
+        own = [run for run in runs if run.condition == condition]
+        if own:
+            yield condition, f"C{number % 10}", own
+
+
+def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
+    for condition, colour, own in _conditions(store, runs):
+        label: str | None = condition
+        for run in own:
+            path = store.folder(run) / METRICS
+            lines = path.read_text().splitlines() if path.exists() else []
+            records = [json.loads(line) for line in lines]
+            steps, losses = [part["step"] for part in records], [part["loss"] for part in records]
+            axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
+            label = None
+    axis.set(xlabel="batches", ylabel="nats a symbol", yscale="log")
+
+
+def _by_length(store: Store, run: PlannedRun, measure: str) -> dict[int, float]:
+    record = store.records.get(run.identity, {})
+    found = record.get("measured", {}).get(measure, {}).get("coarse", {})
+    by_length = {int(length): share for length, share in found.items()}
+    return by_length if len(by_length) > 1 else {}
+
+
+def _lengths(axis: "Axes", store: Store, runs: Sequence[PlannedRun], measure: str) -> None:
+    """The mean over the runs of a condition."""
+    for condition, colour, own in _conditions(store, runs):
+        parts = [part for run in own if (part := _by_length(store, run, measure))]
+        lengths = sorted({length for part in parts for length in part})
+        shares = [[part[length] for part in parts if length in part] for length in lengths]
+        means = [sum(found) / len(found) for found in shares]
+        axis.plot(lengths, means, color=colour, label=condition)
+    trained = runs[0].config.task.lengths.train
+    axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
+    axis.set(xlabel="length", ylabel="coarse accuracy", ylim=(-0.03, 1.03))

@@ -1,0 +1,184 @@
+"""From a sweep's file to the runs that it asks for."""
+
+import fnmatch
+import hashlib
+import itertools
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stacktrans.config import RunConfig, resolve
+from stacktrans.errors import UsageError, unknown_name
+from stacktrans.settings import (
+    Layer,
+    Settings,
+    nested,
+    overlay,
+    read_layer,
+    setting_path,
+    validated,
+)
+from stacktrans.sweeps.file import SweepFile
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run, as `train --config` takes it.
+
+    Attributes:
+        condition: a row of the table.
+        axes: where it stands in the grid.
+        config: of the run.
+        command: that repeats it by hand.
+    """
+
+    condition: str
+    axes: Mapping[str, Any]
+    config: RunConfig
+    command: str
+
+    @cached_property
+    def identity(self) -> str:
+        """Changes whenever anything does that decides the run, the version included."""
+        # What is said of a task, and recipes of it that were not taken, decide nothing.
+        task = self.config.task.model_copy(update={"recipes": {}, "description": ""})
+        deciding = self.config.model_copy(update={"task": task}).to_yaml()
+        return hashlib.sha256(deciding.encode()).hexdigest()[:16]
+
+    @property
+    def directory(self) -> str:
+        """What its directory is called."""
+        config = self.config
+        return f"{config.task.name}-{config.model.memory}-{config.seed}-{self.identity}"
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return ", ".join([self.condition, *(f"{key} {value}" for key, value in self.axes.items())])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep's file, read, and all of its runs.
+
+    Attributes:
+        path: of the file.
+        profile: that was chosen.
+        file: what it says, the profile laid over it.
+        runs: in the order of the table.
+    """
+
+    path: Path
+    profile: str | None
+    file: SweepFile
+    runs: Sequence[PlannedRun]
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "-".join([self.path.stem, *([self.profile] if self.profile else [])])
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether the columns of its table are tasks."""
+        return "task" in self.file.grid
+
+    def only(self, pattern: str) -> Sequence[PlannedRun]:
+        """The runs whose name a pattern fits, or holds; raises `UsageError` if there is none."""
+        wanted = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
+        found = [run for run in self.runs if fnmatch.fnmatchcase(run.name, wanted)]
+        if not found:
+            raise UsageError(f"--only {pattern}: no such run; one is '{self.runs[0].name}'")
+        return found
+
+
+def read_plan(path: Path, profile: str | None = None) -> Plan:
+    """Read a sweep's file and resolve the configuration of every run.
+
+    Raises:
+        UsageError: something is missing, unknown or wrong; the message says where.
+    """
+    layer = read_layer(path)
+    profiles = layer.section("profiles").settings
+    layers = [_without(layer, "profiles")]
+    if profile is not None:
+        if profile not in profiles:
+            raise UsageError(f"{path}: {unknown_name('profile', profile, profiles)}")
+        layers.append(layer.section("profiles", profile))
+    file = validated(SweepFile, overlay(layers), layers)
+    runs = [run for name in file.conditions for run in _runs_of(name, file, layers)]
+    return Plan(path, profile, file, runs)
+
+
+def _without(layer: Layer, key: str) -> Layer:
+    settings = {name: value for name, value in layer.settings.items() if name != key}
+    return Layer(layer.origin, settings, layer.node)
+
+
+def _runs_of(condition: str, file: SweepFile, layers: Sequence[Layer]) -> list[PlannedRun]:
+    own = [layer.section("settings") for layer in layers]
+    own += [layer.section("conditions", condition) for layer in layers]
+    axes = [_axis(key, values, layers) for key, values in file.grid.items()]
+    return [_run(condition, own, point) for point in itertools.product(*axes)]
+
+
+class Coordinate(NamedTuple):
+    """One of the values along an axis of the grid."""
+
+    key: str
+    value: Any
+    layer: Layer
+
+
+def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[Coordinate]:
+    places = [layer.place(("grid", key)) for layer in layers]
+    origin = [place for place in places if place][-1]
+    path = setting_path(key, RunConfig, origin)
+    return [Coordinate(key, value, Layer(origin, nested(path, value))) for value in values]
+
+
+def _run(condition: str, own: Sequence[Layer], point: Sequence[Coordinate]) -> PlannedRun:
+    layers = [*own, *(coordinate.layer for coordinate in point)]
+    try:
+        config = resolve(options=layers)
+    except UsageError as error:
+        raise UsageError(f"condition '{condition}': {error}") from error
+    axes = {coordinate.key: coordinate.value for coordinate in point}
+    return PlannedRun(condition, axes, config, _command(layers))
+
+
+def _command(layers: Sequence[Layer]) -> str:
+    """The command line that trains with what some layers say."""
+    words = ["stacktrans", "train"]
+    tasks = [layer.settings["task"] for layer in layers if "task" in layer.settings]
+    named = [task for task in tasks if isinstance(task, str)]
+    words += ["--task", named[-1]] if named else []
+    changes = [Layer("", {"task": task}) for task in tasks if not isinstance(task, str)]
+    for path, value in _leaves({**overlay(layers), "task": {}, **overlay(changes)}):
+        option = _OPTIONS.get(path)
+        text = value if isinstance(value, str) else json.dumps(value)
+        words += [option, text] if option else ["--set", f"{path}={text}"]
+    return shlex.join(words)
+
+
+_OPTIONS = {
+    "recipe": "--recipe",
+    "model.memory": "--memory",
+    "model.controller": "--controller",
+    "seed": "--seed",
+}
+
+
+def _leaves(settings: Settings) -> list[tuple[str, Any]]:
+    """Settings and their paths; those within a section one by one, but a whole task at once."""
+    leaves: list[tuple[str, Any]] = []
+    for key, value in settings.items():
+        if isinstance(value, dict) and "generator" not in value:
+            leaves += [(f"{key}.{name}", inner) for name, inner in value.items()]
+        else:
+            leaves.append((key, value))
+    return leaves

@@ -1,0 +1,208 @@
+"""A sweep's table as Markdown and JSON, and its runs as CSV."""
+
+import csv
+import io
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from stacktrans.sweeps.file import Figure
+from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.table import (
+    Cell,
+    Records,
+    cells_of,
+    difference,
+    holds,
+)
+
+VERDICTS = {True: "held", False: "did not hold", None: "not run"}
+MARKS = {"over": " ▲", "under": " ▼", "": ""}
+
+
+def markdown(plan: Plan, records: Records) -> str:
+    """The tables and the claims of a sweep.
+
+    Args:
+        plan: the sweep.
+        records: of the runs that there are, by identity.
+    """
+    cells = cells_of(plan, records)
+    parts = [f"# {plan.file.title}", _origin(plan, records), plan.file.description.strip()]
+    parts += [_overview(plan, cells, measure) for measure in plan.file.measures]
+    parts += [_details(plan, cells), _claims(plan, cells), _failures(plan, records)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _origin(plan: Plan, records: Records) -> str:
+    done = [records[run.identity] for run in plan.runs if run.identity in records]
+    finished = [record for record in done if "error" not in record]
+    versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
+    hours = sum(record["seconds"] for record in finished) / 3600
+    profile = f" --profile {plan.profile}" if plan.profile else ""
+    return (
+        f"Written by `stacktrans sweep {plan.path.as_posix()}{profile}`: {len(finished)} of "
+        f"{len(plan.runs)} runs, {hours:.1f} hours of training"
+        + (f" ({'; '.join(versions)})." if versions else ".")
+    )
+
+
+def _overview(plan: Plan, cells: Sequence[Cell], measure: str) -> str:
+    heading, *rows = overview_rows(plan, cells, measure)
+    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in rows)]
+    return "\n".join(lines)
+
+
+def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[str]]:
+    """Conditions by tasks, published beside measured; the first row is the heading."""
+    shown = [cell for cell in cells if cell.measure == measure]
+    tasks = list(dict.fromkeys(cell.task for cell in shown))
+    rows = [[measure, *(task or "measured" for task in tasks)]]
+    for condition in plan.file.conditions:
+        of_task = {cell.task: cell for cell in shown if cell.condition == condition}
+        rows.append([condition, *(_overview_cell(plan, of_task[task]) for task in tasks)])
+    return rows
+
+
+def _overview_cell(plan: Plan, cell: Cell) -> str:
+    if cell.figure is None:
+        return "not run"
+    published = [f"{_figure(plan, figure)} → " for _, figure in cell.published]
+    marks = [MARKS[difference(cell, figure, plan.file.tolerance)] for _, figure in cell.published]
+    return "".join([*published, _number(plan, cell.figure), *marks])
+
+
+def _details(plan: Plan, cells: Sequence[Cell]) -> str:
+    heading = [
+        *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
+        *("seconds to solve", "batches", "runs", "failed"),
+    ]
+    lines = [_row(heading), "|" + "---|" * len(heading)]
+    lines += [_row(_detail(plan, cell)) for cell in cells if cell.values or cell.failed]
+    return "\n".join(lines)
+
+
+def _detail(plan: Plan, cell: Cell) -> list[str]:
+    names = [cell.condition, cell.task, cell.measure]
+    if not cell.values:
+        return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
+    mean = sum(cell.values) / len(cell.values)
+    interval = " – ".join(_number(plan, bound) for bound in cell.mean_interval)
+    solved = ""
+    if cell.solved is not None and cell.solved_interval:
+        low, high = cell.solved_interval
+        solved = f"{cell.solved} of {len(cell.values)} [{low:.2f} – {high:.2f}]"
+    return [
+        *names,
+        _figure(plan, cell.spread),
+        f"{_number(plan, mean)} [{interval}]",
+        solved,
+        f"{median(cell.seconds):.0f}" if cell.seconds else "",
+        f"{median(cell.batches):.0f}" if cell.batches else "",
+        f"{len(cell.values)}",
+        str(cell.failed or ""),
+    ]
+
+
+def _claims(plan: Plan, cells: Sequence[Cell]) -> str:
+    if not plan.file.claims:
+        return ""
+    lines = ["| claim | source | here |", "|---|---|---|"]
+    for claim in plan.file.claims:
+        verdict = VERDICTS[holds(plan, claim, cells)]
+        lines.append(_row([claim.claim, claim.source, verdict]))
+    return "\n".join(lines)
+
+
+def _failures(plan: Plan, records: Records) -> str:
+    failed = [
+        f"- {run.name}: {records[run.identity]['error']}"
+        for run in plan.runs
+        if "error" in records.get(run.identity, {})
+    ]
+    return "\n".join(["Failed:", "", *failed]) if failed else ""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _number(plan: Plan, share: float) -> str:
+    return f"{100 * share:.1f}" if plan.file.percent else f"{share:.2f}"
+
+
+def _figure(plan: Plan, figure: Figure) -> str:
+    numbers = figure if isinstance(figure, tuple) else (figure,)
+    return " / ".join(_number(plan, number) for number in numbers)
+
+
+def as_json(plan: Plan, records: Records) -> dict[str, Any]:
+    """The same as numbers, and the records themselves."""
+    cells = cells_of(plan, records)
+    return {
+        "title": plan.file.title,
+        "profile": plan.profile,
+        "cells": [_cell_json(plan, cell) for cell in cells],
+        "claims": [
+            {"claim": claim.claim, "source": claim.source, "held": holds(plan, claim, cells)}
+            for claim in plan.file.claims
+        ],
+        "runs": [
+            run_json(run, records[run.identity]) for run in plan.runs if run.identity in records
+        ],
+    }
+
+
+def _cell_json(plan: Plan, cell: Cell) -> dict[str, Any]:
+    some = bool(cell.values)
+    return {
+        "condition": cell.condition,
+        "task": cell.task,
+        "measure": cell.measure,
+        "figure": cell.figure,
+        "published": [
+            {
+                "source": source,
+                "figure": figure,
+                "difference": difference(cell, figure, plan.file.tolerance) if some else None,
+            }
+            for source, figure in cell.published
+        ],
+        "spread": cell.spread if some else None,
+        "mean_interval": cell.mean_interval if some else None,
+        "solved": cell.solved if some else None,
+        "solved_interval": cell.solved_interval if some else None,
+        "median_batches_to_solve": median(cell.batches) if cell.batches else None,
+        "median_seconds_to_solve": median(cell.seconds) if cell.seconds else None,
+        "runs": len(cell.values),
+        "failed": cell.failed,
+        "planned": cell.planned,
+    }
+
+
+def run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
+    """A line of a sweep's record: where in the sweep a run stands, and what came of it."""
+    return {"condition": run.condition, "axes": dict(run.axes), **record}
+
+
+def as_csv(plan: Plan, records: Records) -> str:
+    """One line a run, with a column for each measure."""
+    stream = io.StringIO()
+    measures = list(plan.file.measures)
+    own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["condition", *plan.file.grid, *own, *measures, "error", "command"])
+    for run in plan.runs:
+        if record := records.get(run.identity):
+            measured = record.get("measured", {})
+            writer.writerow(
+                [
+                    run.condition,
+                    *run.axes.values(),
+                    *(record.get(key, "") for key in own),
+                    *(measured[name]["value"] if name in measured else "" for name in measures),
+                    record.get("error", ""),
+                    record["command"],
+                ]
+            )
+    return stream.getvalue()

@@ -1,0 +1,215 @@
+"""The table of a sweep: what was measured of each condition, beside what is published."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from stacktrans.evaluation import confidence_interval
+from stacktrans.sweeps.file import Claim, Figure, Part, SweepFile
+from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.statistics import bootstrap_interval, spread
+from stacktrans.sweeps.work import Record, is_complete
+
+Records = Mapping[str, Record]
+"""Records by the identity of their run."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came of a condition on a task, by one measure.
+
+    Attributes:
+        condition: a row.
+        task: a column; empty if there is but one.
+        measure: what was measured.
+        published: figures and where they stand.
+        planned: runs that there should be.
+        failed: runs that ended in an error.
+        values: of the finished runs that count: of each group of runs the winner.
+        winner: value of the best run, if one is chosen among all seeds.
+        solved: how many of those runs are solved; None if nothing says when they are.
+        seconds: that the solved ones took.
+        batches: that the solved ones took.
+    """
+
+    condition: str
+    task: str
+    measure: str
+    published: Sequence[tuple[str, Figure]]
+    planned: int
+    failed: int
+    values: Sequence[float]
+    winner: float | None
+    solved: int | None
+    seconds: Sequence[float]
+    batches: Sequence[float]
+
+    @property
+    def figure(self) -> float | None:
+        """What is compared: the winner's, or the median; None if nothing was run."""
+        if self.winner is not None:
+            return self.winner
+        return median(self.values) if self.values else None
+
+    @property
+    def spread(self) -> tuple[float, float, float]:
+        """Least, median and greatest."""
+        return spread(self.values)
+
+    @property
+    def mean_interval(self) -> tuple[float, float]:
+        """Of the mean, by the bootstrap."""
+        return bootstrap_interval(self.values)
+
+    @property
+    def solved_interval(self) -> tuple[float, float] | None:
+        """Of the share of runs that are solved, Wilson's."""
+        if self.solved is None:
+            return None
+        return confidence_interval(self.solved / len(self.values), len(self.values))
+
+
+def cells_of(plan: Plan, records: Records) -> list[Cell]:
+    """The cells of a sweep, row by row."""
+    return [
+        _cell(plan.file, condition, task, measure, runs, records)
+        for condition in plan.file.conditions
+        for task, runs in _by_task(plan, condition).items()
+        for measure in plan.file.measures
+    ]
+
+
+def _by_task(plan: Plan, condition: str) -> dict[str, list[PlannedRun]]:
+    runs: dict[str, list[PlannedRun]] = {}
+    for run in plan.runs:
+        if run.condition == condition:
+            runs.setdefault(run.config.task.name if plan.has_tasks else "", []).append(run)
+    return runs
+
+
+def _cell(
+    file: SweepFile,
+    condition: str,
+    task: str,
+    measure: str,
+    runs: Sequence[PlannedRun],
+    records: Records,
+) -> Cell:
+    found = [(run, records[run.identity]) for run in runs if run.identity in records]
+    names = [measure, *([file.solved.measure] if file.solved else [])]
+    needed = {name: file.measures[name] for name in names}
+    finished = [(run, record) for run, record in found if is_complete(record, needed)]
+    counted = _winners(file, finished, keep="seed")
+    solved = [record for record in counted if is_solved(file, record)]
+    chosen = file.choose is not None and "seed" in file.choose.among and finished
+    return Cell(
+        condition=condition,
+        task=task,
+        measure=measure,
+        published=published_of(file, condition, task, measure),
+        planned=len(runs),
+        failed=sum("error" in record for _, record in found),
+        values=[_value(record, measure) for record in counted],
+        winner=_value(_best(file, [record for _, record in finished]), measure) if chosen else None,
+        solved=len(solved) if file.solved else None,
+        seconds=[record["seconds"] for record in solved],
+        batches=[record["batches"] for record in solved],
+    )
+
+
+def _value(record: Record, measure: str) -> float:
+    return float(record["measured"][measure]["value"])
+
+
+def _winners(
+    file: SweepFile, finished: Sequence[tuple[PlannedRun, Record]], keep: str
+) -> list[Record]:
+    """Of runs that differ only along the axes that a winner is chosen among, the winner.
+
+    Args:
+        file: says which axes.
+        finished: runs.
+        keep: an axis along which none is chosen here.
+    """
+    among = {*(file.choose.among if file.choose else ())} - {keep}
+    groups: dict[str, list[Record]] = {}
+    for run, record in finished:
+        key = repr([(axis, value) for axis, value in run.axes.items() if axis not in among])
+        groups.setdefault(key, []).append(record)
+    return [_best(file, group) for group in groups.values()]
+
+
+def _best(file: SweepFile, records: Sequence[Record]) -> Record:
+    if file.choose is None:
+        return records[0]
+    if file.choose.by == "training perplexity":
+        return min(records, key=lambda record: float(record["perplexity"]))
+    part = file.choose.by.split()[0]
+    of = ("symbols",) if part == "development" else ("coarse", "fine")
+    return max(records, key=lambda record: [record["accuracy"][part][name] for name in of])
+
+
+def is_solved(file: SweepFile, record: Record) -> bool:
+    """Whether a run counts as solved."""
+    return file.solved is not None and _value(record, file.solved.measure) >= file.solved.least
+
+
+def published_of(
+    file: SweepFile, condition: str, task: str, measure: str
+) -> list[tuple[str, Figure]]:
+    """What is published of a cell, as a share, with the source."""
+    found = []
+    for part in file.published:
+        figures = part.values.get(condition) if part.measure == measure else None
+        figure = figures.get(task) if isinstance(figures, dict) else figures
+        if figure is not None:
+            found.append((part.source, as_share(file, figure)))
+    return found
+
+
+def as_share(file: SweepFile, figure: Figure) -> Figure:
+    """A figure of the file as a share of 1."""
+    unit = 100 if file.percent else 1
+    if isinstance(figure, tuple):
+        return figure[0] / unit, figure[1] / unit, figure[2] / unit
+    return figure / unit
+
+
+def comparable(figure: Figure) -> float:
+    """The number of a published figure that a measured one is compared with."""
+    return figure[1] if isinstance(figure, tuple) else figure
+
+
+def difference(cell: Cell, figure: Figure, tolerance: float) -> str:
+    """How the cell differs from a published figure: "over", "under", or not ("")."""
+    assert cell.figure is not None
+    # Figures are published to so many places, and no difference is less than what that hides.
+    by = cell.figure - comparable(figure)
+    if abs(by) <= tolerance + 1e-9:
+        return ""
+    return "over" if by > 0 else "under"
+
+
+def holds(plan: Plan, claim: Claim, cells: Sequence[Cell]) -> bool | None:
+    """Whether a claim held; None if not everything was run that it is about."""
+    figures = {(cell.condition, cell.task, cell.measure): cell.figure for cell in cells}
+    parts = [_part_holds(plan.file, part, figures) for part in claim.holds]
+    if None in parts:
+        return None
+    return all(parts)
+
+
+def _part_holds(
+    file: SweepFile, part: Part, figures: Mapping[tuple[str, str, str], float | None]
+) -> bool | None:
+    measure = part.measure or next(iter(file.measures))
+    figure = figures.get((part.condition, part.task, measure))
+    if part.above is not None:
+        other = figures.get((part.above, part.task, measure))
+        return None if figure is None or other is None else figure > other
+    if figure is None:
+        return None
+    unit = 100 if file.percent else 1
+    if part.least is not None:
+        return figure >= part.least / unit
+    return part.most is not None and figure <= part.most / unit

@@ -1,0 +1,315 @@
+"""Sweeps: what they run, and that killing them, their workers or their runs loses nothing."""
+
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import ENVIRONMENT, run, start
+from small_runs import SETTINGS
+
+from stacktrans.errors import UsageError
+from stacktrans.settings import nested, overlaid
+from stacktrans.sweeps.plan import read_plan
+
+MEASURES = {
+    "test": {"of": "fine", "strings": "test"},
+    "short": {"of": "lengths", "lengths": [1, 3], "each": True, "count": 4},
+}
+
+
+def settings(*assignments: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    sizes = ("hidden_size", "memory_size", "embedding_size", "output_size")
+    for assignment in (*SETTINGS, *assignments):
+        key, _, text = assignment.partition("=")
+        section = "" if key.startswith("task") else "model." if key in sizes else "training."
+        found = overlaid(found, nested(section + key, yaml.safe_load(text)))
+    task = {"name": "copy", "generator": "copy", "paper": "grefenstette2015"}
+    return {**found, "task": {**task, "length_law": "uniform", **found["task"]}}
+
+
+def sweep_file(directory: Path, **changes: Any) -> Path:
+    content = {
+        "title": "Small",
+        "settings": settings("accuracy_every=5", "max_steps=40"),
+        "grid": {"seed": [1, 2, 3]},
+        "conditions": {
+            "Stack": {"model": {"memory": "stack"}},
+            "Queue": {"model": {"memory": "queue"}},
+        },
+        "measures": MEASURES,
+        **changes,
+    }
+    path = directory / "small.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+def records(directory: Path) -> list[dict[str, Any]]:
+    lines = (directory / "results.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def without_seconds(directory: Path) -> list[dict[str, Any]]:
+    return [{**record, "seconds": None} for record in records(directory)]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that was carried out on this machine, six runs; its file lies beside it."""
+    directory = tmp_path_factory.mktemp("sweeps")
+    path = sweep_file(directory)
+    done = run("sweep", path, "--workers", "2", "--out", directory / "swept")
+    assert done.returncode == 0, done.stderr.decode()
+    return directory / "swept"
+
+
+def test_every_run_is_recorded_once(swept: Path) -> None:
+    found = records(swept)
+    expected = [(name, seed) for name in ("Stack", "Queue") for seed in (1, 2, 3)]
+    assert [(record["condition"], record["axes"]["seed"]) for record in found] == expected
+    assert len({record["identity"] for record in found}) == 6
+    for record in found:
+        assert record["measured"]["test"]["value"] == record["accuracy"]["test"]["fine"]
+        assert set(record["measured"]["short"]["coarse"]) == {"1", "2", "3"}
+
+
+def test_a_run_is_what_its_command_trains(swept: Path, tmp_path: Path) -> None:
+    record = records(swept)[0]
+    command = shlex.split(record["command"])
+    assert command[:2] == ["stacktrans", "train"]
+    assert run(*command[1:], "--out", tmp_path / "again").returncode == 0
+    summary = json.loads((tmp_path / "again" / "summary.json").read_text())
+    assert summary["test"] == record["accuracy"]["test"]
+    (folder,) = (swept / "runs").glob(f"*{record['identity']}")
+    weights = Path("best") / "model.safetensors"
+    assert (tmp_path / "again" / weights).read_bytes() == (folder / weights).read_bytes()
+
+
+def test_what_is_finished_is_not_run_again(swept: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")}
+    done = run("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", swept, "--json")
+    assert b"6 runs, 6 of them done" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")} == before
+    assert json.loads(done.stdout)["runs"] == records(swept)
+
+
+def test_records_suffice_without_the_folders_of_runs(swept: Path, tmp_path: Path) -> None:
+    (tmp_path / "results.jsonl").write_bytes((swept / "results.jsonl").read_bytes())
+    done = run("sweep", swept.parent / "small.yaml", "--out", tmp_path)
+    assert b"6 runs, 6 of them done" in done.stderr
+    assert (tmp_path / "results.jsonl").read_bytes() == (swept / "results.jsonl").read_bytes()
+
+
+def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) -> None:
+    measures = {**MEASURES, "long": {"of": "symbols", "lengths": [9, 9], "count": 5}}
+    path = sweep_file(tmp_path, measures=measures)
+    trained = {file: file.stat().st_mtime_ns for file in swept.glob("runs/*/summary.json")}
+    assert run("sweep", path, "--only", "Queue", "--out", swept, "--workers", "1").returncode == 0
+    assert {file: file.stat().st_mtime_ns for file in trained} == trained
+    assert all("long" in record["measured"] for record in records(swept)[3:])
+
+
+def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:
+    done = run("sweep", sweep_file(tmp_path), "--dry-run", "--out", tmp_path / "out")
+    assert done.returncode == 0
+    lines = done.stdout.decode().splitlines()
+    assert len(lines) == 6
+    assert lines[4].startswith("to do\tQueue, seed 2\tstacktrans train ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    path = sweep_file(
+        tmp_path,
+        conditions={
+            "Exploding": {
+                "model": {"memory": "stack"},
+                "training": {"learning_rate": 1e38, "restart_after": None},
+            },
+            "Queue": {"model": {"memory": "queue"}},
+        },
+        grid={"seed": [1, 2]},
+    )
+    out = tmp_path / "out"
+    done = run("sweep", path, "--workers", "2", "--out", out)
+    assert done.returncode == 1
+    assert b"2 of 4 runs failed; Exploding, seed 1: " in done.stderr
+    assert ["error" in record for record in records(out)] == [True, True, False, False]
+    assert "Exploding, seed 2: " in (out / "results.md").read_text()
+
+
+def worked_on(out: Path) -> Iterator[Path]:
+    yield from out.glob("runs/*/running")
+
+
+def wait_until_at_work(process: subprocess.Popen[bytes], out: Path) -> None:
+    while process.poll() is None and not any(worked_on(out)):
+        time.sleep(0.02)
+
+
+def test_a_sweep_that_is_killed_five_times_loses_nothing(swept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", out)
+    finished: dict[Path, int] = {}
+    for moment in range(5):
+        with start(*options) as process:
+            wait_until_at_work(process, out)
+            time.sleep(random.Random(moment).uniform(0, 1))
+            process.kill()
+        assert {path: path.stat().st_mtime_ns for path in finished} == finished
+        finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/record.json")}
+    done = run(*options)
+    assert done.returncode == 0, done.stderr.decode()
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert [without_measures(record) for record in without_seconds(out)] == [
+        without_measures(record) for record in without_seconds(swept)
+    ]
+    for metrics in out.glob("runs/*/metrics.jsonl"):
+        steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
+        assert steps == sorted(set(steps))
+
+
+def without_measures(record: dict[str, Any]) -> dict[str, Any]:
+    return {**record, "measured": record["measured"]["test"]}
+
+
+def test_two_sweeps_in_one_directory_share_the_work(swept: Path, tmp_path: Path) -> None:
+    options = ("sweep", swept.parent / "small.yaml", "--workers", "1", "--out", tmp_path / "out")
+    both = [start(*options) for _ in range(2)]
+    for process in both:
+        errors = process.communicate(timeout=240)[1]
+        assert process.returncode == 0, errors.decode()
+    assert [record["identity"] for record in records(tmp_path / "out")] == [
+        record["identity"] for record in records(swept)
+    ]
+
+
+def test_a_killed_worker_is_replaced(swept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", out)
+    wait_until_at_work(process, out)
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid), "-f", "loky.backend.popen"],
+        capture_output=True,
+        check=True,
+    )
+    os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
+    errors = process.communicate(timeout=240)[1]
+    assert process.returncode == 0, errors.decode()
+    assert len(records(out)) == 6
+    assert not any("error" in record for record in records(out))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A Dask scheduler and two workers on loopback: its address and the workers."""
+    place = tmp_path / "scheduler.json"
+    dask = (sys.executable, "-m", "distributed.cli.dask_scheduler")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": ENVIRONMENT}
+    loopback = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    processes = [subprocess.Popen([*dask, *loopback, "--scheduler-file", str(place)], **quiet)]  # type: ignore[call-overload]
+    while not place.exists():
+        time.sleep(0.1)
+    worker = (sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny")
+    for number in range(2):
+        directory = ("--local-directory", str(tmp_path / f"worker-{number}"))
+        words = [*worker, "--no-dashboard", "--scheduler-file", str(place), *directory]
+        processes.append(subprocess.Popen(words, **quiet))  # type: ignore[call-overload]
+    try:
+        yield json.loads(place.read_text())["address"], processes[1:]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_table(
+    swept: Path, tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    address, workers = cluster
+    out = tmp_path / "out"
+    process = start("sweep", sweep_file(tmp_path), "--cluster", address, "--out", out)
+    while process.poll() is None and len(list(worked_on(out))) < 2:
+        time.sleep(0.02)
+    workers[0].kill()
+    errors = process.communicate(timeout=240)[1]
+    assert process.returncode == 0, errors.decode()
+    again = tmp_path / "again"
+    assert run("sweep", tmp_path / "small.yaml", "--workers", "2", "--out", again).returncode == 0
+    assert without_seconds(out) == without_seconds(again)
+    assert len({record["identity"] for record in records(out)}) == 6
+
+
+def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = run("sweep", sweep_file(tmp_path), "--cluster", "tcp://127.0.0.1:1")
+    assert done.returncode == 1
+    assert b"--cluster tcp://127.0.0.1:1: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"conditions": {}}, "small.yaml:32: conditions: "),
+        ({"settting": {}}, "unknown setting 'settting'; did you mean 'settings'?"),
+        ({"grid": {"sed": [1]}}, "unknown setting 'sed'; did you mean 'seed'?"),
+        ({"grid": {"seed": [-1]}}, "seed: "),
+        ({"grid": {"seed": []}}, "grid.seed: "),
+        ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "condition 'A': "),
+        ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "did you mean 'stack'?"),
+        ({"measures": {"m": {"of": "fine", "strings": "test", "hard": True}}}, "hard: of no use"),
+        ({"solved": {"measure": "tset"}}, "unknown measure 'tset'"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        read_plan(sweep_file(tmp_path, **changes))
+
+
+def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path, conditions={"A": {"model": {"memory": "stak"}}})
+    done = run("sweep", path, "--out", tmp_path / "out")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "small.yaml:35: model.memory: unknown memory 'stak'" in done.stderr.decode()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--profile", "smal"), "unknown profile 'smal'; did you mean 'small'?"),
+        (("--only", "Deque"), "--only Deque: no such run; one is 'Stack, seed 1'"),
+        (("--workers", "0"), "--workers 0: expected a number of at least 1"),
+        (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: of no use"),
+    ],
+)
+def test_what_is_wrong_with_the_command_is_named(
+    tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    path = sweep_file(tmp_path, profiles={"small": {"grid": {"seed": [1]}}})
+    done = run("sweep", path, "--out", tmp_path / "out", *options)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert message in done.stderr.decode()
+
+
+def test_damaged_records_are_named_and_kept(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "results.jsonl").write_text("{}\n")
+    done = run("sweep", sweep_file(tmp_path), "--out", out)
+    assert done.returncode == 1
+    assert b"results.jsonl:1: no record of a run: {}" in done.stderr
+    assert (out / "results.jsonl").read_text() == "{}\n"
