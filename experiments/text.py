@@ -19,7 +19,7 @@ from recording import Condition, Records, Run, stacktrans
 
 from stacktrans import __version__
 
-EPOCHS = "training.stream.epochs=3"
+EPOCHS = "training.stream.epochs=2"
 RNN = Condition("text", "none", (EPOCHS,))
 MODELS = {
     RNN: "RNN 100",

@@ -82,6 +82,18 @@ class LanguageTrainer(StreamTrainer):
     def _prepare(self, stream: StreamConfig) -> None:
         count = self.config.training.batch_size
         self._cut = list(pieces_of(self.texts["train"], count, stream.steps))
+        if self.config.model.biases:
+            self._begin_with_frequencies()
+
+    def _begin_with_frequencies(self) -> None:
+        """Have a model that knows nothing say each symbol as often as it comes.
+
+        Otherwise it learns that first, by driving all its units the same way until they do not
+        react to anything any more, those that see many cells of stacks most of all.
+        """
+        counts = np.bincount(self.texts["train"][1:], minlength=len(self.vocabulary)) + 1
+        with torch.no_grad():
+            self.model.classifier.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
     def _pieces(self) -> list[Piece]:
         return self._cut
