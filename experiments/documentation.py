@@ -19,7 +19,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
 
-WITHOUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "pydoc_data"}
+WITHOUT = {
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idle_test",
+    "pydoc_data",  # which is read by its name
+    "encodings",  # whose comments are tables
+}
 TOKEN = re.compile(r"[a-z_]+(?:'[a-z]+)?|\d+|[^\w\s]")
 COMMENT = re.compile(r"(?:.*?\s)?#+ (.*)")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")

@@ -41,6 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the examples are run, in order, with the checkpoints beside them."""
     path = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "checkpoints", path / "checkpoints")
+    (path / "mytext").mkdir()
+    for part in ("train", "valid", "test"):
+        (path / "mytext" / f"{part}.txt").write_text("the old man sees the sea .\n" * 9)
     return path
 
 
