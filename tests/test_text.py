@@ -340,3 +340,13 @@ def test_a_configuration_repeats_its_run(folder: Path, tmp_path: Path) -> None:
     config = resolve(config=str(tmp_path / "first" / "config.yaml"))
     trainer_of(config, tmp_path / "again").run(ignore)
     assert_same_run(tmp_path / "first", tmp_path / "again")
+
+
+def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: Path) -> None:
+    trainer = trainer_of(small_run(folder), tmp_path)
+    text = trainer.texts["train"][1:]
+    shares = torch.softmax(trainer.model.classifier.bias, dim=0)
+    for index, share in enumerate(shares.tolist()):
+        count = int((text == index).sum())
+        assert share == pytest.approx((count + 1) / (len(text) + len(shares)))
+    assert trainer_of(small_run(folder, "biases=false"), tmp_path).model.classifier.bias is None
