@@ -107,7 +107,7 @@ class Texts(Records):
             "Words: {train:,} to train on, {valid:,} for validation, {test:,} to test on; ".format(
                 **run["words"]
             )
-            + f"{run['batches'] // len(run['epochs']):,} batches an epoch; Python {run['python']}. "
+            + f"{run['batches'] // len(run['epochs']):,} batches an epoch; Python {run['python']}."
             for run in texts.values()
         ]
 
