@@ -59,12 +59,13 @@ class Condition(NamedTuple):
         return hashlib.sha256(taken.to_yaml().encode()).hexdigest()[:12]
 
 
-def stacktrans(*arguments: str) -> Run:
-    """What a command prints with --json."""
+def stacktrans(*arguments: str, folder: Path | None = None) -> Run:
+    """What a command prints with --json, run in a folder; where this one is if none is given."""
     done = subprocess.run(
         [sys.executable, "-m", "stacktrans", *arguments, "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        cwd=folder,
         check=True,
     )
     result: Run = json.loads(done.stdout)
@@ -158,13 +159,13 @@ class Records(ABC):
         self.complete(options.seeds, options.workers, options.only)
 
     def complete(self, seeds: int, workers: int, only: str) -> None:
-        """Train what is missing, so many runs side by side."""
+        """Train what is missing, so many runs side by side: all conditions, seed by seed."""
         done = {(condition_of(run), run["seed"]) for run in self.runs}
         missing = [
             (condition, seed)
+            for seed in range(1, seeds + 1)
             for condition in self.conditions
             if only in condition.name
-            for seed in range(1, seeds + 1)
             if (condition, seed) not in done
         ]
         RESULTS.mkdir(exist_ok=True)

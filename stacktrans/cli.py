@@ -156,7 +156,7 @@ def generate(
     config = load_task(task)
     maker = make_task(config.name, config.generator, config.parameters)
     given_bounds = [parse_lengths(lengths)] if lengths else []
-    ((bounds, law),) = ranges(config, maker, given_bounds, [config.lengths.train], depth)
+    ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
     lines = _pair_lines(maker, bounds, law, count, seed, format.value)
     if out:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
@@ -216,6 +216,14 @@ def train(
             "solved. paper: the settings of the paper that the task is from."
         ),
     ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Learn the language of a text: train.txt, valid.txt and test.txt, a sentence a "
+            "line.",
+        ),
+    ] = None,
     config: Annotated[
         str | None, typer.Option(help="Settings from a YAML file, such as a run's config.yaml.")
     ] = None,
@@ -261,6 +269,7 @@ def train(
         stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4
         stacktrans train --task reversal --memory stack --controller linear --buffered
+        stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --resume checkpoints/copy-queue-1
     """
@@ -277,6 +286,7 @@ def train(
             memory_size,
             buffered,
             recipe,
+            text,
             config,
             set_,
             seed,
@@ -297,10 +307,19 @@ def train(
             *given("--hidden", "model.hidden_size", hidden),
             *given("--memory-size", "model.memory_size", memory_size),
             *given("--buffered", "model.buffered", buffered),
+            *given("--text", "task.parameters", text and _files_of(text)),
             *budgets,
         ]
+        if text and not config:
+            task = task or "text"
         trainer = _fresh(task, recipe, config, options, set_ or [], out, device)
     _run(trainer, as_json)
+
+
+def _files_of(folder: Path) -> dict[str, str]:
+    from stacktrans.corpora import find_files
+
+    return find_files(folder)
 
 
 def _fresh(
@@ -314,7 +333,7 @@ def _fresh(
 ) -> "Trainer":
     from stacktrans.config import resolve
     from stacktrans.runs import check_free, claim
-    from stacktrans.stream_training import trainer_for
+    from stacktrans.trainers import trainer_for
 
     run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
     name = f"{run.task.name}-{run.model.memory}-{run.seed}"
@@ -329,7 +348,7 @@ def _fresh(
 
 def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
     from stacktrans.checkpoint import last_of, read_config
-    from stacktrans.stream_training import trainer_for
+    from stacktrans.trainers import trainer_for
 
     kind = trainer_for(read_config(last_of(directory)))
     return kind.resume(directory, budgets, find_device(device))
@@ -337,11 +356,15 @@ def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
     from stacktrans.display import TrainingDisplay, summary_table
+    from stacktrans.language_display import LanguageDisplay, language_summary
     from stacktrans.runs import stopping
+    from stacktrans.trainers import learns_text
     from stacktrans.training import Interrupted
 
     console, directory = progress_console(), str(trainer.directory)
-    display = TrainingDisplay(console, trainer.config, trainer.parameter_count, directory)
+    of_text = learns_text(trainer.config)
+    kind = LanguageDisplay if of_text else TrainingDisplay
+    display = kind(console, trainer.config, trainer.parameter_count, directory)
     try:
         with stopping(trainer), display:
             summary = trainer.run(display.show)
@@ -350,6 +373,8 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         raise typer.Exit(stop.exit_code) from None
     if as_json:
         print(json.dumps({**asdict(summary), "directory": directory}))
+    elif of_text:
+        print_out(language_summary(summary, directory))
     else:
         print_out(summary_table(summary, trainer.config, directory))
 
@@ -386,6 +411,13 @@ def eval(
     data: Annotated[
         Path | None, typer.Option(help="Pairs of your own, as generate writes them.")
     ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of a model of a text: the perplexity of this one, and not of those of its run.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which strings.")] = 1,
     plot: Annotated[
         Path | None,
@@ -399,13 +431,15 @@ def eval(
 
     Coarse: the share of strings that are right from first to last symbol. Fine:
     the mean share of a string before its first error. Both with 95% intervals.
-    Symbols: the share of all scored symbols that are right.
+    Symbols: the share of all scored symbols that are right. Of a model of a
+    text: the perplexity of the validation and the test text, or of --text.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 1000:1000 --count 100
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
+        stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
     from stacktrans.display import model_line, scores_json, scores_tables
     from stacktrans.figures import check_suffix
@@ -420,10 +454,15 @@ def eval(
         raise UsageError(f"{'--each' if each else '--depth'}: of no use with --data")
     loaded = _load(checkpoint, device, hard)
     config = loaded.config.task
+    if text or config.lengths is None:
+        useless = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
+        _refuse("with a text", {**useless, "--data": data, "--plot": plot})
+        _show_perplexity(loaded, text, {"checkpoint": checkpoint, "hard": hard}, as_json)
+        return
     if data:
         results = scores_of_data(loaded, data, bounds, count)
     else:
-        usual = [config.lengths.train, config.lengths.test]
+        usual = [config.ranges.train, config.ranges.test]
         scores_of = scores_of_each if each else scores_of_range
         results = [
             (range_, scores_of(loaded, range_, law, count or (100 if each else 1000), seed))
@@ -443,12 +482,34 @@ def eval(
         print_out(model_line(loaded.config), *scores_tables(results, hard))
 
 
+def _refuse(where: str, options: dict[str, Any]) -> None:
+    """Raise `UsageError` if one of some options, that are of no use here, is given."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{name}: of no use {where}")
+
+
+def _show_perplexity(
+    checkpoint: "Checkpoint", file: Path | None, facts: dict[str, Any], as_json: bool
+) -> None:
+    from stacktrans.display import model_line
+    from stacktrans.language import perplexities
+    from stacktrans.language_display import perplexity_json, perplexity_table
+
+    found = perplexities(checkpoint, file)
+    if as_json:
+        task = checkpoint.config.task.name
+        print(json.dumps({**facts, "task": task, "results": perplexity_json(found)}))
+    else:
+        print_out(model_line(checkpoint.config), perplexity_table(found))
+
+
 def _chart(results: "list[tuple[Lengths, Scores]]", checkpoint: "Checkpoint", path: Path) -> None:
     from stacktrans.accuracy_chart import accuracy_chart
     from stacktrans.checkpoint import write_atomically
     from stacktrans.display import model_line
 
-    trained = checkpoint.config.task.lengths.train
+    trained = checkpoint.config.task.ranges.train
     write_atomically(path, accuracy_chart(results, trained, model_line(checkpoint.config), path))
 
 
@@ -472,6 +533,8 @@ def transduce(
     A line that can't be transduced is named on stderr and leaves an empty line
     in its place; the exit code is then 1. An empty line stays empty. Where the task has an
     answer to each symbol, a line that is typed bit by bit is answered bit by bit.
+    A model of a text goes on with the sentence; --json then has the probabilities
+    of what could come after each word, and the perplexity of the line.
 
         echo hello | stacktrans transduce checkpoints/reverse-stack
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
@@ -487,7 +550,7 @@ def transduce(
     loaded = _load(checkpoint, device, hard)
     failed = False
     for descriptor, name in _inputs(files):
-        for line in transduce_lines(loaded, descriptor, max_length, whole=as_json):
+        for line in transduce_lines(loaded, descriptor, max_length, as_json):
             shown = json.dumps(line.as_json(), ensure_ascii=False) if as_json else line.output or ""
             print(shown, end="\n" if line.complete else "")
             if line.last:
@@ -585,7 +648,7 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
     from stacktrans.tasks.base import Lengths
 
     # Unless asked for, no longer than fits on a screen.
-    shortest = checkpoint.config.task.lengths.train.shortest
+    shortest = checkpoint.config.task.ranges.train.shortest
     lengths = lengths or Lengths(shortest, 2 * shortest)
     law = checkpoint.config.task.law_of(lengths)
     pair = checkpoint.task.sample(generator(seed, Purpose.SAMPLE), lengths, 1, law)[0]

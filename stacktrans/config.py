@@ -84,8 +84,8 @@ class TaskConfig(Strict):
         generator: a name in `stacktrans.tasks.GENERATORS`.
         parameters: what the generator is made with.
         paper: the paper that it is from, whose recipes it is trained with.
-        lengths: training and test lengths.
-        length_law: how lengths are spread over a range, or over each.
+        lengths: training and test lengths; None where nothing is drawn, as of a text.
+        length_law: how lengths are spread over a range, or over each; None likewise.
         recipes: changes to recipes, by the recipe's name.
     """
 
@@ -94,8 +94,8 @@ class TaskConfig(Strict):
     generator: str
     parameters: Settings = {}
     paper: Annotated[str, Field(pattern=r"^[a-z]+[0-9]+$")] = "grefenstette2015"
-    lengths: TaskLengths
-    length_law: LengthLaw | TaskLaws
+    lengths: TaskLengths | None = None
+    length_law: LengthLaw | TaskLaws | None = None
     recipes: dict[str, Settings] = {}
 
     @model_validator(mode="after")
@@ -105,14 +105,25 @@ class TaskConfig(Strict):
                 raise ValueError(unknown_name("recipe", name, recipe_names()))
         return self
 
+    @property
+    def ranges(self) -> TaskLengths:
+        """The lengths of strings that are drawn; raises `UsageError` if none are."""
+        if self.lengths is None:
+            raise UsageError(f"task {self.name}: nothing is drawn; its strings are in files")
+        return self.lengths
+
     def law_of(self, lengths: Lengths) -> LengthLaw:
-        """How lengths are spread over a range, which may be another than the task's own."""
-        laws = self.length_law
+        """How lengths are spread over a range, which may be another than the task's own.
+
+        Raises:
+            UsageError: nothing is drawn.
+        """
+        laws, own = self.length_law or "uniform", self.ranges
         if not isinstance(laws, TaskLaws):
             return laws
-        if lengths == self.lengths.test:
+        if lengths == own.test:
             return laws.test
-        return laws.train if lengths == self.lengths.train else "uniform"
+        return laws.train if lengths == own.train else "uniform"
 
 
 class StartConfig(Strict):
@@ -308,7 +319,7 @@ class StreamConfig(Strict):
 
     Attributes:
         steps: of a piece, through which gradients go back.
-        sequences: in an epoch, of all streams together.
+        sequences: in an epoch, of all streams together; null for the whole of a text.
         empty_after: sequences of a stream after which its memory is emptied and its state is the
             initial one; null for once an epoch.
         first_longest: the longest sequence of the first epoch, in the task's lengths; it grows by
@@ -322,7 +333,7 @@ class StreamConfig(Strict):
     """
 
     steps: PositiveInt
-    sequences: PositiveInt
+    sequences: PositiveInt | None
     empty_after: PositiveInt | None
     first_longest: PositiveInt | None
     rate_decay: Annotated[float, Field(gt=0, lt=1)]
@@ -530,10 +541,20 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
 
     task = validated(TaskConfig, settings, layers)
     try:
-        make_task(task.name, task.generator, task.parameters)
+        made = make_task(task.name, task.generator, task.parameters)
     except TaskError as error:
         raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
+    problem = "is missing" if made.drawn else "is of no use: nothing is drawn"
+    wrong = [name for name in _DRAWING if (getattr(task, name) is None) == made.drawn]
+    if wrong:
+        raise UsageError(
+            "\n".join(f"{nearest_place(layers, (name,))}: {name} {problem}" for name in wrong)
+        )
     return task
+
+
+_DRAWING = ("lengths", "length_law")
+"""What a task says of the strings that are drawn."""
 
 
 def recipe_names() -> list[str]:

@@ -55,6 +55,10 @@ class Layer(nn.Module, ABC):
         """The part of the gates' sums that depends on x alone: [..., E] -> [..., gates * H]."""
 
     @abstractmethod
+    def look_up(self, ids: Tensor) -> Tensor:
+        """What `project` makes of one-hot vectors: their ids [...] -> [..., gates * H]."""
+
+    @abstractmethod
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         """The next state; its first tensor is the output.
 
@@ -89,6 +93,9 @@ class LinearLayer(Layer):
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.pad(inputs, (0, self.hidden_size - inputs.shape[-1]))
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        return nn.functional.one_hot(ids, self.hidden_size).to(self.below_weight.dtype)
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         return (torch.addmm(projected, below, self.below_weight.t()),)
@@ -143,6 +150,9 @@ class RecurrentLayer(Layer):
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        return nn.functional.embedding(ids, self.input_weight.t()) + self.bias
 
 
 def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -> None:
@@ -294,18 +304,18 @@ class Controller(nn.Module):
         return tuple(layer.initial(batch_size) for layer in self._layers())
 
     def project(
-        self, inputs: Tensor, disturb: Disturbance = undisturbed
+        self, sums: Callable[[Layer], Tensor], disturb: Disturbance = undisturbed
     ) -> list[tuple[Tensor, ...]]:
         """For every step, the part of every layer's sums that depends on x alone.
 
         Args:
-            inputs: [B, T, E].
-            disturb: what is done to the sums of a layer, [B, T, gates * H].
+            sums: of a layer, [B, T, gates * H].
+            disturb: what is done to the sums of a layer.
 
         Returns:
             T tuples of one tensor [B, gates * H] a layer.
         """
-        layers = [disturb(layer.project(inputs)).unbind(dim=1) for layer in self._layers()]
+        layers = [disturb(sums(layer)).unbind(dim=1) for layer in self._layers()]
         return list(zip(*layers, strict=True))
 
     def step(

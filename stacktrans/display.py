@@ -111,13 +111,14 @@ class TrainingDisplay:
     def _show(self, record: Record) -> None:
         if self.live:
             self.live.update(self._table())
-        elif (
-            record.test
-            or record.development
-            or record.step - self.printed >= self.config.training.accuracy_every
-        ):
+        elif self._is_due(record):
             self.printed = record.step
             self.console.print(self._line(record), soft_wrap=True, highlight=False)
+
+    def _is_due(self, record: Record) -> bool:
+        """Whether a record has a line of its own where there is no live table."""
+        every = self.config.training.accuracy_every
+        return bool(record.test or record.development) or record.step - self.printed >= every
 
     def _speed(self, record: Record) -> float:
         # Over the last few records, so that it is the speed of now.
@@ -144,7 +145,7 @@ class TrainingDisplay:
         return "  ".join(part for part in parts if part)
 
     def _table(self) -> RenderableType:
-        train, test = self.config.task.lengths.train, self.config.task.lengths.test
+        train, test = self.config.task.ranges.train, self.config.task.ranges.test
         table = plain_table(
             "batch",
             "start",
@@ -175,22 +176,27 @@ def summary_table(summary: Summary, config: RunConfig, directory: str) -> Render
     """How a run ended."""
     table = plain_table("lengths", "strings", "coarse", "fine", "symbols")
     for lengths, accuracy in (
-        (config.task.lengths.train, summary.train),
-        (config.task.lengths.test, summary.test),
+        (config.task.ranges.train, summary.train),
+        (config.task.ranges.test, summary.test),
     ):
-        table.add_row(
-            str(lengths),
-            str(accuracy.count),
-            f"{accuracy.coarse:.3f}",
-            f"{accuracy.fine:.3f}",
-            f"{accuracy.symbols:.4f}",
-        )
+        if accuracy:
+            table.add_row(
+                str(lengths),
+                str(accuracy.count),
+                f"{accuracy.coarse:.3f}",
+                f"{accuracy.fine:.3f}",
+                f"{accuracy.symbols:.4f}",
+            )
+    return Group(Text(ending(summary)), table, Text(f"saved in {directory}"))
+
+
+def ending(summary: Summary) -> str:
+    """What ended a run, and when."""
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
-    ended = (
+    return (
         f"{summary.outcome}: {summary.rule}, after {summary.steps} batches"
         f"{starts}, {summary.seconds:.0f} s"
     )
-    return Group(Text(ended), table, Text(f"saved in {directory}"))
 
 
 def _interval(accuracy: float, count: int) -> str:

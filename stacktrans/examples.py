@@ -27,7 +27,7 @@ class Examples:
             rng = generator(config.seed, Purpose.EXAMPLES, which)
             return task.sample(rng, lengths, count, config.task.law_of(lengths))
 
-        lengths = config.task.lengths
+        lengths = config.task.ranges
         self.train = drawn(0, lengths.train, sizes.train)
         self.development = drawn(1, lengths.train, sizes.development)
         # Only when it is needed: long strings take their time.

@@ -41,20 +41,23 @@ class Epochs:
         layout = task.layout
         if not isinstance(layout, Stream):
             raise UsageError(f"training.stream: task {config.task.name} is no stream")
+        if stream.sequences is None:
+            raise UsageError("training.stream.sequences: null is for a text; expected a number")
+        self._sequences = stream.sequences
         self.layout = layout
 
     def epoch(self, attempt: int, number: int) -> list[Piece]:
         """The pieces of the n-th epoch of an attempt, from 0."""
         rng = generator(self._config.seed, Purpose.TRAINING, attempt, number)
-        law = self._config.task.law_of(self._config.task.lengths.train)
-        pairs = self._task.sample(rng, self.lengths(number), self._stream.sequences, law)
+        law = self._config.task.law_of(self._config.task.ranges.train)
+        pairs = self._task.sample(rng, self.lengths(number), self._sequences, law)
         count = self._config.training.batch_size
         streams = [pairs[row::count] for row in range(count)]
         return list(self._pieces(streams))
 
     def lengths(self, number: int) -> Lengths:
         """The lengths of the n-th epoch: the longest grows by one an epoch."""
-        shortest, longest = self._config.task.lengths.train
+        shortest, longest = self._config.task.ranges.train
         first = self._stream.first_longest
         return Lengths(shortest, longest if first is None else min(longest, first + number))
 

@@ -23,7 +23,7 @@ def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     if not isinstance(memory, ActionMemory) or not operation or not operation.values:
         raise TypeError("only stacks and lists with actions can be left out")
     config = model.config.model_copy(update={"memory_count": len(kept)})
-    outputs, inputs = len(model.classifier.weight), model.embedding.weight.shape[0]
+    outputs, inputs = len(model.classifier.weight), model.embedding.num_embeddings
     smaller = Transducer(config, inputs, outputs)
     weights = dict(model.state_dict())
     own = torch.tensor(list(kept))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from stacktrans.evaluation import Scores
+from stacktrans.language import Perplexity
 from stacktrans.tasks.base import Lengths
 
 METRICS = "metrics.jsonl"
@@ -38,12 +39,13 @@ class Record:
         loss: mean nats a scored symbol since the record before.
         perplexity: exp(loss).
         learning_rate: in force.
-        lengths: shortest and longest source that is trained on next.
+        lengths: shortest and longest source that is trained on next; None on a text.
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured.
         test: accuracy on lengths of the test range, where it was measured.
         development: accuracy on the development set, if there is one.
-        validation: of a stream, mean nats a scored symbol on validation strings.
+        validation: of a stream, mean nats a scored symbol on validation strings, or on the
+            validation text.
     """
 
     step: int
@@ -52,7 +54,7 @@ class Record:
     loss: float
     perplexity: float
     learning_rate: float
-    lengths: Lengths
+    lengths: Lengths | None
     signals: dict[str, float]
     train: Accuracy | None = None
     test: Accuracy | None = None
@@ -71,9 +73,12 @@ class Summary:
         attempts: starts.
         seconds: time trained.
         best_step: the batch after which the kept weights were taken.
-        train: accuracy of the kept weights on training lengths, or on the training set.
-        test: accuracy of the kept weights on lengths of the test range, or on the test set.
+        train: accuracy of the kept weights on training lengths, or on the training set; None on
+            a text.
+        test: accuracy of the kept weights on lengths of the test range, or on the test set; None
+            likewise.
         development: accuracy of the kept weights on the development set, if there is one.
+        texts: perplexity of the validation and the test text, if they are what is learned.
         parameters: of the model.
         command: what was run.
         version: of stacktrans.
@@ -87,9 +92,10 @@ class Summary:
     attempts: int
     seconds: float
     best_step: int
-    train: Accuracy
-    test: Accuracy
+    train: Accuracy | None
+    test: Accuracy | None
     development: Accuracy | None
+    texts: dict[str, Perplexity]
     parameters: int
     command: str
     version: str

@@ -224,6 +224,20 @@ class Stream(Layout):
 
 
 @dataclass(frozen=True, slots=True)
+class Sentences(Stream):
+    """The sentences of a text, one after another; `follow` ends each and so comes before each.
+
+    The model says every symbol, the first of a sentence and its end included.
+    """
+
+    def prefix(self, source: Ids) -> Ids:
+        return np.concatenate([[self.follow], source])
+
+    def longest_answer(self, length: int, limit: int | None) -> int:
+        return length + 20 if limit is None else limit
+
+
+@dataclass(frozen=True, slots=True)
 class JointSequence(Layout):
     """The layout `<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -184,13 +184,18 @@ def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str
 
 
 def _section(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
-    section: Any = model
+    section: type[BaseModel] | None = model
     for key in location:
-        field = section.model_fields.get(key)
-        section = field.annotation if field else None
-        if not (isinstance(section, type) and issubclass(section, BaseModel)):
-            return None
-    return section  # type: ignore[no-any-return]
+        field = section.model_fields.get(str(key)) if section else None
+        section = _model_of(field.annotation) if field else None
+    return section
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The settings that a value may be, besides null."""
+    kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not type(None)]
+    (kind,) = kinds if len(kinds) == 1 else (None,)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def option_layer(assignment: str, known: type[BaseModel]) -> Layer:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stacktrans.config import RunConfig
+from stacktrans.config import StreamConfig
 from stacktrans.evaluation import cross_entropy
 from stacktrans.pieces import Epochs, Piece
 from stacktrans.randomness import Purpose
@@ -31,12 +31,21 @@ class StreamTrainer(Trainer):
         super()._start_attempt()
         stream = self.config.training.stream
         assert stream is not None
-        self.stream, self.epochs = stream, Epochs(self.config, stream, self.task)
+        self.stream = stream
+        self._prepare(stream)
         with torch.no_grad():  # what can't be carried is found out before anything is written
             self.model.unroll_piece(torch.zeros(1, 1, dtype=torch.int64, device=self.device))
         self.progress.epoch = 0
         self._keep()
         self._begin_epoch()
+
+    def _prepare(self, stream: StreamConfig) -> None:
+        """Make ready what is trained on."""
+        self.epochs = Epochs(self.config, stream, self.task)
+
+    def _pieces(self) -> list[Piece]:
+        """The pieces of the epoch that begins."""
+        return self.epochs.epoch(self.progress.attempt, self.progress.epoch)
 
     def _begin_epoch(self) -> None:
         self.epoch: list[Piece] | None = None
@@ -48,11 +57,11 @@ class StreamTrainer(Trainer):
         self.kept: dict[str, Tensor] = deepcopy(self.model.state_dict())
 
     def _unrolled(self) -> tuple[Batch, Unrolled]:
-        if self._due()[0]:
+        if self._epoch_ended():
             self.progress.epoch += 1  # there is training after the last epoch, too
             self._begin_epoch()
         if self.epoch is None:
-            self.epoch = self.epochs.epoch(self.progress.attempt, self.progress.epoch)
+            self.epoch = self._pieces()
         piece = self.epoch[self.piece]
         self.piece += 1
         if self.carried is not None:
@@ -71,11 +80,11 @@ class StreamTrainer(Trainer):
         return self.epoch is not None and self.piece == len(self.epoch)
 
     def _due(self) -> tuple[bool, bool]:
-        ended = self.epoch is not None and self.piece == len(self.epoch)
+        ended = self._epoch_ended()
         return ended, ended
 
     def _measure_for(self, record: Record) -> None:
-        lengths, training = self.config.task.lengths.train, self.config.training
+        lengths, training = self.config.task.ranges.train, self.config.training
         pairs = self._draw(Purpose.VALIDATION, lengths, training.validation_count)
         everything = training.loss_over == "all"
         record.validation = cross_entropy(self.evaluated, self.epochs.layout, pairs, everything)
@@ -127,8 +136,3 @@ class StreamTrainer(Trainer):
 
     def _take_own_state(self, saved: dict[str, Any]) -> None:
         self.kept = saved["kept"]
-
-
-def trainer_for(config: RunConfig) -> type[Trainer]:
-    """What trains a run of this kind."""
-    return StreamTrainer if config.training.stream else Trainer

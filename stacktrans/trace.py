@@ -194,7 +194,8 @@ def _sequence(
     task, layout = checkpoint.task, checkpoint.layout
     written = task.source.decode(source)
     if isinstance(layout, Stream):
-        return [*source.tolist(), *target], [*written, *task.target.decode(target)], 1
+        read = [*layout.prefix(source).tolist(), *target]
+        return read, task.source.decode(read), 1
     if not isinstance(layout, JointSequence):
         return source.tolist(), written, 1
     inputs = [*layout.prefix(source).tolist(), *(layout.first_target + index for index in target)]

@@ -22,9 +22,18 @@ from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
+from stacktrans.language import Perplexity
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
 from stacktrans.randomness import Purpose, generator
-from stacktrans.records import BUDGETS, METRICS, RULES, SUMMARY, Accuracy, Record, Summary
+from stacktrans.records import (
+    BUDGETS,
+    METRICS,
+    RULES,
+    SUMMARY,
+    Accuracy,
+    Record,
+    Summary,
+)
 from stacktrans.sequences import Batch, Pair, Stream
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
@@ -144,7 +153,12 @@ class Trainer:
         # A kernel that can't run and lengths that the task lacks are found out before anything is
         # written.
         self.model.is_fused()
-        for lengths in (config.task.lengths.train, config.task.lengths.test):
+        self._check_draws()
+
+    def _check_draws(self) -> None:
+        """Raise `NoSuchLength` if there are no strings to train or to test on."""
+        ranges = self.config.task.ranges
+        for lengths in (ranges.train, ranges.test):
             self._draw(Purpose.VALIDATION, lengths, 1)
 
     def _start_attempt(self) -> None:
@@ -183,8 +197,12 @@ class Trainer:
 
     def _lengths(self, share: float) -> Lengths:
         """The shortest training lengths."""
-        shortest, longest = self.config.task.lengths.train
+        shortest, longest = self.config.task.ranges.train
         return Lengths(shortest, shortest + math.ceil(share * (longest - shortest)))
+
+    def _lengths_trained(self) -> Lengths | None:
+        """The lengths that are trained on next, if they have any."""
+        return self._lengths(self.progress.share)
 
     @property
     def evaluated(self) -> Transducer:
@@ -205,7 +223,7 @@ class Trainer:
 
     def _law(self, lengths: Lengths) -> LengthLaw:
         """Of a range, which may be the part of the training lengths that is trained on so far."""
-        own = self.config.task.lengths
+        own = self.config.task.ranges
         return self.config.task.law_of(lengths if lengths == own.test else own.train)
 
     @property
@@ -262,7 +280,7 @@ class Trainer:
 
     def _accuracies(self, model: Transducer) -> Accuracies:
         """On validation strings of both ranges."""
-        lengths, count = self.config.task.lengths, self.config.training.validation_count
+        lengths, count = self.config.task.ranges, self.config.training.validation_count
         pairs = self._draw(Purpose.VALIDATION, lengths.train, count)
         pairs += self._draw(Purpose.VALIDATION, lengths.test, count)
         return accuracies(model, self.layout, pairs)
@@ -524,7 +542,7 @@ class Trainer:
             loss=loss,
             perplexity=math.exp(min(loss, 700.0)),
             learning_rate=self.optimizer.param_groups[0]["lr"],
-            lengths=self._lengths(progress.share),
+            lengths=self._lengths_trained(),
             signals=dict(zip(self.model.signal_names, signals.tolist(), strict=True)),
         )
         self._measure_for(record)
@@ -554,10 +572,14 @@ class Trainer:
             progress.running_loss is not None and progress.running_loss < training.accuracy_loss
         )
 
-    def _measure_both(self, purpose: Purpose) -> tuple[Accuracy, Accuracy]:
+    def _perplexities(self) -> dict[str, Perplexity]:
+        """Of the texts that are measured at the end, if there are any."""
+        return {}
+
+    def _measure_both(self, purpose: Purpose) -> tuple[Accuracy | None, Accuracy | None]:
         if self.examples:
             return self._score(self.examples.train), self._score(self.examples.test)
-        lengths = self.config.task.lengths
+        lengths = self.config.task.ranges
         count = self.config.training.validation_count
         train = self._measure(purpose, lengths.train, min(FIRST_LOOK, count))
         return train, self._measure(purpose, lengths.test, count)
@@ -699,6 +721,7 @@ class Trainer:
             train=train,
             test=test,
             development=self._score(self.examples.development) if self.examples else None,
+            texts=self._perplexities(),
             parameters=self.parameter_count,
             command=self.command,
             version=__version__,

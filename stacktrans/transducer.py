@@ -24,6 +24,7 @@ from stacktrans.controllers import (
     draw_weights,
     undisturbed,
 )
+from stacktrans.embeddings import Learned, OneHot
 from stacktrans.errors import UsageError
 from stacktrans.memory import Memory, MemoryState, make_memory
 from stacktrans.memory.buffers import (
@@ -83,23 +84,6 @@ class Carried(Protocol):
 
     def restarted(self, items: Tensor) -> Self:
         """The same, but some of them, [B] bool, begin anew."""
-
-
-class OneHot(nn.Module):
-    """Ids as vectors with a single 1; used as `nn.Embedding` is, and nothing of it is learned.
-
-    Args:
-        count: number of ids.
-    """
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self.register_buffer("weight", torch.eye(count), persistent=False)
-        self.weight: Tensor
-
-    def forward(self, ids: Tensor) -> Tensor:
-        """[...] -> [..., count]."""
-        return nn.functional.embedding(ids, self.weight)
 
 
 class Operation(nn.Module):
@@ -193,7 +177,7 @@ class Transducer(nn.Module):
         self.hard = False
         one_hot = config.embedding_size == "one-hot"
         embedded = inputs if one_hot else int(config.embedding_size)
-        self.embedding = OneHot(inputs) if one_hot else nn.Embedding(inputs, embedded)
+        self.embedding = OneHot(inputs) if one_hot else Learned(inputs, embedded)
         memory = make_memory(config)
         self.read_size = memory.reads * config.memory_size if memory else 0
         size = controller_size(config, embedded, self.read_size)
@@ -299,7 +283,7 @@ class Transducer(nn.Module):
             self._kind(),
             self.controller,
             inputs,
-            self.embedding.weight,
+            self.embedding,
             self._heads(),
             disturb,
             state,
@@ -349,7 +333,7 @@ class Transducer(nn.Module):
             [lengths[row] for row in longest_first],
             [steps[row] for row in longest_first],
             inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])],
-            self.embedding.weight,
+            self.embedding,
             self._heads(),
             disturb,
         )
@@ -424,7 +408,9 @@ class Transducer(nn.Module):
         """
         state = state or self.initial(inputs.shape[0])
         done: list[tuple[Tensor, Tensor]] = []
-        for projected in self.controller.project(self.embedding(inputs), disturb):
+        for projected in self.controller.project(
+            lambda layer: self.embedding.sums(layer, inputs), disturb
+        ):
             *step, state = self._step(projected, state)
             done.append((step[0], step[1]))
         hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
@@ -454,13 +440,17 @@ class Transducer(nn.Module):
             buffer = popped(buffer, read)
             weights = read_weights(buffer)
             seen = torch.bmm(weights.unsqueeze(1), embedded)
-            hidden, signals, state = self._step(self.controller.project(seen)[0], state)
+            hidden, signals, state = self._step(self._projected(seen), state)
             read = signals[:, -2]
             done.append((hidden, signals, weights))
             states.append(state)
         hidden, signals, weights = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
         steps = [self.steps_over(length) for length in lengths]
         return Unrolled(hidden, signals, steps), states, weights
+
+    def _projected(self, seen: Tensor) -> tuple[Tensor, ...]:
+        """Every layer's sums over what is seen of the input at one step, [B, 1, E]."""
+        return self.controller.project(lambda layer: layer.project(seen))[0]
 
     def _step(
         self, projected: tuple[Tensor, ...], state: TransducerState
@@ -574,9 +564,10 @@ class FusedRun:
     def __init__(self, model: Transducer, batch_size: int) -> None:
         from stacktrans.kernels import transducing
 
-        embedded = model.embedding.weight
         heads = model._heads()
-        self._run = transducing.Run(model._kind(), model.controller, batch_size, embedded, heads)
+        self._run = transducing.Run(
+            model._kind(), model.controller, batch_size, model.embedding, heads
+        )
 
     @torch.no_grad()
     def step(self, inputs: Tensor) -> Unrolled:

@@ -1,15 +1,18 @@
 """Transducing a stream of lines."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
 from stacktrans.errors import StacktransError
+from stacktrans.language import Following, followings
 from stacktrans.streaming import LineStream, can_stream
+from stacktrans.tasks.corpus import Corpus, Vocabulary
 from stacktrans.text import decode_line, line_groups
+from stacktrans.transducer import Transducer
 
 
 @dataclass
@@ -22,6 +25,7 @@ class Line:
         output: the answer; None if there is none.
         probability: of the whole answer; None if the line is empty or there is no answer.
         ended: whether the model ended the answer; None likewise.
+        following: of a model of a text, what it expects after each symbol; None of others.
         error: why there is no answer.
         last: whether no further line is ready.
         complete: whether the line ends with this.
@@ -32,6 +36,7 @@ class Line:
     output: str | None = None
     probability: float | None = None
     ended: bool | None = None
+    following: list[Following] | None = None
     error: str | None = None
     last: bool = False
     complete: bool = True
@@ -45,11 +50,23 @@ class Line:
             "probability": self.probability,
             "ended": self.ended,
         }
+        if self.following is not None:
+            entry |= _sentence(self.following)
         return entry | ({"error": self.error} if self.error else {})
 
 
+def _sentence(followings: Sequence[Following]) -> dict[str, Any]:
+    """What is said of a sentence as a whole, its end included, and of each of its symbols."""
+    log_probability = sum(one.log_probability for one in followings)
+    return {
+        "log_probability": log_probability,
+        "perplexity": math.exp(min(-log_probability / len(followings), 700.0)),
+        "following": [asdict(one) for one in followings],
+    }
+
+
 def transduce_lines(
-    checkpoint: Checkpoint, descriptor: int, max_length: int | None, whole: bool = False
+    checkpoint: Checkpoint, descriptor: int, max_length: int | None, as_json: bool = False
 ) -> Iterator[Line]:
     """Transduce every line of an open file or pipe, in order.
 
@@ -60,9 +77,9 @@ def transduce_lines(
         checkpoint: the model.
         descriptor: an open file or pipe.
         max_length: longest answer in symbols; None for what is usual.
-        whole: whether to wait for whole lines.
+        as_json: whether to wait for whole lines, and to find out all that is told of them as JSON.
     """
-    stream = None if whole or not can_stream(checkpoint) else LineStream(checkpoint)
+    stream = None if as_json or not can_stream(checkpoint) else LineStream(checkpoint)
     number = 1
     for group in line_groups(descriptor, parts=stream is not None):
         lines: list[tuple[Line, bytes]] = []
@@ -76,6 +93,8 @@ def transduce_lines(
                 lines.append((line, piece.raw))
             number += piece.ends
         _answer(checkpoint, lines, max_length)
+        if as_json and isinstance(checkpoint.task, Corpus):
+            _look_ahead(checkpoint.model, checkpoint.task.vocabulary, [line for line, _ in lines])
         parts[-1].last = True
         yield from parts
 
@@ -101,3 +120,10 @@ def _answer(
         line.output = task.target.join(task.target.decode(answer.target))
         line.probability = math.exp(answer.log_probability)
         line.ended = answer.ended
+
+
+def _look_ahead(model: Transducer, vocabulary: Vocabulary, lines: Sequence[Line]) -> None:
+    """Find out what a model of a text expects after each symbol of some lines."""
+    for line in lines:
+        if line.source and line.source.strip():
+            line.following = followings(model, vocabulary, vocabulary.split(line.source))

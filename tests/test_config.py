@@ -84,8 +84,8 @@ def test_an_option_changes_part_of_a_task() -> None:
     config = copy_queue(
         assignments=["lengths.train=[2, 5]", "parameters.symbols=4", "signal_bias.pop=-2"]
     )
-    assert config.task.lengths.train == (2, 5)
-    assert config.task.lengths.test == (65, 128)
+    assert config.task.ranges.train == (2, 5)
+    assert config.task.ranges.test == (65, 128)
     assert config.task.parameters == {"symbols": 4}
     assert config.model.start.signal_bias == {"pop": -2, "push": 2}
 
@@ -160,7 +160,11 @@ def test_wrong_task_files_are_named_with_the_line(tmp_path: Path) -> None:
     message = str(caught.value)
     assert "task.yaml:5: unknown setting 'tests'; did you mean 'test'?" in message
     assert "lengths.test is missing" in message
-    assert "length_law is missing" in message
+    path.write_text("name: t\ngenerator: copy\n")
+    with pytest.raises(UsageError) as caught:
+        resolve(task=str(path), settings=QUEUE)
+    assert "task.yaml:1: lengths is missing" in str(caught.value)
+    assert "length_law is missing" in str(caught.value)
 
 
 GRAMMAR = """name: t
@@ -218,8 +222,8 @@ def test_a_paper_s_recipe_is_that_of_the_task_s_paper() -> None:
 def test_a_recipe_can_change_the_task_and_what_is_asked_for_lies_over_it(tmp_path: Path) -> None:
     stack = {"model": {"memory": "stack"}}
     config = resolve(task="reversal", recipe="paper", settings=stack)
-    assert config.task.lengths.test == (1, 24)
-    assert config.task.law_of(config.task.lengths.test) == NormalLengths(20, 4)
+    assert config.task.ranges.test == (1, 24)
+    assert config.task.law_of(config.task.ranges.test) == NormalLengths(20, 4)
     assert config.task.law_of(Lengths(3, 4)) == "uniform"
     changed = resolve(
         task="reversal",
@@ -227,7 +231,7 @@ def test_a_recipe_can_change_the_task_and_what_is_asked_for_lies_over_it(tmp_pat
         settings=stack,
         assignments=["task.lengths.test=[3, 4]", "task.length_law=uniform"],
     )
-    assert changed.task.lengths.test == (3, 4)
+    assert changed.task.ranges.test == (3, 4)
     path = tmp_path / "config.yaml"
     path.write_text(changed.to_yaml())
     assert resolve(config=str(path)) == changed

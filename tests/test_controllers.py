@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from stacktrans.config import ModelConfig, resolve
-from stacktrans.controllers import RECURRENT, Controller, LSTMLayer, RecurrentLayer
+from stacktrans.controllers import RECURRENT, Controller, Layer, LSTMLayer, RecurrentLayer
 from stacktrans.errors import UsageError
 from stacktrans.transducer import Transducer
 
@@ -82,7 +82,7 @@ def test_the_gradient_through_the_state_shrinks_from_step_to_step(kernel: str) -
         config = small("rnn", "none").model_copy(update={"state_gradient": share, "kernel": kernel})
         model = Transducer(config, inputs=4, outputs=3).double()
         model(torch.tensor([[0, 1, 2, 3]]))[0, -1].sum().backward()
-        grad = model.embedding.weight.grad
+        grad = model.get_parameter("embedding.weight").grad
         assert grad is not None
         return [float(row.norm()) for row in grad.flip(0)]
 
@@ -211,3 +211,14 @@ def test_what_is_read_reaches_the_output_one_step_later() -> None:
     after = model(inputs)
     assert torch.equal(before[:, 0], after[:, 0])
     assert not torch.equal(before[:, 1], after[:, 1])
+
+
+@pytest.mark.parametrize("controller", ["lstm", "sigmoid", "linear"])
+def test_one_hot_inputs_are_looked_up(controller: str) -> None:
+    config = small(controller, "stack").model_copy(update={"embedding_size": "one-hot"})
+    model = Transducer(config, inputs=5, outputs=3)
+    ids = torch.tensor([[4, 0, 2], [1, 1, 3]])
+    for layer in model.controller.layers:
+        assert isinstance(layer, Layer)
+        assert torch.equal(model.embedding.sums(layer, ids), layer.project(torch.eye(5)[ids]))
+    assert not [name for name in model.state_dict() if name.startswith("embedding")]

@@ -45,7 +45,9 @@ def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) 
     trainer = trainer_of(small_run("patience=100"), tmp_path)
     summary = trainer.run(ignore)
     assert (summary.outcome, summary.steps) == ("epochs", 12)
-    assert summary.development is not None
+    assert summary.train
+    assert summary.development
+    assert summary.test
     counts = (summary.train.count, summary.development.count, summary.test.count)
     assert counts == (24, 12, 30)
     records = records_of(tmp_path)

@@ -41,6 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the examples are run, in order, with the checkpoints beside them."""
     path = tmp_path_factory.mktemp("readme")
     shutil.copytree(ROOT / "checkpoints", path / "checkpoints")
+    (path / "mytext").mkdir()
+    for part in ("train", "valid", "test"):
+        (path / "mytext" / f"{part}.txt").write_text("the old man sees the sea .\n" * 9)
     return path
 
 
@@ -85,9 +88,12 @@ def test_every_file_is_in_the_file_tree() -> None:
 
 def test_the_results_are_those_recorded() -> None:
     results = ROOT / "experiments" / "results"
-    names = ("default-recipe.md", "beyond-hao2018.md")
-    recorded = [line for name in names for line in (results / name).read_text().splitlines()]
-    section = README.split("## What the default recipe achieves")[1].split("\n## ")[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
-    assert len(rows) > 5
-    assert set(rows) <= set(recorded)
+    for title, names in {
+        "What the default recipe achieves": ("default-recipe.md", "beyond-hao2018.md"),
+        "Texts": ("text.md",),
+    }.items():
+        recorded = [line for name in names for line in (results / name).read_text().splitlines()]
+        section = README.split(f"## {title}\n")[1].split("\n## ")[0]
+        rows = [line for line in section.splitlines() if line.startswith("|")]
+        assert len(rows) > 3
+        assert set(rows) <= set(recorded)

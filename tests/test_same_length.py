@@ -87,7 +87,7 @@ def test_oracles_say_why_a_string_is_no_source(name: str, source: str, message: 
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_are_in_range_and_the_oracle_knows_what_is_scored(name: str, recipe: str) -> None:
     config, task = config_of(name, recipe).task, task_of(name)
-    for lengths in (config.lengths.train, config.lengths.test):
+    for lengths in (config.ranges.train, config.ranges.test):
         pairs = task.sample(np.random.default_rng(2), lengths, 15, config.law_of(lengths))
         assert all(lengths.shortest <= pair.length <= lengths.longest for pair in pairs)
         for pair in pairs:
@@ -104,7 +104,7 @@ def test_samples_are_in_range_and_the_oracle_knows_what_is_scored(name: str, rec
 def test_depths_give_the_published_lengths(depth: int, longest: int) -> None:
     law = config_of("parenthesis", "paper").task
     task = task_of("parenthesis")
-    assert DepthLimit(depth) in (law.law_of(law.lengths.train), law.law_of(law.lengths.test))
+    assert DepthLimit(depth) in (law.law_of(law.ranges.train), law.law_of(law.ranges.test))
     pairs = task.sample(np.random.default_rng(1), Lengths(2, 200), 40, DepthLimit(depth))
     assert longest - 12 <= max(pair.length for pair in pairs) <= longest
 

@@ -49,7 +49,7 @@ def test_shipped_models_are_right_far_beyond_their_training(name: str) -> None:
 )
 def test_models_of_same_length_tasks_are_right_on_longer_strings(name: str, symbols: float) -> None:
     loaded = checkpoint.load(name, CPU)
-    lengths = loaded.config.task.lengths
+    lengths = loaded.config.task.ranges
     assert lengths.test.shortest > lengths.train.longest
     pairs = loaded.task.sample(
         generator(11, Purpose.EVALUATION),
@@ -72,7 +72,7 @@ def test_brackets_are_closed_at_depths_far_beyond_those_trained_on(depth: int) -
 @pytest.mark.parametrize("hard", [False, True])
 def test_the_counter_is_right_far_beyond_its_training(hard: bool) -> None:
     loaded = checkpoint.load("anbncn", CPU)
-    assert loaded.config.task.lengths.train.longest < 20
+    assert loaded.config.task.ranges.train.longest < 20
     loaded.model.hard = hard
     strings = generator(11, Purpose.EVALUATION)
     for size, count in ((60, 20), (1000, 5)):

@@ -13,8 +13,9 @@ from stacktrans.config import RunConfig, resolve
 from stacktrans.errors import UsageError
 from stacktrans.pieces import Epochs
 from stacktrans.sequences import Stream
-from stacktrans.stream_training import StreamTrainer, trainer_for
+from stacktrans.stream_training import StreamTrainer
 from stacktrans.tasks import make_task
+from stacktrans.trainers import trainer_for
 from stacktrans.training import Interrupted, Trainer
 
 CPU = torch.device("cpu")

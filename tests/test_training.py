@@ -150,6 +150,7 @@ def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
         SUMMARY,
     ]
     written = json.loads((tmp_path / SUMMARY).read_text())
+    assert summary.test
     assert written["test"] == {
         "coarse": summary.test.coarse,
         "fine": summary.test.fine,
@@ -410,6 +411,7 @@ def test_accuracy_is_measured_when_it_is_due_though_no_loss_is(tmp_path: Path) -
 
 def test_the_summary_is_measured_on_all_strings(tmp_path: Path) -> None:
     summary = trainer_of(small_run("max_steps=10", "validation_count=450"), tmp_path).run(ignore)
+    assert summary.test
     assert summary.test.coarse < 1
     assert summary.test.count == 450
     assert records_of(tmp_path)[-1]["test"]["count"] == 100

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from stacktrans.config import ModelConfig
 from stacktrans.controllers import Controller, Disturbance, Layer, undisturbed
+from stacktrans.embeddings import Embedding
 from stacktrans.kernels.actions import UNLIMITED, Actions
 from stacktrans.kernels.carrying import Carried
 from stacktrans.kernels.cells import CELLS
@@ -65,7 +66,7 @@ def sequence(
     lengths: Sequence[int],
     steps: Sequence[int],
     inputs: Tensor,
-    embedded: Tensor,
+    embedding: Embedding,
     heads: Sequence[Tensor],
     disturb: Disturbance,
 ) -> SequenceOutput:
@@ -77,7 +78,7 @@ def sequence(
         lengths: how many inputs each item has, M together; the longest first.
         steps: how many steps each item takes; without buffers, as many.
         inputs: [M] ids, those of an item one after the other.
-        embedded: [ids, E] what each id is embedded as.
+        embedding: of the ids.
         heads: weight and bias of the signals, weight and bias of the values.
         disturb: what is done to the sums of a layer, [M, gates * H].
     """
@@ -85,10 +86,10 @@ def sequence(
     layers = _layers(controller)
     if kind.buffered:
         # After the last input nothing is read.
-        nothing = torch.cat([embedded, torch.zeros_like(embedded[:1])])
-        projected, ids = [layer.project(nothing) for layer in layers], inputs
+        rows = functional.pad(embedding(torch.arange(embedding.num_embeddings)), (0, 0, 0, 1))
+        projected, ids = [layer.project(rows) for layer in layers], inputs
     else:
-        projected, ids = _projected(layers, inputs, embedded, disturb)
+        projected, ids = _projected(layers, inputs, embedding, disturb)
     return fused_sequence(kind, lengths, steps, ids, projected, _weights(layers), *heads)
 
 
@@ -96,7 +97,7 @@ def piece(
     kind: Kind,
     controller: Controller,
     inputs: Tensor,
-    embedded: Tensor,
+    embedding: Embedding,
     heads: Sequence[Tensor],
     disturb: Disturbance,
     state: Carried | None,
@@ -107,29 +108,29 @@ def piece(
         kind: what is run.
         controller: what operates it.
         inputs: [B, T] ids.
-        embedded: [ids, E] what each id is embedded as.
+        embedding: of the ids.
         heads: weight and bias of the signals, weight and bias of the values.
         disturb: what is done to the sums of a layer, [B * T, gates * H].
         state: what the strings carry; None for strings that begin.
     """
     _say_that_it_compiles(f"{_entry(kind)}_backward")
     layers = _layers(controller)
-    projected, ids = _projected(layers, inputs.flatten(), embedded, disturb)
+    projected, ids = _projected(layers, inputs.flatten(), embedding, disturb)
     ids = ids.view(inputs.shape)
     return fused_piece(kind, ids, projected, _weights(layers), state, *heads)
 
 
 def _projected(
-    layers: Sequence[Layer], inputs: Tensor, embedded: Tensor, disturb: Disturbance
+    layers: Sequence[Layer], inputs: Tensor, embedding: Embedding, disturb: Disturbance
 ) -> tuple[list[Tensor], Tensor]:
     """For each layer the sums over some inputs, and for each step which of them are its own.
 
     They are computed for every id or for every step, whichever are fewer.
     """
     each = torch.arange(len(inputs))
-    by_step = len(inputs) <= len(embedded)
-    rows = functional.embedding(inputs, embedded) if by_step else embedded
-    projected = [layer.project(rows) for layer in layers]
+    by_step = len(inputs) <= embedding.num_embeddings
+    rows = inputs if by_step else torch.arange(embedding.num_embeddings)
+    projected = [embedding.sums(layer, rows) for layer in layers]
     if disturb is undisturbed:
         return projected, each if by_step else inputs
     if not by_step:
@@ -144,7 +145,7 @@ class Run:
         kind: what is run.
         controller: what operates it.
         batch_size: number of strings B.
-        embedded: [ids, E] what each id is embedded as.
+        embedding: of the ids.
         heads: weight and bias of the signals, weight and bias of the values.
     """
 
@@ -154,16 +155,16 @@ class Run:
         kind: Kind,
         controller: Controller,
         batch_size: int,
-        embedded: Tensor,
+        embedding: Embedding,
         heads: Sequence[Tensor],
     ) -> None:
         _say_that_it_compiles(f"{_entry(kind)}_forward")
-        layers = _layers(controller)
+        layers, ids = _layers(controller), torch.arange(embedding.num_embeddings)
         self._running = Running(
             kind,
             batch_size,
             # Once for each id and not for each step: there are far fewer of them.
-            [layer.project(embedded) for layer in layers],
+            [embedding.sums(layer, ids) for layer in layers],
             _weights(layers),
             *heads,
         )

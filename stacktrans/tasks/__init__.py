@@ -6,6 +6,7 @@ from collections.abc import Callable
 from stacktrans.errors import UsageError, unknown_name
 from stacktrans.settings import Settings
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.grammatical import Grammatical, NextSymbol, SameLengthGrammar
 from stacktrans.tasks.rearrangement import BigramFlip, Copy, Reverse
 from stacktrans.tasks.running import DelayedParity, Parity, WaitingReversal
@@ -24,6 +25,7 @@ GENERATORS: dict[str, Callable[..., Task]] = {
     "counting": Counting,
     "memorization": Memorization,
     "addition": Addition,
+    "text": Corpus,
 }
 
 

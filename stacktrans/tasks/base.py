@@ -121,11 +121,13 @@ class Task(ABC):
         source: the alphabet of sources.
         target: the alphabet of targets.
         same_length: whether there is a target symbol for each source symbol, in step.
+        drawn: whether its strings are drawn, by their lengths, and not read from files.
     """
 
     source: Alphabet
     target: Alphabet
     same_length: bool = False
+    drawn: bool = True
 
     @property
     def layout(self) -> Layout:

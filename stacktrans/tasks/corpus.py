@@ -1,0 +1,117 @@
+"""Language modelling: the sentences of a text, of which each next symbol is said (joulin2015, 5.3).
+
+A text is read from files; what the task knows of it is its vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from stacktrans.errors import UsageError
+from stacktrans.sequences import Ids, Pair, Sentences
+from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task
+
+END = "</s>"
+"""The symbol that ends every sentence, and is said as any other."""
+UNITS = ("words", "characters")
+
+
+class Vocabulary(Alphabet):
+    """The symbols that a model of a text knows; all others are one symbol, the unknown one.
+
+    The first is the end of a sentence, the second the unknown symbol. No symbol of a sentence is
+    its end, even if it is written like it.
+
+    Args:
+        symbols: the others, in the order of their ids.
+        unknown: how the unknown symbol is written.
+        words: whether they are words separated by spaces, or characters.
+    """
+
+    def __init__(self, symbols: Sequence[str], unknown: str, *, words: bool) -> None:
+        super().__init__([END, unknown, *symbols], words=words)
+        self.unknown = 1
+
+    def encode(self, symbols: Sequence[str]) -> Ids:
+        """The ids of symbols, that of the unknown one for those that are not known."""
+        ids = [self._ids.get(symbol, self.unknown) or self.unknown for symbol in symbols]
+        return np.array(ids, dtype=np.int64)
+
+
+class Corpus(Task):
+    """A text in three files, a sentence on each line.
+
+    Args:
+        train: the file to train on; None if there is nothing to train.
+        valid: the file to stop and to choose by; None likewise.
+        test: the file to test on; None likewise.
+        unit: what the symbols are, "words" or "characters".
+        vocabulary: the most symbols that are known, the end of a sentence and the unknown one
+            included: the most frequent of the file to train on.
+        unknown: how the unknown symbol is written.
+        known: the others that are known, most frequent first, written as a sentence; nothing
+            for those that the file to train on will have.
+
+    Raises:
+        ValueError: a parameter is wrong; the message says which.
+    """
+
+    drawn = False
+
+    def __init__(
+        self,
+        train: str | None = None,
+        valid: str | None = None,
+        test: str | None = None,
+        unit: str = "words",
+        vocabulary: int = 10_000,
+        unknown: str = "<unk>",
+        known: str = "",
+    ) -> None:
+        self.files = {"train": train, "valid": valid, "test": test}
+        for part, file in self.files.items():
+            if not isinstance(file, str | None):
+                raise ValueError(f"{part} is {file!r}; expected the name of a file")
+        if unit not in UNITS:
+            raise ValueError(f"unit is {unit!r}; expected {' or '.join(UNITS)}")
+        if type(vocabulary) is not int or vocabulary < 3:
+            raise ValueError(f"vocabulary is {vocabulary!r}; expected a number of at least 3")
+        if not isinstance(unknown, str) or len(unknown.split()) != 1 or unknown == END:
+            raise ValueError(f"unknown is {unknown!r}; expected a word other than {END}")
+        if not isinstance(known, str):
+            raise ValueError(f"known is {known!r}; expected the known symbols as a sentence")
+        self.limit, self.unit, self.known = vocabulary, unit, known
+        self.source = self.target = self.vocabulary = self.with_symbols(known, unknown)
+        if len(self.vocabulary) > vocabulary:
+            raise ValueError(f"known has more symbols than a vocabulary of {vocabulary} has")
+
+    def with_symbols(self, known: str, unknown: str) -> Vocabulary:
+        """The vocabulary of known symbols, as they are written."""
+        words = self.unit == "words"
+        return Vocabulary(known.split() if words else list(known), unknown, words=words)
+
+    def file(self, part: str) -> str:
+        """The file of a part; raises `UsageError` if none is named."""
+        file = self.files[part]
+        if file is None:
+            raise UsageError(
+                f"task.parameters.{part}: no file is named; say --text FOLDER "
+                "with train.txt, valid.txt and test.txt"
+            )
+        return file
+
+    @property
+    def layout(self) -> Sentences:
+        return Sentences(len(self.vocabulary), follow=0)
+
+    def sample(
+        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UsageError("a text is read from files; none of it is drawn")
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        raise NotASource("a sentence can go on in many ways")

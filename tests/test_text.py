@@ -1,0 +1,352 @@
+"""Language modelling on texts in files (joulin2015, section 5.3)."""
+
+import itertools
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import run
+from test_training import assert_same_run, ignore, records_of, stop_after
+from typer.testing import CliRunner, Result
+
+from stacktrans import checkpoint
+from stacktrans.cli import app
+from stacktrans.config import RunConfig, load_task, resolve
+from stacktrans.corpora import find_files, known_symbols, read_sentences
+from stacktrans.errors import StacktransError, UsageError
+from stacktrans.language import Perplexity, followings, perplexity
+from stacktrans.language_training import LanguageTrainer, pieces_of
+from stacktrans.tasks import TaskError, make_task
+from stacktrans.tasks.corpus import Corpus
+from stacktrans.trainers import trainer_for
+from stacktrans.training import Interrupted
+
+CPU = torch.device("cpu")
+SUBJECTS = ("the owl", "a grey owl", "the moon", "no boat")
+VERBS = ("sees", "follows", "leaves")
+ENDS = ("the sea .", "a lighthouse", "nothing at all .", "the shore , and waits .")
+SMALL = ("hidden_size=8", "memory_count=2", "batch_size=3", "training.stream.steps=7")
+
+
+def invoke(*arguments: str | Path) -> Result:
+    """Run a command in this process."""
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    parts = (SUBJECTS, VERBS, ENDS)
+    return [" ".join(part[rng.integers(len(part))] for part in parts) for _ in range(count)]
+
+
+def write(folder: Path, prefix: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, (part, count) in enumerate((("train", 60), ("valid", 12), ("test", 12))):
+        text = "".join(f"{line}\n" for line in sentences(count, number))
+        (folder / f"{prefix}{part}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("texts") / "lighthouse")
+
+
+def small_run(folder: Path, *changes: str, memory: str = "stack-rnn") -> RunConfig:
+    files = [f"task.parameters.{part}={path}" for part, path in find_files(folder).items()]
+    small = SMALL if memory == "stack-rnn" else [SMALL[0], *SMALL[2:]]
+    return resolve(
+        task="text",
+        settings={"model": {"memory": memory}},
+        assignments=[*files, *small, "training.stream.epochs=2", *changes],
+    )
+
+
+def trainer_of(config: RunConfig, directory: Path) -> LanguageTrainer:
+    directory.mkdir(exist_ok=True)
+    return LanguageTrainer(config, directory, CPU, "stacktrans train")
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("runs") / "run"
+    settings = [word for change in SMALL for word in ("--set", change)]
+    settings += ["--set", "training.stream.epochs=8", "--set", "learning_rate=0.05"]
+    done = run("train", "--text", folder, "--memory", "stack-rnn", *settings, "--out", directory)
+    assert done.returncode == 0, done.stderr.decode()
+    assert "perplexity" in done.stdout.decode()
+    assert "validation" in done.stderr.decode()
+    return directory
+
+
+def test_a_run_learns_and_tells_both_perplexities(trained: Path) -> None:
+    summary = json.loads((trained / "summary.json").read_text())
+    assert summary["train"] is summary["test"] is None
+    texts = summary["texts"]
+    assert texts["test"]["symbols"] == sum(len(line.split()) + 1 for line in sentences(12, 2))
+    records = [record for record in records_of(trained) if record["validation"] is not None]
+    assert len(records) == 8
+    best = min(record["validation"] for record in records)
+    assert texts["valid"]["nats"] == pytest.approx(best)
+    assert math.log(texts["test"]["perplexity"]) == pytest.approx(texts["test"]["nats"])
+    # Of what is not certain there are some ten ends, three verbs and four subjects a sentence.
+    assert texts["test"]["perplexity"] < 4
+
+
+def test_the_files_are_needed_for_nothing_but_training(
+    trained: Path, folder: Path, tmp_path: Path
+) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(trained / "best", moved)
+    config = moved / "config.yaml"
+    config.write_text(config.read_text().replace(str(folder), "nowhere"))
+    lost = invoke("eval", moved)
+    assert lost.exit_code == 2
+    assert "nowhere/valid.txt: No such file" in lost.stderr
+    text = tmp_path / "more.txt"
+    text.write_bytes(b"\xef\xbb\xbfthe owl sees the sea .\r\n\r\n  \nno boat leaves an iceberg .")
+    done = run("eval", moved, "--text", text, "--json")
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["text"] == str(text)
+    assert (result["symbols"], result["unknown"]) == (7 + 7, 2)
+    literal = literal_perplexity(moved, text.read_text("utf-8-sig"))
+    assert result["perplexity"] == pytest.approx(literal, rel=1e-5)
+
+
+def literal_perplexity(directory: Path, text: str) -> float:
+    """Step by step, by the definition of the model, in a loop over the words."""
+    loaded = checkpoint.load(directory, CPU)
+    model, task = loaded.model, loaded.task
+    assert isinstance(task, Corpus)
+    symbols = task.source.symbols
+    words = ["</s>"]
+    for line in text.splitlines():
+        if line.split():
+            words += [word if word in symbols else "<unk>" for word in line.split()] + ["</s>"]
+    state, total = model.initial(1), 0.0
+    for word, following in itertools.pairwise(words):
+        with torch.no_grad():
+            unrolled, state = model.unroll_by_definition(
+                torch.tensor([[symbols.index(word)]]), state
+            )
+            logits = model.read_out(unrolled.hidden[0, 0]).double().tolist()
+        largest = max(logits)
+        whole = largest + math.log(sum(math.exp(logit - largest) for logit in logits))
+        total += whole - logits[symbols.index(following)]
+    return math.exp(total / (len(words) - 1))
+
+
+def test_transduce_tells_what_is_expected_after_each_word(trained: Path) -> None:
+    done = run("transduce", trained, "--json", "--max-length", "4", stdin=b"the owl sees\n\nX\n")
+    first, empty, unknown = map(json.loads, done.stdout.splitlines())
+    assert [one["after"] for one in first["following"]] == ["</s>", "the", "owl", "sees"]
+    assert [one["next"] for one in first["following"]] == ["the", "owl", "sees", "</s>"]
+    for one in first["following"]:
+        likeliest = list(one["likeliest"].values())
+        assert likeliest == sorted(likeliest, reverse=True)
+        assert len(likeliest) == 5
+        assert one["likeliest"].get(one["next"], one["probability"]) == pytest.approx(
+            one["probability"], rel=1e-4
+        )
+    verbs = [word for word in first["following"][2]["likeliest"] if word in VERBS]
+    assert len(verbs) == 3
+    product = math.prod(one["probability"] for one in first["following"])
+    assert first["log_probability"] == pytest.approx(math.log(product))
+    assert first["perplexity"] == pytest.approx(product ** (-1 / 4))
+    literal = literal_perplexity(trained, "the owl sees")
+    assert first["perplexity"] == pytest.approx(literal, rel=1e-4)
+    assert empty["output"] == ""
+    assert "following" not in empty
+    assert [one["next"] for one in unknown["following"]] == ["<unk>", "</s>"]
+
+
+def test_inspect_follows_a_sentence(trained: Path) -> None:
+    steps = json.loads(invoke("inspect", trained, "the owl sees", "--json").stdout)["steps"]
+    assert [step["input"] for step in steps[:4]] == ["</s>", "the", "owl", "sees"]
+    assert len(steps[0]["tops"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["eval", "{run}", "--count", "3"], "--count: of no use with a text"),
+        (["inspect", "{run}"], "nothing is drawn"),
+        (["generate", "--task", "text"], "nothing is drawn"),
+        (["train", "--text", "{folder}", "--memory", "stack-rnn", "--out", "new", "--set",
+          "task.parameters.unit=letters"], "unit is 'letters'; expected words or characters"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(
+    trained: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke(*(part.format(run=trained, folder=folder) for part in command))
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_most_frequent_symbols_are_known(folder: Path) -> None:
+    corpus = Corpus(vocabulary=5)
+    known = known_symbols(corpus, [["b", "a", "c"], ["c", "b", "<unk>", "</s>"], ["d", "b"]])
+    assert known == "b c a"  # of those that are as frequent, the first in the alphabet
+    alphabet = Corpus(vocabulary=5, known=known).vocabulary
+    assert alphabet.symbols == ("</s>", "<unk>", "b", "c", "a")
+    assert alphabet.encode(["d", "a", "</s>", "<unk>"]).tolist() == [1, 4, 1, 1]
+    with pytest.raises(ValueError, match="known has more symbols than a vocabulary of 4"):
+        Corpus(vocabulary=4, known=known)
+
+
+def test_a_vocabulary_that_is_limited_makes_words_unknown(folder: Path, tmp_path: Path) -> None:
+    trainer = trainer_of(small_run(folder, "task.parameters.vocabulary=6"), tmp_path)
+    assert trainer.layout.outputs == 6
+    trainer.run(ignore)
+    config = checkpoint.read_config(tmp_path / "best")
+    assert config.task.parameters["known"].split()[0] == "the"
+    assert json.loads((tmp_path / "summary.json").read_text())["texts"]["test"]["unknown"] > 12
+
+
+def test_characters(folder: Path, tmp_path: Path) -> None:
+    config = small_run(folder, "task.parameters.unit=characters", memory="none")
+    trainer_of(config, tmp_path / "run").run(ignore)
+    loaded = checkpoint.load(tmp_path / "run", CPU)
+    assert isinstance(loaded.task, Corpus)
+    assert " " in loaded.task.vocabulary.symbols[:4]
+    expected = followings(loaded.model, loaded.task.vocabulary, "a ö")
+    assert [one.next for one in expected] == ["a", " ", "<unk>", "</s>"]
+    done = invoke("eval", tmp_path / "run")
+    assert done.exit_code == 0
+    assert str(sum(len(line) + 1 for line in sentences(12, 2))) in done.stdout
+
+
+def test_the_penn_treebank_s_files_are_found_by_their_names(tmp_path: Path) -> None:
+    write(tmp_path / "ptb", "ptb.")
+    found = find_files(tmp_path / "ptb")
+    assert [Path(path).name for path in found.values()] == [
+        "ptb.train.txt",
+        "ptb.valid.txt",
+        "ptb.test.txt",
+    ]
+    assert load_task("text").parameters["vocabulary"] == 10_000
+    (tmp_path / "ptb" / "other.test.txt").write_text("a\n")
+    with pytest.raises(UsageError, match=r"other\.test\.txt, ptb\.test\.txt could each be"):
+        find_files(tmp_path / "ptb")
+    (tmp_path / "ptb" / "ptb.valid.txt").unlink()
+    with pytest.raises(UsageError, match=r"valid\.txt: No such file"):
+        find_files(tmp_path / "ptb")
+    with pytest.raises(UsageError, match="expected a folder"):
+        find_files(tmp_path / "absent")
+
+
+def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path: Path) -> None:
+    alphabet = Corpus().vocabulary
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_bytes(b"good\r\n\nb\xffd\n")
+    with pytest.raises(StacktransError, match=r"wrong\.txt:3: byte 2 is 0xff, which is not UTF-8"):
+        read_sentences(wrong, alphabet)
+    wrong.write_bytes(b" \n\r\n")
+    with pytest.raises(StacktransError, match=r"wrong\.txt: holds no sentences"):
+        read_sentences(wrong, alphabet)
+    with pytest.raises(UsageError, match=r"absent\.txt: No such file"):
+        read_sentences(tmp_path / "absent.txt", alphabet)
+    with pytest.raises(UsageError, match="Is a directory"):
+        read_sentences(tmp_path, alphabet)
+    wrong.write_bytes(b"\xef\xbb\xbfone two\r\n\r\nthree")
+    assert read_sentences(wrong, alphabet) == [["one", "two"], ["three"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("training.stream=null", "training.stream: null is not for a text"),
+        ("prune=true", "training.prune: not for a text"),
+        ("task.parameters.test=null", "task.parameters.test: no file is named"),
+        ("task.parameters.vocabulary=2", "vocabulary is 2; expected a number of at least 3"),
+        ("task.parameters.unknown=a b", "unknown is 'a b'; expected a word"),
+        ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths is of no use"),
+        ("model.memory=stack", "only stacks and lists with actions"),
+    ],
+)
+def test_settings_that_do_not_fit_a_text_are_named(
+    folder: Path, tmp_path: Path, change: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        trainer_of(small_run(folder, change, "memory_count=1"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_drawn_from_a_text() -> None:
+    task = make_task("text", "text", {})
+    with pytest.raises(TaskError, match="unknown parameter 'trian'"):
+        make_task("text", "text", {"trian": "x"})
+    with pytest.raises(UsageError, match="none of it is drawn"):
+        task.sample(np.random.default_rng(), (1, 2), 1, "uniform")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 40])
+def test_each_symbol_of_a_text_is_said_once(count: int) -> None:
+    text = np.arange(30)
+    pieces = list(pieces_of(text, count, 4))
+    assert [bool(piece.new.all()) for piece in pieces] == [True] + [False] * (len(pieces) - 1)
+    inputs, targets, mask = (
+        np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
+        for part in ("inputs", "targets", "mask")
+    )
+    assert targets[mask].tolist() == text[1:].tolist()
+    assert (inputs[mask] == targets[mask] - 1).all()
+
+
+@pytest.mark.parametrize("memory", ["stack-rnn", "none"])
+@torch.no_grad()
+def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, memory: str) -> None:
+    trainer = trainer_of(small_run(folder, memory=memory), tmp_path)
+    text, total, state = trainer.texts["valid"], 0.0, None
+    for piece in pieces_of(text, 1, 5):
+        unrolled, state = trainer.model.unroll_piece(torch.from_numpy(piece.batch.inputs), state)
+        mask, targets = (torch.from_numpy(part) for part in (piece.batch.mask, piece.batch.targets))
+        logits = trainer.model.logits(unrolled, mask)
+        total += float(torch.nn.functional.cross_entropy(logits, targets[mask], reduction="sum"))
+    whole = perplexity(trainer.model, trainer.vocabulary, text)
+    assert isinstance(whole, Perplexity)
+    assert whole.nats == pytest.approx(total / (len(text) - 1), rel=1e-5)
+
+
+@pytest.mark.parametrize("stop_at", [3, 30])
+def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
+    folder: Path, tmp_path: Path, stop_at: int
+) -> None:
+    config = small_run(folder, "loss_every=4")
+    assert trainer_for(config) is LanguageTrainer
+    trainer_of(config, tmp_path / "whole").run(ignore)
+    parted = trainer_of(config, tmp_path / "parted")
+    stop_after(parted, stop_at)
+    with pytest.raises(Interrupted):
+        parted.run(ignore)
+    LanguageTrainer.resume(tmp_path / "parted", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_configuration_repeats_its_run(folder: Path, tmp_path: Path) -> None:
+    trainer_of(small_run(folder), tmp_path / "first").run(ignore)
+    config = resolve(config=str(tmp_path / "first" / "config.yaml"))
+    trainer_of(config, tmp_path / "again").run(ignore)
+    assert_same_run(tmp_path / "first", tmp_path / "again")
+
+
+def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: Path) -> None:
+    trainer = trainer_of(small_run(folder), tmp_path)
+    text = trainer.texts["train"][1:]
+    shares = torch.softmax(trainer.model.classifier.bias, dim=0)
+    for index, share in enumerate(shares.tolist()):
+        count = int((text == index).sum())
+        assert share == pytest.approx((count + 1) / (len(text) + len(shares)))
+    assert trainer_of(small_run(folder, "biases=false"), tmp_path).model.classifier.bias is None
