@@ -5,7 +5,6 @@ are recorded already, for the same configuration, are not run again.
 """
 
 import argparse
-import hashlib
 import json
 import statistics
 import subprocess
@@ -53,10 +52,7 @@ class Condition(NamedTuple):
         config = resolve(
             task=self.task, recipe=self.recipe, settings=memory, assignments=self.changes
         )
-        # Recipes of the task that were not taken decide nothing.
-        task = config.task.model_copy(update={"recipes": {}, "description": ""})
-        taken = config.model_copy(update={"task": task})
-        return hashlib.sha256(taken.to_yaml().encode()).hexdigest()[:12]
+        return config.identity()
 
 
 def stacktrans(*arguments: str, folder: Path | None = None) -> Run:

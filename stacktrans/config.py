@@ -5,6 +5,7 @@ recipe, the task's own changes to the recipe, a configuration file, the command
 line's options, and `--set`. Recipes hold every value, so no default stands here.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -366,6 +367,9 @@ class TrainingConfig(Strict):
         optimizer: which update rule; "sgd" has no state.
         smoothing: decay of the running mean of squared gradients.
         learning_rate: where the learning rate starts.
+        read_rate: share of the learning rate for the weights by which a controller sees what was
+            read. An optimiser that moves every weight as far moves their sum too far where many
+            reads move together.
         weight_decay: added to the gradient, times the weights.
         batch_size: strings in a batch; of a stream, pieces of it.
         sequences: of a stream, how many make a piece, from an empty memory on.
@@ -424,6 +428,7 @@ class TrainingConfig(Strict):
     optimizer: Literal["rmsprop", "adam", "sgd"]
     smoothing: Fraction
     learning_rate: PositiveFloat
+    read_rate: PositiveFloat
     weight_decay: Annotated[float, Field(ge=0)]
     batch_size: PositiveInt
     sequences: PositiveInt
@@ -491,16 +496,42 @@ class RunConfig(Strict):
     training: TrainingConfig
 
     @model_validator(mode="after")
+    def _read_rate_fits(self) -> Self:
+        if self.model.controller == "linear" and self.training.read_rate != 1:
+            raise ValueError("training.read_rate: a linear controller passes on what is read")
+        return self
+
+    @model_validator(mode="after")
     def _buffers_fit(self) -> Self:
         if self.model.buffered and self.training.gate_noise:
             raise ValueError("training.gate_noise: not for a buffered model")
         return self
 
+    def identity(self) -> str:
+        """Changes whenever anything does that decides what comes out, the version included."""
+        # What is said of a task, and recipes of it that were not taken, decide nothing.
+        task = self.task.model_copy(update={"recipes": {}, "description": ""})
+        deciding = self.model_copy(update={"task": task}).model_dump(mode="json")
+        for section, settings in _NEUTRAL.items():
+            kept = {
+                key: value
+                for key, value in deciding[section].items()
+                if key not in settings or value != settings[key]
+            }
+            deciding[section] = kept
+        return hashlib.sha256(_yaml(deciding).encode()).hexdigest()[:16]
+
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
-        return yaml.safe_dump(
-            self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100
-        )
+        return _yaml(self.model_dump(mode="json"))
+
+
+_NEUTRAL = {"training": {"read_rate": 1.0}}
+"""Settings that older versions lack, and the value with which a run is as it was in these."""
+
+
+def _yaml(settings: Settings) -> str:
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100)
 
 
 def shipped(kind: str) -> Path:

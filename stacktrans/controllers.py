@@ -299,6 +299,12 @@ class Controller(nn.Module):
     def _layers(self) -> list[Layer]:
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
+    @property
+    def read_weights(self) -> list[nn.Parameter]:
+        """The weights by which it sees what was read; a linear controller passes that on."""
+        weight = self._layers()[0].below_weight
+        return [weight] if isinstance(weight, nn.Parameter) else []
+
     def initial(self, batch_size: int) -> tuple[ControllerState, ...]:
         """The initial state of every layer."""
         return tuple(layer.initial(batch_size) for layer in self._layers())

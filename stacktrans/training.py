@@ -82,17 +82,22 @@ class Progress:
     failed: bool = False
 
 
-def make_optimizer(parameters: list[nn.Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Optimizer:
     """The optimiser that a configuration asks for."""
     rate, decay = config.learning_rate, config.weight_decay
+    weights: list[Any] = list(model.parameters())
+    if config.read_rate != 1:
+        reading = set(model.controller.read_weights)
+        others = [weight for weight in weights if weight not in reading]
+        weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
     if config.optimizer == "adam":
         return torch.optim.Adam(
-            parameters, lr=rate, betas=(0.9, config.smoothing), weight_decay=decay, fused=True
+            weights, lr=rate, betas=(0.9, config.smoothing), weight_decay=decay, fused=True
         )
     if config.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=rate, weight_decay=decay, foreach=True)
+        return torch.optim.SGD(weights, lr=rate, weight_decay=decay, foreach=True)
     return torch.optim.RMSprop(
-        parameters, lr=rate, alpha=config.smoothing, weight_decay=decay, foreach=True
+        weights, lr=rate, alpha=config.smoothing, weight_decay=decay, foreach=True
     )
 
 
@@ -174,7 +179,7 @@ class Trainer:
             )
         self.model = model.to(self.device)
         self.parameters = list(self.model.parameters())
-        self.optimizer = make_optimizer(self.parameters, self.config.training)
+        self.optimizer = make_optimizer(self.model, self.config.training)
         self.average = RunningMean(self.model, self.config.training.averaging)
         progress = self.progress
         progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
@@ -288,7 +293,7 @@ class Trainer:
     def _rounded(self, best: Transducer, rounding: RoundingConfig) -> Transducer:
         """The weights after fine-tuning with signals that are ever less undecided."""
         self.model.load_state_dict(best.state_dict())
-        self.optimizer = make_optimizer(self.parameters, self.config.training)
+        self.optimizer = make_optimizer(self.model, self.config.training)
         for group in self.optimizer.param_groups:
             group["lr"] *= self.config.training.settle_rate
         round_signals(self.model, rounding, self._train_further)

@@ -26,6 +26,7 @@ from stacktrans.training import (
     indecision,
     make_optimizer,
 )
+from stacktrans.transducer import Transducer
 
 CPU = torch.device("cpu")
 SMALL = (*SETTINGS, "accuracy_every=10", "accuracy_loss=null")
@@ -306,10 +307,23 @@ def test_the_learning_rate_falls_once_the_task_is_nearly_solved(tmp_path: Path) 
 
 @pytest.mark.parametrize(("name", "kind"), [("adam", "Adam"), ("rmsprop", "RMSprop")])
 def test_optimisers(name: str, kind: str) -> None:
-    training = small_run(f"optimizer={name}", "learning_rate=0.5", "smoothing=0.8").training
-    optimizer = make_optimizer([torch.nn.Parameter(torch.zeros(2))], training)
+    config = small_run(f"optimizer={name}", "learning_rate=0.5", "smoothing=0.8")
+    optimizer = make_optimizer(Transducer(config.model, 5, 5), config.training)
     assert type(optimizer).__name__ == kind
-    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert [group["lr"] for group in optimizer.param_groups] == [0.5]
+
+
+def test_what_was_read_is_learned_about_at_a_rate_of_its_own() -> None:
+    config = small_run("optimizer=sgd", "learning_rate=0.5", "read_rate=0.1")
+    model = Transducer(config.model, 5, 5)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = make_optimizer(model, config.training)
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    for name, weight in model.named_parameters():
+        rate = 0.05 if name == "controller.layers.0.below_weight" else 0.5
+        torch.testing.assert_close(weight, before[name] - rate, msg=name)
 
 
 def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:

@@ -89,6 +89,6 @@ def _lengths(axis: "Axes", store: Store, runs: Sequence[PlannedRun], measure: st
         shares = [[part[length] for part in parts if length in part] for length in lengths]
         means = [sum(found) / len(found) for found in shares]
         axis.plot(lengths, means, color=colour, label=condition)
-    trained = runs[0].config.task.lengths.train
+    trained = runs[0].config.task.ranges.train
     axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
     axis.set(xlabel="length", ylabel="coarse accuracy", ylim=(-0.03, 1.03))

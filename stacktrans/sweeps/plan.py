@@ -1,7 +1,6 @@
 """From a sweep's file to the runs that it asks for."""
 
 import fnmatch
-import hashlib
 import itertools
 import json
 import shlex
@@ -44,10 +43,7 @@ class PlannedRun:
     @cached_property
     def identity(self) -> str:
         """Changes whenever anything does that decides the run, the version included."""
-        # What is said of a task, and recipes of it that were not taken, decide nothing.
-        task = self.config.task.model_copy(update={"recipes": {}, "description": ""})
-        deciding = self.config.model_copy(update={"task": task}).to_yaml()
-        return hashlib.sha256(deciding.encode()).hexdigest()[:16]
+        return self.config.identity()
 
     @property
     def directory(self) -> str:

@@ -127,7 +127,7 @@ def _train(job: Job) -> None:
     from stacktrans.checkpoint import last_of
     from stacktrans.errors import StacktransError
     from stacktrans.options import find_device
-    from stacktrans.stream_training import trainer_for
+    from stacktrans.trainers import trainer_for
 
     device, kind = find_device(job.device), trainer_for(job.config)
     try:
@@ -179,6 +179,6 @@ def _scores(job: Job, measure: Measure) -> Any:
     loaded.model.hard = measure.hard
     config = loaded.config.task
     bounds = [measure.lengths] if measure.lengths else []
-    ((range_, law),) = ranges(config, loaded.task, bounds, [config.lengths.test], measure.depth)
+    ((range_, law),) = ranges(config, loaded.task, bounds, [config.ranges.test], measure.depth)
     scores_of = scores_of_each if measure.each else scores_of_range
     return scores_of(loaded, range_, law, measure.count, measure.seed)
