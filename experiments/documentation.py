@@ -2,10 +2,9 @@
 
     python experiments/documentation.py FOLDER
 
-It is made of the documentation strings and the comments of the standard library's modules, its
-tests left out, of what is said of modules that are built in, and of the language reference that
-`help` shows. The same Python gives the same
-text.
+It is made of the documentation strings and the comments of the standard library's modules, of what
+is said of modules that are built in, and of the language reference that `help` shows. The same
+Python gives the same text.
 """
 
 import ast
@@ -22,9 +21,6 @@ from pydoc_data.topics import topics
 WITHOUT = {
     "site-packages",
     "dist-packages",
-    "test",
-    "tests",
-    "idle_test",
     "pydoc_data",  # which is read by its name
     "encodings",  # whose comments are tables
 }
