@@ -28,10 +28,17 @@ def markdown(plan: Plan, records: Records) -> str:
         records: of the runs that there are, by identity.
     """
     cells = cells_of(plan, records)
-    parts = [f"# {plan.file.title}", _origin(plan, records), plan.file.description.strip()]
-    parts += [_overview(plan, cells, measure) for measure in plan.file.measures]
-    parts += [_details(plan, cells), _claims(plan, cells), _failures(plan, records)]
+    parts = [f"# {plan.file.title}", summary(plan, records)]
+    parts += [_details(plan, cells), _failures(plan, records)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def summary(plan: Plan, records: Records) -> str:
+    """What was run, published beside measured, and which claims held; without a heading."""
+    cells = cells_of(plan, records)
+    parts = [_origin(plan, records), plan.file.description.strip()]
+    parts += [_overview(plan, cells, measure) for measure in plan.file.measures]
+    return "\n\n".join(part for part in [*parts, _claims(plan, cells)] if part)
 
 
 def _origin(plan: Plan, records: Records) -> str:
@@ -41,7 +48,7 @@ def _origin(plan: Plan, records: Records) -> str:
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
     return (
-        f"Written by `stacktrans sweep {plan.path.as_posix()}{profile}`: {len(finished)} of "
+        f"Written by `stacktrans sweep {plan.path.name}{profile}`: {len(finished)} of "
         f"{len(plan.runs)} runs, {hours:.1f} hours of training"
         + (f" ({'; '.join(versions)})." if versions else ".")
     )
