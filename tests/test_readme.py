@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from command_line import ENVIRONMENT
+
+from stacktrans.sweeps.plan import read_plan
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -44,7 +47,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "mytext").mkdir()
     for part in ("train", "valid", "test"):
         (path / "mytext" / f"{part}.txt").write_text("the old man sees the sea .\n" * 9)
+    content = yaml.safe_load(sweep_example())
+    for condition in content["conditions"].values():
+        condition["training"] = {"max_steps": 2, "validation_count": 4}
+    (path / "mine.yaml").write_text(yaml.safe_dump(content))
     return path
+
+
+def sweep_example() -> str:
+    (block,) = re.findall(r"```yaml\n(title: .*?)```", README, re.DOTALL)
+    return str(block)
+
+
+def test_the_sweep_of_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(sweep_example())
+    assert len(read_plan(tmp_path / "mine.yaml").runs) == 12
+    assert len(read_plan(tmp_path / "mine.yaml", "small").runs) == 4
 
 
 def test_there_are_examples() -> None:
