@@ -1,0 +1,180 @@
+"""What a sweep's table says of records: winners, spreads, differences and claims."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stacktrans.sweeps.plan import Plan, read_plan
+from stacktrans.sweeps.report import as_csv, as_json, markdown
+from stacktrans.sweeps.statistics import bootstrap_interval
+from stacktrans.sweeps.table import Cell, cells_of
+from stacktrans.sweeps.work import Record
+
+CLAIMS = [
+    {"condition": "Queue", "task": "copy", "least": 90},
+    {"condition": "Queue", "task": "copy", "most": 90},
+    {"condition": "Queue", "task": "copy", "above": "Stack"},
+    {"condition": "Stack", "task": "copy", "above": "Queue"},
+    {"condition": "Queue", "task": "reverse", "least": 0},
+]
+
+
+def plan_of(directory: Path, **changes: Any) -> Plan:
+    content = {
+        "title": "Copying",
+        "grid": {"task": ["copy", "reverse"], "learning_rate": [0.1, 0.01], "seed": [1, 2, 3]},
+        "conditions": {
+            "Queue": {"model": {"memory": "queue"}},
+            "Stack": {"model": {"memory": "stack"}},
+        },
+        "measures": {"test": {"of": "coarse", "strings": "test"}},
+        "percent": True,
+        "tolerance": 0.03,
+        "solved": {"measure": "test", "least": 0.9},
+        "choose": {"by": "training perplexity", "among": ["learning_rate"]},
+        "published": [
+            {
+                "source": "table 1",
+                "measure": "test",
+                "values": {"Queue": {"copy": 80}, "Stack": {"copy": [10, 20, 30]}},
+            }
+        ],
+        "claims": [
+            {"claim": f"claim {number}", "source": "section 1", "holds": [part]}
+            for number, part in enumerate(CLAIMS)
+        ],
+        **changes,
+    }
+    path = directory / "copying.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return read_plan(path)
+
+
+def records_of(plan: Plan) -> dict[str, Record]:
+    """Of copying alone; a run is better the greater its seed, and worse with the smaller rate."""
+    found: dict[str, Record] = {}
+    measure = plan.file.measures["test"].model_dump(mode="json")
+    for run in plan.runs:
+        rate, seed = run.axes["learning_rate"], run.axes["seed"]
+        if run.axes["task"] != "copy":
+            continue
+        value = (
+            (0.7 if run.condition == "Queue" else 0.1) + 0.1 * seed - (0.05 if rate < 0.1 else 0)
+        )
+        found[run.identity] = {
+            "identity": run.identity,
+            "outcome": "solved",
+            "seconds": 10.0 * seed,
+            "batches": 100 * seed,
+            "starts": 1,
+            "parameters": 7,
+            "perplexity": 2.0 if rate < 0.1 else 3.0,
+            "accuracy": {"test": {"coarse": value, "fine": value}},
+            "measured": {"test": {"measure": measure, "value": value}},
+            "command": run.command,
+            "version": "0",
+            "torch": "0",
+            "seed": seed,
+        }
+    return found
+
+
+def cell(plan: Plan, condition: str, task: str = "copy") -> Cell:
+    cells = cells_of(plan, records_of(plan))
+    return next(found for found in cells if (found.condition, found.task) == (condition, task))
+
+
+def test_of_each_seed_the_winner_counts(tmp_path: Path) -> None:
+    found = cell(plan_of(tmp_path), "Queue")
+    assert found.values == pytest.approx([0.75, 0.85, 0.95])
+    assert found.figure == pytest.approx(0.85)
+    assert found.spread == pytest.approx((0.75, 0.85, 0.95))
+    assert (found.solved, found.planned, found.failed) == (1, 6, 0)
+    assert (found.seconds, found.batches) == ([30.0], [300])
+    low, high = found.solved_interval or (0, 0)
+    assert (low, high) == pytest.approx((0.0615, 0.7923), abs=1e-4)
+
+
+def test_a_winner_may_be_chosen_among_seeds_too(tmp_path: Path) -> None:
+    choice = {"by": "test accuracy", "among": ["learning_rate", "seed"]}
+    found = cell(plan_of(tmp_path, choose=choice), "Queue")
+    assert found.figure == pytest.approx(1.0)
+    assert found.values == pytest.approx([0.8, 0.9, 1.0])
+
+
+def test_without_a_choice_every_run_counts(tmp_path: Path) -> None:
+    found = cell(plan_of(tmp_path, choose=None), "Stack")
+    assert sorted(found.values) == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35, 0.4])
+
+
+def test_what_was_not_run_is_not_guessed(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    assert cell(plan, "Queue", "reverse").figure is None
+    assert "| Queue | 80.0 → 85.0 ▲ | not run |" in markdown(plan, records_of(plan))
+
+
+def test_differences_within_the_tolerance_are_not_marked(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, tolerance=0.05)
+    assert "| Queue | 80.0 → 85.0 | not run |" in markdown(plan, records_of(plan))
+    assert "| Stack | 10.0 / 20.0 / 30.0 → 25.0 | not run |" in markdown(plan, records_of(plan))
+
+
+def test_claims_hold_or_not_or_were_not_run(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    held = [claim["held"] for claim in as_json(plan, records_of(plan))["claims"]]
+    assert held == [False, True, True, False, None]
+
+
+def test_runs_that_failed_are_counted_and_told(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    records = records_of(plan)
+    identity = plan.runs[0].identity
+    records[identity] = {"identity": identity, "error": "it blew up", "command": "", "seed": 1}
+    found = cells_of(plan, records)[0]
+    assert found.failed == 1
+    assert sorted(found.values) == pytest.approx([0.75, 0.85, 0.95])
+    assert f"- {plan.runs[0].name}: it blew up" in markdown(plan, records)
+
+
+def test_a_measure_that_has_changed_is_not_shown(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    records = records_of(plan)
+    changed = plan_of(tmp_path, measures={"test": {"of": "fine", "strings": "test"}})
+    assert all(not found.values for found in cells_of(changed, records))
+
+
+def test_every_run_is_a_line_of_the_csv(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    rows = list(csv.DictReader(as_csv(plan, records_of(plan)).splitlines()))
+    assert len(rows) == 12
+    first = rows[0]
+    assert (first["condition"], first["task"], first["learning_rate"]) == ("Queue", "copy", "0.1")
+    assert float(first["test"]) == pytest.approx(0.8)
+    assert first["command"].startswith("stacktrans train --task copy ")
+
+
+def test_numbers_are_json(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    again = json.loads(json.dumps(as_json(plan, records_of(plan)), allow_nan=False))
+    assert again["cells"][0]["published"] == [
+        {"source": "table 1", "figure": 0.8, "difference": "over"}
+    ]
+
+
+def test_the_bootstrap_interval_is_around_the_mean_and_the_same_again() -> None:
+    values = [0.1, 0.4, 0.5, 0.9]
+    low, high = bootstrap_interval(values)
+    assert 0.1 < low < 0.475 < high < 0.9
+    assert bootstrap_interval(values) == (low, high)
+    assert bootstrap_interval([0.5, 0.5]) == (0.5, 0.5)
+
+
+@pytest.mark.parametrize("path", sorted(Path("experiments").glob("*.yaml")), ids=str)
+def test_every_shipped_sweep_and_profile_can_be_planned(path: Path) -> None:
+    for profile in [None, *yaml.safe_load(path.read_text()).get("profiles", {})]:
+        plan = read_plan(path, profile)
+        assert len({run.identity for run in plan.runs}) == len(plan.runs)
