@@ -26,6 +26,7 @@ class Model(NamedTuple):
         lengths: of the strings that it is measured on.
         coarse: the least coarse accuracy.
         symbols: the least share of scored symbols that are right.
+        hard: lengths at which everything has to be right without degrees; none if empty.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Model(NamedTuple):
     lengths: str
     coarse: float = 1
     symbols: float = 1
+    hard: str = ""
 
 
 SHIPPED = [
@@ -52,7 +54,9 @@ SHIPPED = [
         coarse=0.99,
         symbols=0.999,
     ),
-    Model("anbncn", "--task anbncn --memory stack-rnn", "20:60"),
+    Model("anbncn", "--task anbncn --memory stack-rnn", "20:60", hard="1000:1000"),
+    Model("memorization", "--task memorization --memory stack-rnn", "20:60", hard="1000:1000"),
+    Model("addition", "--task addition --memory stack-rnn", "1:60", hard="1000:1000"),
 ]
 
 
@@ -68,6 +72,14 @@ def stacktrans(*arguments: str) -> str:
     return done.stdout
 
 
+def check_hard(run: str, lengths: str) -> None:
+    """Leave off unless all of some long strings are right without degrees."""
+    options = ("--lengths", lengths, "--count", "20", "--hard", "--json")
+    (result,) = json.loads(stacktrans("eval", run, *options))["results"]
+    if result["coarse"] < 1:
+        raise SystemExit(f"{run}: without degrees coarse is {result['coarse']} on {lengths}")
+
+
 def ship(model: Model) -> None:
     """Train one model, check it, and put it in its place."""
     run, place = f"checkpoints/{model.name}-run", ROOT / "checkpoints" / model.name
@@ -78,6 +90,8 @@ def ship(model: Model) -> None:
     for measure in ("coarse", "symbols"):
         if result[measure] < getattr(model, measure):
             raise SystemExit(f"{run}: {measure} is {result[measure]} on {model.lengths}")
+    if model.hard:
+        check_hard(run, model.hard)
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(ROOT / run / "best", place)
     shutil.copy(ROOT / run / "summary.json", place)

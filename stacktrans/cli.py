@@ -716,8 +716,12 @@ def sweep(
         from stacktrans.figures import empty_figure
 
         empty_figure(1, 1)  # what is not installed is found out before anything is run
-    with SweepDisplay(progress_console(), store, runs) as display:
-        carry_out(store, runs, display.show, workers=workers, cluster=cluster, device=device)
+    try:
+        with SweepDisplay(progress_console(), store, runs) as display:
+            carry_out(store, runs, display.show, workers=workers, cluster=cluster, device=device)
+    except KeyboardInterrupt:
+        complain("stopped; the same command goes on from here")
+        raise
     if plot:
         from stacktrans.sweeps.pictures import draw
 

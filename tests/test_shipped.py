@@ -16,7 +16,9 @@ from stacktrans.tasks.base import DepthLimit, Lengths
 from stacktrans.trace import trace
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
-NAMES = [*JOINT, "anbncn", "parenthesis-lstm", "reversal-linear", "xor-buffered"]
+SAME_LENGTH = ["parenthesis-lstm", "reversal-linear", "xor-buffered"]
+STREAMS = ["addition", "anbncn", "memorization"]
+NAMES = [*JOINT, *SAME_LENGTH, *STREAMS]
 CPU = torch.device("cpu")
 
 
@@ -69,15 +71,38 @@ def test_brackets_are_closed_at_depths_far_beyond_those_trained_on(depth: int) -
     assert score(loaded.model, loaded.layout, pairs).symbol_accuracy > 0.99
 
 
-@pytest.mark.parametrize("hard", [False, True])
-def test_the_counter_is_right_far_beyond_its_training(hard: bool) -> None:
-    loaded = checkpoint.load("anbncn", CPU)
-    assert loaded.config.task.ranges.train.longest < 20
-    loaded.model.hard = hard
-    strings = generator(11, Purpose.EVALUATION)
-    for size, count in ((60, 20), (1000, 5)):
-        pairs = loaded.task.sample(strings, Lengths(size, size), count, "uniform")
+@pytest.mark.parametrize("name", STREAMS)
+def test_models_of_streams_are_right_at_every_length_to_fifty(name: str) -> None:
+    loaded = checkpoint.load(name, CPU)
+    shortest = 1 if name != "anbncn" else 2
+    pairs = [
+        pair
+        for size in range(shortest, 51)
+        for pair in loaded.task.sample(
+            generator(11, Purpose.EVALUATION, size), Lengths(size, size), 8, "uniform"
+        )
+    ]
+    for hard in (False, True):
+        loaded.model.hard = hard
         assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_without_degrees_models_of_streams_are_right_at_a_thousand(name: str) -> None:
+    loaded = checkpoint.load(name, CPU)
+    assert loaded.config.task.ranges.train.longest < 40
+    loaded.model.hard = True
+    strings = generator(11, Purpose.EVALUATION)
+    pairs = loaded.task.sample(strings, Lengths(1000, 1000), 20, "uniform")
+    assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
+
+
+def test_the_adder_adds() -> None:
+    loaded = checkpoint.load("addition", CPU)
+    for first, second in ((5, 1), (0, 0), (1, 1), (2**40 - 1, 1), (123456789, 987654321)):
+        source = [*f"{first:b}+{second:b}="]
+        (answer,) = transduce(loaded.model, loaded.layout, [loaded.task.source.encode(source)])
+        assert "".join(loaded.task.target.decode(answer.ids)) == f"{first + second:b}"[::-1] + "."
 
 
 def test_the_linear_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:

@@ -185,6 +185,16 @@ def without_measures(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "measured": record["measured"]["test"]}
 
 
+def test_an_interrupted_sweep_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
+    process = start("sweep", swept.parent / "small.yaml", "--workers", "1", "--out", tmp_path)
+    wait_until_at_work(process, tmp_path)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert b"stopped; the same command goes on from here" in errors
+    assert b"Traceback" not in errors
+
+
 def test_two_sweeps_in_one_directory_share_the_work(swept: Path, tmp_path: Path) -> None:
     options = ("sweep", swept.parent / "small.yaml", "--workers", "1", "--out", tmp_path / "out")
     both = [start(*options) for _ in range(2)]
