@@ -3,7 +3,8 @@
     python experiments/ship_checkpoints.py [--only reversal]
 
 Beside the weights and the configuration of each go `summary.json`, with the
-command that made it, and `evaluation.json`, with its accuracy.
+command that made it, and `evaluation.json`, with its accuracy; of those that are right without
+degrees also `accuracy.svg`, a picture of their accuracy by length.
 """
 
 import argparse
@@ -97,6 +98,10 @@ def ship(model: Model) -> None:
     shutil.copy(ROOT / run / "summary.json", place)
     del result["by_length"]
     (place / "evaluation.json").write_text(json.dumps(evaluation, indent=2) + "\n")
+    if model.hard:
+        picture = f"checkpoints/{model.name}/accuracy.svg"
+        options = ("--lengths", "1:60", "--each", "--count", "50", "--hard", "--plot", picture)
+        stacktrans("eval", f"checkpoints/{model.name}", *options)
     shutil.rmtree(ROOT / run)
 
 
