@@ -3,19 +3,18 @@
 Nothing heavy is imported at the top: `--help` must answer at once.
 """
 
-import functools
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacktrans import __version__
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.application import INTERRUPTED, app, command
+from stacktrans.errors import UsageError
 from stacktrans.options import (
     CheckpointArgument,
     DepthOption,
@@ -31,95 +30,26 @@ from stacktrans.options import (
     parse_numbers,
     parse_seconds,
 )
+from stacktrans.sweeps.command import sweep
 from stacktrans.terminal import (
     complain,
     open_standard_streams,
     output_width,
     print_out,
     progress_console,
-    silence_stdout,
 )
 
 if TYPE_CHECKING:
     from stacktrans.checkpoint import Checkpoint
     from stacktrans.evaluation import Scores
     from stacktrans.settings import Layer
-    from stacktrans.sweeps.plan import PlannedRun
-    from stacktrans.sweeps.store import Store
     from stacktrans.tasks.base import Lengths, Task
     from stacktrans.trace import Trace
     from stacktrans.training import Trainer
 
-app = typer.Typer(
-    name="stacktrans",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+__all__ = ["app", "main"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-INTERRUPTED = 130
 STDIN = Path("-")
-
-
-def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Register a command whose failures end in a message and an exit code."""
-
-    @app.command()
-    @functools.wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            result = function(*args, **kwargs)
-            sys.stdout.flush()
-            return result
-        except StacktransError as error:
-            complain(str(error))
-            raise typer.Exit(error.exit_code) from None
-        except BrokenPipeError:
-            silence_stdout()
-            raise typer.Exit(0) from None
-        except OSError as error:
-            silence_stdout()
-            where = f"{error.filename}: " if error.filename else "standard output: "
-            complain(f"{where}{error.strerror}")
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
-        except (MemoryError, RuntimeError) as error:
-            if not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
-                raise
-            complain("not enough memory for sizes, lengths or a batch as large as these")
-            raise typer.Exit(1) from None
-
-    return guarded
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"stacktrans {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def stacktrans(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
-    ] = False,
-) -> None:
-    """Train, evaluate and look into stack-augmented transducers.
-
-    Recurrent networks that learn to operate a differentiable stack, queue,
-    double-ended queue or list, and so learn string-to-string algorithms that
-    hold far beyond the lengths they were trained on.
-
-        stacktrans train --task copy --memory queue
-        stacktrans eval checkpoints/copy-queue --lengths 65:128
-        echo hello | stacktrans transduce checkpoints/reverse-stack
-        stacktrans inspect checkpoints/reverse-stack hello
-    """
 
 
 @command
@@ -655,96 +585,7 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
     return checkpoint.task.source.decode(pair.source)
 
 
-@command
-def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep, as in experiments/.")],
-    profile: Annotated[
-        str | None, typer.Option(help="One of the file's profiles, such as small.")
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(metavar="PATTERN", help="Runs whose name holds this, or fits it: 'LSTM*'."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Runs side by side on this machine; as many as it has cores.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="A Dask scheduler, as tcp://host:8786, to run on."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The sweep's directory; sweeps/... if not given.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run, and run nothing.")
-    ] = False,
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Draw learning curves and accuracy by length, too.")
-    ] = False,
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
-) -> None:
-    """Train many runs that one file asks for, and lay them beside published figures.
-
-    Writes a directory with a folder for each run, a record of all, and tables. The same command
-    goes on with a sweep that was interrupted or killed: what is finished is not run again, and
-    what failed is tried again.
-
-        stacktrans sweep experiments/joulin2015.yaml --profile small
-        stacktrans sweep experiments/hao2018.yaml --only 'reversal*' --workers 2
-        stacktrans sweep experiments/joulin2015.yaml --dry-run
-        stacktrans sweep experiments/grefenstette2015.yaml --cluster tcp://scheduler:8786
-    """
-    from stacktrans.sweeps.live import SweepDisplay, overview
-    from stacktrans.sweeps.plan import read_plan
-    from stacktrans.sweeps.report import as_json as numbers
-    from stacktrans.sweeps.store import Store
-    from stacktrans.sweeps.sweeping import carry_out
-
-    if workers is not None:
-        check_positive("--workers", workers)
-        if cluster:
-            raise UsageError("--workers: of no use with --cluster, which has its own")
-    find_device(device)
-    plan = read_plan(file, profile)
-    runs = plan.only(only) if only else plan.runs
-    store = Store(out or Path("sweeps") / plan.name, plan)
-    if dry_run:
-        _show_plan(store, runs, as_json)
-        return
-    if plot:
-        from stacktrans.figures import empty_figure
-
-        empty_figure(1, 1)  # what is not installed is found out before anything is run
-    try:
-        with SweepDisplay(progress_console(), store, runs) as display:
-            carry_out(store, runs, display.show, workers=workers, cluster=cluster, device=device)
-    except KeyboardInterrupt:
-        complain("stopped; the same command goes on from here")
-        raise
-    if plot:
-        from stacktrans.sweeps.pictures import draw
-
-        draw(store)
-    if as_json:
-        print(json.dumps(numbers(plan, store.records), ensure_ascii=False))
-    else:
-        print_out(*overview(store))
-    failed = [run for run in runs if not store.done(run)]
-    if failed:
-        error = store.records[failed[0].identity]["error"]
-        complain(f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {error}")
-        raise typer.Exit(1)
-
-
-def _show_plan(store: "Store", runs: "Sequence[PlannedRun]", as_json: bool) -> None:
-    for run in runs:
-        done = store.done(run)
-        if as_json:
-            facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
-            print(json.dumps({**facts, "done": done, "command": run.command}, ensure_ascii=False))
-        else:
-            print(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")
+command(sweep)
 
 
 def main() -> None:

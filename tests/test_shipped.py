@@ -102,7 +102,7 @@ def test_the_adder_adds() -> None:
     for first, second in ((5, 1), (0, 0), (1, 1), (2**40 - 1, 1), (123456789, 987654321)):
         source = [*f"{first:b}+{second:b}="]
         (answer,) = transduce(loaded.model, loaded.layout, [loaded.task.source.encode(source)])
-        assert "".join(loaded.task.target.decode(answer.ids)) == f"{first + second:b}"[::-1] + "."
+        assert "".join(loaded.task.target.decode(answer.target)) == f"{first + second:b}"[::-1] + "."
 
 
 def test_the_linear_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:
