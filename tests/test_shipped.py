@@ -100,9 +100,10 @@ def test_without_degrees_models_of_streams_are_right_at_a_thousand(name: str) ->
 def test_the_adder_adds() -> None:
     loaded = checkpoint.load("addition", CPU)
     for first, second in ((5, 1), (0, 0), (1, 1), (2**40 - 1, 1), (123456789, 987654321)):
-        source = [*f"{first:b}+{second:b}="]
-        (answer,) = transduce(loaded.model, loaded.layout, [loaded.task.source.encode(source)])
-        assert "".join(loaded.task.target.decode(answer.target)) == f"{first + second:b}"[::-1] + "."
+        source = loaded.task.source.encode([*f"{first:b}+{second:b}="])
+        (answer,) = transduce(loaded.model, loaded.layout, [source])
+        digits = "".join(loaded.task.target.decode(answer.target))
+        assert digits == f"{first + second:b}"[::-1] + "."
 
 
 def test_the_linear_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:
