@@ -24,15 +24,14 @@ def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accu
         model.hard = False
 
 
-def round_signals(
-    model: Transducer, rounding: RoundingConfig, train_on_batch: Callable[[], float]
-) -> None:
+def round_signals(model: Transducer, rounding: RoundingConfig, train: Callable[[], float]) -> None:
     """Fine-tune with signals that are ever less undecided.
 
     Args:
         model: is changed.
         rounding: how.
-        train_on_batch: updates the weights once; gives the mean of s (1 - s) over all signals.
+        train: on as many batches as it takes in between; gives the mean of s (1 - s) over all
+            signals.
     """
     operation = model.operation
     if operation is None:
@@ -41,8 +40,7 @@ def round_signals(
         with torch.no_grad():
             for weight in operation.signals.parameters():
                 weight.mul_(rounding.factor)
-        undecided = [train_on_batch() for _ in range(rounding.batches)]
-        if undecided[-1] < rounding.indecision:
+        if train() < rounding.indecision:
             break
 
 

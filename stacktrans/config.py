@@ -408,17 +408,19 @@ class TrainingConfig(Strict):
         accuracy_loss: accuracy is measured only while the running loss is under
             this, and at the end; null for always.
         validation_count: strings as long as the test range in a measurement of accuracy;
-            on training lengths it is measured on at most 100.
-        solved_accuracy: coarse accuracy, on validation strings as long as the test range,
-            of a task that counts as solved.
+            on training lengths it is measured on at most 100, if only the others decide.
+        solved_accuracy: coarse accuracy on validation strings of a task that counts as solved.
+        solved_on: the range whose validation strings have to be right, "test"; or "both" ranges.
         stop: "solved" ends the run when the task is solved in two measurements running;
             "converged" ends it when the perplexity has not improved for `patience`
             records; "development" when the share of symbols of the development set that are
             right has not improved for `patience` epochs, which needs `examples`.
         patience: see stop.
-        rounding: what is done when a rule has ended the run; null for nothing. Kept is what is no
-            worse on validation strings as long as the test range. A run that may start again does
-            so if the task is not solved without degrees.
+        rounding: what is done when a rule has ended the run; null for nothing. It is kept if
+            it is no worse on validation strings of both ranges, with degrees and without. A run
+            that may start again does so if the task is not solved without degrees.
+        rounding_rate: what the learning rate is multiplied with, too, whenever rounding multiplies
+            the weights.
         prune: whether, then, stacks or lists with actions that the model does without are left
             out.
         max_steps: most batches; null for no limit.
@@ -454,9 +456,11 @@ class TrainingConfig(Strict):
     accuracy_loss: PositiveFloat | None
     validation_count: PositiveInt
     solved_accuracy: Annotated[float, Field(gt=0, le=1)]
+    solved_on: Literal["test", "both"]
     stop: Literal["solved", "converged", "development"]
     patience: PositiveInt
     rounding: RoundingConfig | None
+    rounding_rate: Annotated[float, Field(gt=0, le=1)]
     prune: bool
     max_steps: PositiveInt | None
     time_limit: PositiveFloat | None
@@ -526,7 +530,7 @@ class RunConfig(Strict):
         return _yaml(self.model_dump(mode="json"))
 
 
-_NEUTRAL = {"training": {"read_rate": 1.0}}
+_NEUTRAL = {"training": {"read_rate": 1.0, "rounding_rate": 1.0, "solved_on": "test"}}
 """Settings that older versions lack, and the value with which a run is as it was in these."""
 
 

@@ -273,7 +273,7 @@ class Trainer:
             before = self._accuracies(best)
             rounded = self._rounded(best, training.rounding)
             after = self._accuracies(rounded)
-            if after[0] >= before[0]:
+            if min(after) >= min(before):
                 best, before = rounded, after
             if min(before) < training.solved_accuracy and self._may_start_again():
                 return False
@@ -296,14 +296,17 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, self.config.training)
         for group in self.optimizer.param_groups:
             group["lr"] *= self.config.training.settle_rate
-        round_signals(self.model, rounding, self._train_further)
+        round_signals(self.model, rounding, lambda: self._train_further(rounding.batches))
         return self.model
 
-    def _train_further(self) -> float:
-        """One more batch; how undecided the signals are."""
-        self._train_on_batch()
-        if self.stop_requested:
-            raise Interrupted(self.stop_requested)
+    def _train_further(self, batches: int) -> float:
+        """Some more batches, at a lower rate; how undecided the signals are then."""
+        for group in self.optimizer.param_groups:
+            group["lr"] *= self.config.training.rounding_rate
+        for _ in range(batches):
+            self._train_on_batch()
+            if self.stop_requested:
+                raise Interrupted(self.stop_requested)
         return self.indecision
 
     def _train_on(self) -> str:
@@ -586,7 +589,8 @@ class Trainer:
             return self._score(self.examples.train), self._score(self.examples.test)
         lengths = self.config.task.ranges
         count = self.config.training.validation_count
-        train = self._measure(purpose, lengths.train, min(FIRST_LOOK, count))
+        few = self.config.training.solved_on == "test"
+        train = self._measure(purpose, lengths.train, min(FIRST_LOOK, count) if few else count)
         return train, self._measure(purpose, lengths.test, count)
 
     def _score(self, pairs: Sequence[Pair]) -> Accuracy:
@@ -627,7 +631,8 @@ class Trainer:
             self._save_best()
         if training.stop != "solved":
             return training.stop if progress.since_best >= training.patience else None
-        solved = record.test is not None and record.test.coarse >= training.solved_accuracy
+        measured = [record.test, record.train if training.solved_on == "both" else record.test]
+        solved = all(part and part.coarse >= training.solved_accuracy for part in measured)
         progress.solved_in_a_row = progress.solved_in_a_row + 1 if solved else 0
         return "solved" if self._solved else None
 
