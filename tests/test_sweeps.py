@@ -186,7 +186,7 @@ def without_measures(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_interrupted_sweep_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
-    process = start("sweep", swept.parent / "small.yaml", "--workers", "1", "--out", tmp_path)
+    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
     wait_until_at_work(process, tmp_path)
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]

@@ -14,6 +14,7 @@ from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, w
 
 MOST_DEATHS = 2
 """A run whose process has ended as often as this without a word has failed."""
+CONNECTION_SECONDS = 10
 
 
 class ClusterError(StacktransError):
@@ -55,20 +56,20 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Reco
         n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1
     )
     try:
-        yield from parallel(delayed(_job_and_record)(job) for job in jobs)
+        yield from parallel(delayed(_job_and_record)(job, os.getpid()) for job in jobs)
     except TerminatedWorkerError as error:
         raise _Died from error
 
 
-def _job_and_record(job: Job) -> tuple[Job, Record | None]:
-    _end_with_parent()
+def _job_and_record(job: Job, sweep: int) -> tuple[Job, Record | None]:
+    if os.getpid() != sweep:  # with one worker it is the same process
+        _end_with(sweep)
     return job, work(job)
 
 
 @functools.cache
-def _end_with_parent() -> None:
+def _end_with(parent: int) -> None:
     """Have this process end when the sweep is killed, so that another can take over at once."""
-    parent = os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -90,7 +91,7 @@ def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Recor
     """
     distributed = _distributed()
     try:
-        client = distributed.Client(address)
+        client = distributed.Client(address, timeout=CONNECTION_SECONDS)
     except (OSError, ValueError) as error:
         raise ClusterError(f"--cluster {address}: can't be reached ({error})") from error
     with client:
