@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,22 @@ def test_a_winner_may_be_chosen_among_seeds_too(tmp_path: Path) -> None:
     found = cell(plan_of(tmp_path, choose=choice), "Queue")
     assert found.figure == pytest.approx(1.0)
     assert found.values == pytest.approx([0.8, 0.9, 1.0])
+
+
+def test_of_equals_one_that_has_met_its_rule_wins(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, choose={"by": "test accuracy", "among": ["learning_rate", "seed"]})
+    records = records_of(plan)
+    for record in records.values():
+        record["accuracy"] = {"test": {"coarse": 1.0, "fine": 1.0}}
+        record["outcome"] = "solved" if record["seed"] == 2 else "max_steps"
+    assert cells_of(plan, records)[0].figure == pytest.approx(0.9)
+
+
+def test_the_page_of_results_is_what_was_recorded() -> None:
+    done = subprocess.run(
+        [sys.executable, "experiments/results_page.py", "--check"], capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_without_a_choice_every_run_counts(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from stacktrans.evaluation import confidence_interval
+from stacktrans.records import BUDGETS
 from stacktrans.sweeps.file import Claim, Figure, Part, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.statistics import bootstrap_interval, spread
@@ -146,7 +147,12 @@ def _best(file: SweepFile, records: Sequence[Record]) -> Record:
         return min(records, key=lambda record: float(record["perplexity"]))
     part = file.choose.by.split()[0]
     of = ("symbols",) if part == "development" else ("coarse", "fine")
-    return max(records, key=lambda record: [record["accuracy"][part][name] for name in of])
+
+    def merit(record: Record) -> list[float]:
+        # Of runs that are as good, one that has met its rule, and not spent its budget.
+        return [*(record["accuracy"][part][name] for name in of), record["outcome"] not in BUDGETS]
+
+    return max(records, key=merit)
 
 
 def is_solved(file: SweepFile, record: Record) -> bool:
