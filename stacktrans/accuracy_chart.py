@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stacktrans.evaluation import Scores
-from stacktrans.figures import content_of, empty_figure
+from stacktrans.figures import CHART, as_accuracy_by_length, content_of, empty_figure
 from stacktrans.tasks.base import Lengths
-
-WIDTH, HEIGHT = 7.0, 3.5
-"""Of the picture, in inches."""
 
 
 def accuracy_chart(
@@ -25,7 +22,7 @@ def accuracy_chart(
     Raises:
         UsageError: matplotlib is not installed.
     """
-    figure = empty_figure(WIDTH, HEIGHT)
+    figure = empty_figure(*CHART)
     axis = figure.subplots()
     lengths = sorted({length for _, scores in results for length in scores.lengths.tolist()})
     at = [_at(results, length) for length in lengths]
@@ -35,8 +32,8 @@ def accuracy_chart(
         ("symbols", [scores.symbol_accuracy for scores in at], ":"),
     ):
         axis.plot(lengths, shares, style, label=label, marker="." if len(lengths) == 1 else None)
-    axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
-    axis.set(xlabel="length", ylabel="accuracy", ylim=(-0.03, 1.03), title=title)
+    as_accuracy_by_length(axis, trained, "accuracy")
+    axis.set_title(title)
     axis.legend(loc="best", frameon=False)
     return content_of(figure, path)
 

@@ -2,17 +2,16 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from stacktrans.config import RunConfig
 from stacktrans.evaluation import Scores, confidence_interval
 from stacktrans.picture import Row, heat_map, rows_of, shade
+from stacktrans.progress import ProgressDisplay
 from stacktrans.records import Accuracy, Record, Summary
 from stacktrans.tasks.base import Lengths
 from stacktrans.trace import Part, Step, Trace
@@ -61,7 +60,7 @@ def mean_signals(record: Record) -> dict[str, float]:
     return {action: sum(means) / len(means) for action, means in by_action.items()}
 
 
-class TrainingDisplay:
+class TrainingDisplay(ProgressDisplay):
     """Shows a run as it goes: a live table in a terminal, plain lines elsewhere.
 
     Args:
@@ -74,32 +73,14 @@ class TrainingDisplay:
     def __init__(
         self, console: Console, config: RunConfig, parameters: int, directory: str
     ) -> None:
-        self.console = console
         self.config = config
         self.heading = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
         self.records: list[Record] = []
         self.printed = 0
-        self.live = (
-            Live(self._table(), console=console, refresh_per_second=4)
-            if console.is_terminal
-            else None
-        )
+        super().__init__(console, a_second=4)
 
-    def __enter__(self) -> Self:
-        if self.live:
-            self.live.start()
-        else:
-            self.console.print(self.heading, soft_wrap=True)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.live:
-            self.live.stop()
+    def _opening(self) -> str:
+        return self.heading
 
     def show(self, record: Record) -> None:
         """Show one more record."""
@@ -110,10 +91,10 @@ class TrainingDisplay:
 
     def _show(self, record: Record) -> None:
         if self.live:
-            self.live.update(self._table())
+            self.live.refresh()
         elif self._is_due(record):
             self.printed = record.step
-            self.console.print(self._line(record), soft_wrap=True, highlight=False)
+            self._say(self._line(record))
 
     def _is_due(self, record: Record) -> bool:
         """Whether a record has a line of its own where there is no live table."""

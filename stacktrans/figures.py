@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 from stacktrans.errors import UsageError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from stacktrans.tasks.base import Lengths
+
+CHART = (7.0, 3.5)
+"""Width and height of a chart, in inches."""
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -25,6 +30,12 @@ def empty_figure(width: float, height: float) -> "Figure":
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install 'stacktrans[plot]'") from error
     return Figure(figsize=(width, height))
+
+
+def as_accuracy_by_length(axis: "Axes", trained: "Lengths", accuracy: str) -> None:
+    """Label what was drawn on an axis, and shade the lengths that were trained on."""
+    axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
+    axis.set(xlabel="length", ylabel=accuracy, ylim=(-0.03, 1.03))
 
 
 def content_of(figure: "Figure", path: Path) -> bytes:

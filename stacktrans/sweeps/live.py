@@ -3,14 +3,12 @@
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
 from stacktrans.display import plain_table
+from stacktrans.progress import ProgressDisplay
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.report import VERDICTS, overview_rows
 from stacktrans.sweeps.store import TABLE, Store
@@ -18,7 +16,7 @@ from stacktrans.sweeps.table import cells_of, holds
 from stacktrans.sweeps.work import RUNNING, Record
 
 
-class SweepDisplay:
+class SweepDisplay(ProgressDisplay):
     """Shows conditions, how many of their runs are done, and how long the rest will take.
 
     Args:
@@ -28,36 +26,16 @@ class SweepDisplay:
     """
 
     def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
-        self.console, self.store, self.runs = console, store, runs
+        self.store, self.runs = store, runs
         self.began = time.monotonic()
         self.before = sum(store.done(run) for run in runs)
-        self.live = (
-            Live(get_renderable=self._table, console=console, refresh_per_second=1)
-            if console.is_terminal
-            else None
-        )
+        super().__init__(console, a_second=1)
 
-    def __enter__(self) -> Self:
-        if self.live:
-            self.live.start()
-        else:
-            self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self._place()}")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.live:
-            self.live.stop()
+    def _opening(self) -> str:
+        return f"{len(self.runs)} runs, {self.before} of them done, in {self._place()}"
 
     def _place(self) -> str:
         return str(self.store.directory)
-
-    def _say(self, text: str) -> None:
-        self.console.print(text, soft_wrap=True, highlight=False)
 
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended."""
@@ -84,7 +62,6 @@ class SweepDisplay:
     def _table(self) -> RenderableType:
         first = next(iter(self.store.plan.file.measures))
         table = plain_table("condition", "done", "running", "failed", "of", f"best {first}")
-        table.columns[0].justify = "left"
         best = self._best(first)
         for condition in self.store.plan.file.conditions:
             runs = [run for run in self.runs if run.condition == condition]
@@ -122,7 +99,6 @@ def overview(store: Store) -> list[RenderableType]:
     for measure in plan.file.measures:
         heading, *rows = overview_rows(plan, cells, measure)
         table = plain_table(*heading)
-        table.columns[0].justify = "left"
         for row in rows:
             table.add_row(*row)
         parts.append(table)

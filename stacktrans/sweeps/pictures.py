@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stacktrans.checkpoint import write_atomically
-from stacktrans.figures import content_of, empty_figure
+from stacktrans.figures import CHART, as_accuracy_by_length, content_of, empty_figure
 from stacktrans.records import METRICS
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-WIDTH, HEIGHT = 7.0, 3.5
-"""Of a picture, in inches."""
 
 
 def draw(store: Store) -> list[Path]:
@@ -43,7 +40,7 @@ def draw(store: Store) -> list[Path]:
 
 
 def _picture(path: Path, title: str, draw_on: Callable[["Axes"], None]) -> None:
-    figure = empty_figure(WIDTH, HEIGHT)
+    figure = empty_figure(*CHART)
     axis = figure.subplots()
     draw_on(axis)
     axis.set_title(title)
@@ -89,6 +86,4 @@ def _lengths(axis: "Axes", store: Store, runs: Sequence[PlannedRun], measure: st
         shares = [[part[length] for part in parts if length in part] for length in lengths]
         means = [sum(found) / len(found) for found in shares]
         axis.plot(lengths, means, color=colour, label=condition)
-    trained = runs[0].config.task.ranges.train
-    axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
-    axis.set(xlabel="length", ylabel="coarse accuracy", ylim=(-0.03, 1.03))
+    as_accuracy_by_length(axis, runs[0].config.task.ranges.train, "coarse accuracy")
