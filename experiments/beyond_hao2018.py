@@ -6,9 +6,12 @@ The runs are in `results/beyond-hao2018.jsonl`, the table in `results/beyond-hao
 """
 
 import statistics
+from pathlib import Path
 
-from hao2018 import PUBLISHED
 from recording import Condition, Records, Run, train
+
+from stacktrans.sweeps.plan import read_plan
+from stacktrans.sweeps.table import comparable, published_of
 
 LENGTHS = {"reversal": "13:24", "xor": "13:24", "formula": "17:31", "agreement": "24:51"}
 DEPTHS = {"parenthesis": ("12", "24"), "formula": ("7",), "agreement": ("32",)}
@@ -46,6 +49,18 @@ def measures(task: str) -> list[str]:
     return [*lengths, *(f"--depth {depth}" for depth in DEPTHS.get(task, ()))]
 
 
+PUBLISHED = read_plan(Path(__file__).with_name("hao2018.yaml")).file
+
+
+def published_median(condition: Condition) -> str:
+    """Of the test strings, in per cent."""
+    controller = condition.changes[0].partition("=")[2].replace("lstm", "LSTM")
+    buffered = "buffered " if "buffered=true" in condition.changes else ""
+    name = f"{condition.task}, {buffered}{controller}, stack"
+    ((_, figure),) = published_of(PUBLISHED, name, "", "test")
+    return f"{100 * comparable(figure):.3g}"
+
+
 class Beyond(Records):
     """Runs measured on longer and deeper strings."""
 
@@ -71,7 +86,7 @@ class Beyond(Records):
             for option in measures(condition.task) if runs else []:
                 symbols = [100 * run["measured"][option]["symbols"] for run in runs]
                 coarse = statistics.median(run["measured"][option]["coarse"] for run in runs)
-                published = PUBLISHED[condition._replace(recipe="paper")].test[1]
+                published = published_median(condition)
                 spread = (min(symbols), statistics.median(symbols), max(symbols))
                 lines.append(
                     f"| {condition.task} `{' '.join(condition.changes)}` | `{option}` "
