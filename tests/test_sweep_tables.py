@@ -35,8 +35,8 @@ def plan_of(directory: Path, **changes: Any) -> Plan:
         },
         "measures": {"test": {"of": "coarse", "strings": "test"}},
         "percent": True,
-        "tolerance": 0.03,
-        "solved": {"measure": "test", "least": 0.9},
+        "tolerance": 3,
+        "solved": {"measure": "test", "least": 90},
         "choose": {"by": "training perplexity", "among": ["learning_rate"]},
         "published": [
             {
@@ -136,7 +136,7 @@ def test_what_was_not_run_is_not_guessed(tmp_path: Path) -> None:
 
 
 def test_differences_within_the_tolerance_are_not_marked(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, tolerance=0.05)
+    plan = plan_of(tmp_path, tolerance=5)
     assert "| Queue | 80.0 → 85.0 | not run |" in markdown(plan, records_of(plan))
     assert "| Stack | 10.0 / 20.0 / 30.0 → 25.0 | not run |" in markdown(plan, records_of(plan))
 

@@ -279,7 +279,7 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "condition 'A': "),
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "did you mean 'stack'?"),
         ({"measures": {"m": {"of": "fine", "strings": "test", "hard": True}}}, "hard: of no use"),
-        ({"solved": {"measure": "tset"}}, "unknown measure 'tset'"),
+        ({"solved": {"measure": "tset", "least": 1}}, "unknown measure 'tset'"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named(

@@ -63,7 +63,7 @@ class Solved(Strict):
     """When a run counts as solved: a measure is at least so much."""
 
     measure: str
-    least: float = 1
+    least: float
 
 
 class Published(Strict):
@@ -124,7 +124,7 @@ class SweepFile(Strict):
         conditions: rows of the table: settings by name.
         grid: settings and the values that they take; all combinations are run.
         measures: what is measured of every run, by name.
-        percent: whether figures are in per cent.
+        percent: whether all figures here are in per cent, that of `solved` and the tolerance, too.
         tolerance: how far a figure may be from the published one without being marked.
         solved: when a run counts as solved.
         choose: how a winner is chosen; the median counts if not given.
@@ -144,6 +144,11 @@ class SweepFile(Strict):
     choose: Choice | None = None
     published: list[Published] = Field(default_factory=list)
     claims: list[Claim] = Field(default_factory=list)
+
+    @property
+    def unit(self) -> float:
+        """What a figure of the file is divided by to be a share of 1."""
+        return 100 if self.percent else 1
 
     @field_validator("conditions", mode="before")
     @classmethod

@@ -75,7 +75,7 @@ def _overview_cell(plan: Plan, cell: Cell) -> str:
     if cell.figure is None:
         return "not run"
     published = [f"{_figure(plan, figure)} → " for _, figure in cell.published]
-    marks = [MARKS[difference(cell, figure, plan.file.tolerance)] for _, figure in cell.published]
+    marks = [MARKS[difference(plan.file, cell, figure)] for _, figure in cell.published]
     return "".join([*published, _number(plan, cell.figure), *marks])
 
 
@@ -171,7 +171,7 @@ def _cell_json(plan: Plan, cell: Cell) -> dict[str, Any]:
             {
                 "source": source,
                 "figure": figure,
-                "difference": difference(cell, figure, plan.file.tolerance) if some else None,
+                "difference": difference(plan.file, cell, figure) if some else None,
             }
             for source, figure in cell.published
         ],

@@ -157,7 +157,9 @@ def _best(file: SweepFile, records: Sequence[Record]) -> Record:
 
 def is_solved(file: SweepFile, record: Record) -> bool:
     """Whether a run counts as solved."""
-    return file.solved is not None and _value(record, file.solved.measure) >= file.solved.least
+    if file.solved is None:
+        return False
+    return _value(record, file.solved.measure) >= file.solved.least / file.unit
 
 
 def published_of(
@@ -175,10 +177,9 @@ def published_of(
 
 def as_share(file: SweepFile, figure: Figure) -> Figure:
     """A figure of the file as a share of 1."""
-    unit = 100 if file.percent else 1
     if isinstance(figure, tuple):
-        return figure[0] / unit, figure[1] / unit, figure[2] / unit
-    return figure / unit
+        return figure[0] / file.unit, figure[1] / file.unit, figure[2] / file.unit
+    return figure / file.unit
 
 
 def comparable(figure: Figure) -> float:
@@ -186,12 +187,11 @@ def comparable(figure: Figure) -> float:
     return figure[1] if isinstance(figure, tuple) else figure
 
 
-def difference(cell: Cell, figure: Figure, tolerance: float) -> str:
+def difference(file: SweepFile, cell: Cell, figure: Figure) -> str:
     """How the cell differs from a published figure: "over", "under", or not ("")."""
     assert cell.figure is not None
-    # Figures are published to so many places, and no difference is less than what that hides.
     by = cell.figure - comparable(figure)
-    if abs(by) <= tolerance + 1e-9:
+    if abs(by) <= file.tolerance / file.unit + 1e-9:
         return ""
     return "over" if by > 0 else "under"
 
@@ -215,7 +215,6 @@ def _part_holds(
         return None if figure is None or other is None else figure > other
     if figure is None:
         return None
-    unit = 100 if file.percent else 1
     if part.least is not None:
-        return figure >= part.least / unit
-    return part.most is not None and figure <= part.most / unit
+        return figure >= part.least / file.unit
+    return part.most is not None and figure <= part.most / file.unit
