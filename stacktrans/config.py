@@ -411,7 +411,9 @@ class TrainingConfig(Strict):
             on training lengths it is measured on at most 100, if only the others decide.
         solved_accuracy: coarse accuracy on validation strings of a task that counts as solved.
         solved_on: the range whose validation strings have to be right, "test"; or "both" ranges.
-        stop: "solved" ends the run when the task is solved in two measurements running;
+        solved_times: measurements running in which the task has to be solved. The more, the longer
+            the run goes on at the rate that it has settled at.
+        stop: "solved" ends the run when the task is solved, `solved_times` running;
             "converged" ends it when the perplexity has not improved for `patience`
             records; "development" when the share of symbols of the development set that are
             right has not improved for `patience` epochs, which needs `examples`.
@@ -457,6 +459,7 @@ class TrainingConfig(Strict):
     validation_count: PositiveInt
     solved_accuracy: Annotated[float, Field(gt=0, le=1)]
     solved_on: Literal["test", "both"]
+    solved_times: PositiveInt
     stop: Literal["solved", "converged", "development"]
     patience: PositiveInt
     rounding: RoundingConfig | None
@@ -530,7 +533,9 @@ class RunConfig(Strict):
         return _yaml(self.model_dump(mode="json"))
 
 
-_NEUTRAL = {"training": {"read_rate": 1.0, "rounding_rate": 1.0, "solved_on": "test"}}
+_NEUTRAL = {
+    "training": {"read_rate": 1.0, "rounding_rate": 1.0, "solved_on": "test", "solved_times": 2}
+}
 """Settings that older versions lack, and the value with which a run is as it was in these."""
 
 

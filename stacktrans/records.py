@@ -106,7 +106,7 @@ class Summary:
 BUDGETS = {"max_steps", "time_limit"}
 """Outcomes after which there may be more to train; the others are rules that a run has met."""
 RULES = {
-    "solved": "the coarse accuracy on validation strings was high enough twice running",
+    "solved": "the coarse accuracy on validation strings was high enough, as often running as asked",
     "converged": "the training perplexity did not improve any more",
     "development": "the accuracy on the development set did not improve any more",
     "epochs": "the training set was gone through as often as asked",

@@ -638,7 +638,8 @@ class Trainer:
 
     @property
     def _solved(self) -> bool:
-        return self.config.training.stop == "solved" and self.progress.solved_in_a_row >= 2
+        training = self.config.training
+        return training.stop == "solved" and self.progress.solved_in_a_row >= training.solved_times
 
     def _save_best(self) -> None:
         checkpoint.save(self.directory / "best", self.config, self.evaluated.state_dict())
