@@ -27,6 +27,7 @@ lint: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/speed.py --markdown benchmarks/README.md
+	$(BIN)/python benchmarks/sweeps.py --markdown benchmarks/sweeps.md
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

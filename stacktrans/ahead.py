@@ -15,9 +15,10 @@ from typing import Self
 
 import torch
 
-from stacktrans.checkpoint import CONFIG, last_of, write_atomically
+from stacktrans.checkpoint import CONFIG, last_of
 from stacktrans.config import RunConfig
 from stacktrans.errors import StacktransError
+from stacktrans.files import write_atomically
 
 FOLDER = ".ahead"
 """Where in a run's directory the starts are that are trained ahead."""

@@ -10,7 +10,7 @@ A run's directory holds two, `best/` and `last/`, and stands for its `best/`.
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from stacktrans.config import FORMAT, RunConfig, resolve, shipped
 from stacktrans.errors import StacktransError
+from stacktrans.files import flush, replacing, write_atomically
 from stacktrans.sequences import Layout
 from stacktrans.settings import read_layer
 from stacktrans.tasks import make_task
@@ -35,50 +36,6 @@ TRAINING = "training.pt"
 
 class CheckpointError(StacktransError):
     """A checkpoint can't be read or written; the message says what is wrong with it."""
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary neighbour of `path` that takes its place if all goes well.
-
-    Links are followed, and what is no regular file (a device, a pipe) is written
-    to as it is.
-
-    Raises:
-        OSError: it can't be written; the error names `path`.
-    """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        if path.exists():
-            shutil.copymode(path, temporary)
-        _flush(temporary)
-        os.replace(temporary, path)
-        _flush(path.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    with _replacing(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def save(
@@ -101,11 +58,11 @@ def save(
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         write_atomically(new / CONFIG, config.to_yaml())
-        with _replacing(new / WEIGHTS) as temporary:
+        with replacing(new / WEIGHTS) as temporary:
             content = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
             temporary.write_bytes(safetensors.torch.save(content))
         if training is not None:
-            with _replacing(new / TRAINING) as temporary:
+            with replacing(new / TRAINING) as temporary:
                 torch.save(dict(training), temporary)
         _swap(new, directory)
     except (OSError, RuntimeError, safetensors.SafetensorError) as error:
@@ -125,7 +82,7 @@ def _swap(new: Path, directory: Path) -> None:
         with contextlib.suppress(OSError):
             os.rename(old, directory)
         raise
-    _flush(directory.parent)
+    flush(directory.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -77,8 +77,8 @@ def generate(
         stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
         stacktrans generate --task parenthesis --depth 12
     """
-    from stacktrans.checkpoint import write_atomically
     from stacktrans.config import load_task
+    from stacktrans.files import write_atomically
     from stacktrans.measuring import ranges
     from stacktrans.tasks import make_task
 
@@ -436,8 +436,8 @@ def _show_perplexity(
 
 def _chart(results: "list[tuple[Lengths, Scores]]", checkpoint: "Checkpoint", path: Path) -> None:
     from stacktrans.accuracy_chart import accuracy_chart
-    from stacktrans.checkpoint import write_atomically
     from stacktrans.display import model_line
+    from stacktrans.files import write_atomically
 
     trained = checkpoint.config.task.ranges.train
     write_atomically(path, accuracy_chart(results, trained, model_line(checkpoint.config), path))
@@ -565,8 +565,8 @@ def inspect(
 
 
 def _draw(followed: "Trace", checkpoint: "Checkpoint", path: Path) -> None:
-    from stacktrans.checkpoint import write_atomically
     from stacktrans.display import model_line, picture_rows
+    from stacktrans.files import write_atomically
     from stacktrans.picture import plot
 
     rows = picture_rows(followed, checkpoint.config)

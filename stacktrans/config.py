@@ -5,7 +5,9 @@ recipe, the task's own changes to the recipe, a configuration file, the command
 line's options, and `--set`. Recipes hold every value, so no default stands here.
 """
 
+import functools
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -526,11 +528,11 @@ class RunConfig(Strict):
                 if key not in settings or value != settings[key]
             }
             deciding[section] = kept
-        return hashlib.sha256(_yaml(deciding).encode()).hexdigest()[:16]
+        return hashlib.sha256(_yaml(json.dumps(deciding)).encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
-        return _yaml(self.model_dump(mode="json"))
+        return _yaml(self.model_dump_json())
 
 
 _NEUTRAL = {
@@ -539,8 +541,16 @@ _NEUTRAL = {
 """Settings that older versions lack, and the value with which a run is as it was in these."""
 
 
-def _yaml(settings: Settings) -> str:
-    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=100)
+# Of the same output, and faster where PyYAML was built with libyaml.
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@functools.lru_cache(maxsize=8)
+def _yaml(settings: str) -> str:
+    """Settings in JSON as YAML; once for each, since a run saves its own again and again."""
+    return yaml.dump(
+        json.loads(settings), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=100
+    )
 
 
 def shipped(kind: str) -> Path:

@@ -9,23 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from stacktrans.config import RunConfig
-from stacktrans.evaluation import Scores, confidence_interval
+from stacktrans.evaluation import Scores
 from stacktrans.picture import Row, heat_map, rows_of, shade
 from stacktrans.progress import ProgressDisplay
 from stacktrans.records import Accuracy, Record, Summary
+from stacktrans.statistics import confidence_interval
+from stacktrans.tables import plain_table
 from stacktrans.tasks.base import Lengths
 from stacktrans.trace import Part, Step, Trace
 
 RECORDS_SHOWN = 12
 ROWS_PER_RANGE = 8
-
-
-def plain_table(*columns: str, title: str | None = None) -> Table:
-    """A table with numbers to the right and no more lines than it needs."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right")
-    return table
 
 
 def model_line(config: RunConfig) -> str:

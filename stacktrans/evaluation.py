@@ -6,7 +6,6 @@ scores come out of one pass over the true joint sequences.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -84,19 +83,6 @@ class Scores:
 
     def _all(self) -> tuple[npt.NDArray[Any], ...]:
         return self.lengths, self.fine, self.right, self.scored, self.differing
-
-
-def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a share measured on `count` strings.
-
-    For fine accuracy it errs on the wide side: no quantity between 0 and 1
-    varies more than a coin with the same mean.
-    """
-    z = 1.959964
-    centre = (accuracy + z * z / (2 * count)) / (1 + z * z / count)
-    spread = accuracy * (1 - accuracy) / count + z * z / (4 * count * count)
-    half = z * sqrt(spread) / (1 + z * z / count)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:

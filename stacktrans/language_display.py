@@ -9,9 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stacktrans.display import RECORDS_SHOWN, TrainingDisplay, ending, mean_signals, plain_table
+from stacktrans.display import RECORDS_SHOWN, TrainingDisplay, ending, mean_signals
 from stacktrans.language import Perplexity
 from stacktrans.records import Record, Summary
+from stacktrans.tables import plain_table
 
 
 class LanguageDisplay(TrainingDisplay):

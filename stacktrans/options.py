@@ -105,6 +105,12 @@ def find_device(name: str) -> "torch.device":
     return device
 
 
+def check_device(name: str) -> None:
+    """Raise `UsageError` if a device can't be used here."""
+    if name not in ("auto", "cpu"):  # which are everywhere: no need to wait for torch
+        find_device(name)
+
+
 def check_positive(option: str, value: int) -> None:
     """Raise `UsageError` for a value under 1."""
     if value < 1:

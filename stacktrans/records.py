@@ -1,11 +1,13 @@
 """What a run writes down: a record every so many batches, and a summary at its end."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from stacktrans.evaluation import Scores
-from stacktrans.language import Perplexity
 from stacktrans.tasks.base import Lengths
+
+if TYPE_CHECKING:
+    from stacktrans.evaluation import Scores
+    from stacktrans.language import Perplexity
 
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
@@ -21,7 +23,7 @@ class Accuracy:
     symbols: float
 
     @classmethod
-    def of(cls, scores: Scores) -> Self:
+    def of(cls, scores: "Scores") -> Self:
         """Summarise scores."""
         return cls(
             scores.coarse_accuracy, scores.fine_accuracy, scores.count, scores.symbol_accuracy
@@ -95,7 +97,7 @@ class Summary:
     train: Accuracy | None
     test: Accuracy | None
     development: Accuracy | None
-    texts: dict[str, Perplexity]
+    texts: dict[str, "Perplexity"]
     parameters: int
     command: str
     version: str
@@ -106,7 +108,7 @@ class Summary:
 BUDGETS = {"max_steps", "time_limit"}
 """Outcomes after which there may be more to train; the others are rules that a run has met."""
 RULES = {
-    "solved": "the coarse accuracy on validation strings was high enough, as often running as asked",
+    "solved": "the coarse accuracy on validation strings was high enough so often running as asked",
     "converged": "the training perplexity did not improve any more",
     "development": "the accuracy on the development set did not improve any more",
     "epochs": "the training set was gone through as often as asked",

@@ -99,7 +99,12 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
 @functools.lru_cache
 def _parsed(text: str) -> tuple[Any, yaml.Node | None]:
     """What a YAML text holds; once for each text, since hundreds of runs read the same recipes."""
-    return yaml.safe_load(text), yaml.compose(text)
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        return (None if node is None else loader.construct_document(node)), node
+    finally:
+        loader.dispose()
 
 
 def _refuse_duplicates(path: str | os.PathLike[str], node: yaml.Node | None) -> None:

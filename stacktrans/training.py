@@ -22,6 +22,7 @@ from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
+from stacktrans.files import write_atomically
 from stacktrans.language import Perplexity
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
 from stacktrans.randomness import Purpose, generator
@@ -248,7 +249,7 @@ class Trainer:
         """
         self.report = report
         with self._opened_metrics() as self.metrics:
-            checkpoint.write_atomically(self.directory / checkpoint.CONFIG, self.config.to_yaml())
+            write_atomically(self.directory / checkpoint.CONFIG, self.config.to_yaml())
             return self._finish(self._train())
 
     def _train(self) -> str:
@@ -739,7 +740,5 @@ class Trainer:
             torch=torch.__version__,
             seed=self.config.seed,
         )
-        checkpoint.write_atomically(
-            self.directory / SUMMARY, json.dumps(asdict(summary), indent=2) + "\n"
-        )
+        write_atomically(self.directory / SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary

@@ -14,6 +14,7 @@ from stacktrans import checkpoint
 from stacktrans.checkpoint import CheckpointError
 from stacktrans.config import RunConfig, resolve
 from stacktrans.errors import StacktransError
+from stacktrans.files import write_atomically
 from stacktrans.sequences import JointSequence
 from stacktrans.transducer import Transducer
 
@@ -174,14 +175,14 @@ def test_texts_are_written_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "summary.json"
-    checkpoint.write_atomically(path, "old")
+    write_atomically(path, "old")
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="No space"):
-        checkpoint.write_atomically(path, "new")
+        write_atomically(path, "new")
     assert path.read_text() == "old"
     assert [other.name for other in tmp_path.iterdir()] == ["summary.json"]
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from stacktrans import evaluation
 from stacktrans.config import resolve
 from stacktrans.decoding import transduce
-from stacktrans.evaluation import Scores, batches_of, confidence_interval, score
+from stacktrans.evaluation import Scores, batches_of, score
 from stacktrans.sequences import JointSequence, Pair
+from stacktrans.statistics import confidence_interval
 from stacktrans.transducer import FusedRun, Transducer, Unrolled
 
 LAYOUT = JointSequence(source_size=4, target_size=4)

@@ -71,7 +71,9 @@ def test_there_are_examples() -> None:
 
 MADE_BY = {
     "pairs.tsv": "stacktrans generate --task reverse --count 20 --out pairs.tsv",
-    "checkpoints/text-stack-rnn-1": "stacktrans train --text mytext --memory stack-rnn --max-steps 2",
+    "checkpoints/text-stack-rnn-1": (
+        "stacktrans train --text mytext --memory stack-rnn --max-steps 2"
+    ),
 }
 """What examples read that other examples write."""
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from stacktrans.statistics import bootstrap_interval
 from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.report import as_csv, as_json, markdown
-from stacktrans.sweeps.statistics import bootstrap_interval
 from stacktrans.sweeps.table import Cell, cells_of
 from stacktrans.sweeps.work import Record
 

@@ -409,9 +409,7 @@ def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert Trainer.resume(tmp_path, [], CPU).run(ignore) == first
 
 
-def test_a_run_is_solved_as_often_as_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_is_solved_as_often_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coarse = iter([1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0])
 
     def measured(self: Trainer, _: Purpose) -> tuple[Accuracy, Accuracy]:

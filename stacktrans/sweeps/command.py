@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stacktrans.errors import UsageError
-from stacktrans.options import DeviceOption, JsonOption, check_positive, find_device
+from stacktrans.options import DeviceOption, JsonOption, check_device, check_positive
 from stacktrans.terminal import complain, print_out, progress_console
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def sweep(
         check_positive("--workers", workers)
         if cluster:
             raise UsageError("--workers: of no use with --cluster, which has its own")
-    find_device(device)
+    if not cluster:
+        check_device(device)
     plan = read_plan(file, profile)
     runs = plan.only(only) if only else plan.runs
     store = Store(out or Path("sweeps") / plan.name, plan)

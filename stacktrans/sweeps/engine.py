@@ -50,6 +50,7 @@ class _Died(Exception):
 
 def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Record | None]]:
     from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     parallel = Parallel(
@@ -59,6 +60,8 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Reco
         yield from parallel(delayed(_job_and_record)(job, os.getpid()) for job in jobs)
     except TerminatedWorkerError as error:
         raise _Died from error
+    # All is written: nothing is lost if they don't take a second to tidy up.
+    get_reusable_executor(reuse=True).shutdown(kill_workers=True)
 
 
 def _job_and_record(job: Job, sweep: int) -> tuple[Job, Record | None]:

@@ -7,13 +7,13 @@ from datetime import timedelta
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from stacktrans.display import plain_table
 from stacktrans.progress import ProgressDisplay
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.report import VERDICTS, overview_rows
 from stacktrans.sweeps.store import TABLE, Store
 from stacktrans.sweeps.table import cells_of, holds
 from stacktrans.sweeps.work import RUNNING, Record
+from stacktrans.tables import plain_table
 
 
 class SweepDisplay(ProgressDisplay):

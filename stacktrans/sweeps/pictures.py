@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stacktrans.checkpoint import write_atomically
 from stacktrans.figures import CHART, as_accuracy_by_length, content_of, empty_figure
+from stacktrans.files import write_atomically
 from stacktrans.records import METRICS
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from stacktrans.checkpoint import write_atomically
 from stacktrans.errors import StacktransError
+from stacktrans.files import write_atomically
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
 from stacktrans.sweeps.work import Job, Record, is_complete, read_record

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from stacktrans.evaluation import confidence_interval
 from stacktrans.records import BUDGETS
+from stacktrans.statistics import bootstrap_interval, confidence_interval, spread
 from stacktrans.sweeps.file import Claim, Figure, Part, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.statistics import bootstrap_interval, spread
 from stacktrans.sweeps.work import Record, is_complete
 
 Records = Mapping[str, Record]

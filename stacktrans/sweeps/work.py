@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from stacktrans.config import RunConfig
 from stacktrans.sweeps.file import Measure
 
+LOCK = ".lock"
 RECORD = "record.json"
 RUNNING = "running"
 """In a run's directory while it is being worked on."""
@@ -50,7 +51,7 @@ def work(job: Job) -> Record | None:
     """
     job.directory.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(job.directory / ".lock", timeout=-1 if job.wait else 0):
+        with FileLock(job.directory / LOCK, timeout=-1 if job.wait else 0):
             return _worked(job)
     except Timeout:
         return None
@@ -98,7 +99,7 @@ def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
 
 
 def _record(job: Job) -> Record:
-    from stacktrans.checkpoint import write_atomically
+    from stacktrans.files import write_atomically
     from stacktrans.records import SUMMARY
 
     if not (job.directory / SUMMARY).exists():

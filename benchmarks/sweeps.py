@@ -1,0 +1,138 @@
+"""What a sweep costs beside the runs that it consists of.
+
+    python benchmarks/sweeps.py [--runs 200] [--workers 2] [--seconds 0.1] [--markdown FILE]
+
+A sweep of short runs is carried out from the command line, in an empty folder. The work is what
+its runs take, from the lock on a run's folder to its summary: the median of them, since the
+first ones load and compile, times as many as each worker has. What the sweep takes longer is
+the start of the command and its processes, the handing out, the records and the tables.
+"""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import yaml
+
+from stacktrans import __version__
+from stacktrans.records import SUMMARY
+from stacktrans.sweeps.plan import PlannedRun, read_plan
+from stacktrans.sweeps.work import LOCK
+
+MODEL = {"memory": "stack", "hidden_size": 16, "memory_size": 8, "embedding_size": 8}
+FIRST_GUESS = 20
+"""Batches of the runs from which it is found how many make a run of the right length."""
+TRIES = 20
+"""So many runs."""
+BEFORE = 3
+"""Of which these are not counted, since all is loaded and compiled in them."""
+
+
+def sweep_file(directory: Path, runs: int, batches: int) -> Path:
+    """The file of a sweep of runs that differ in their seed."""
+    content = {
+        "title": "Short runs",
+        "settings": {
+            "task": "reverse",
+            "model": MODEL,
+            "training": {"max_steps": batches, "validation_count": 10},
+        },
+        "grid": {"seed": list(range(1, runs + 1))},
+        "conditions": {"Stack": {}},
+        "measures": {"coarse": {"of": "coarse", "strings": "test"}},
+    }
+    path = directory / "short.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def train(run: PlannedRun, directory: Path) -> float:
+    """The seconds that a run takes by itself, from its configuration to its summary."""
+    import torch
+
+    from stacktrans.trainers import trainer_for
+
+    began = time.perf_counter()
+    device = torch.device("cpu")
+    trainer_for(run.config)(run.config, directory, device, run.command).run(lambda _: None)
+    return time.perf_counter() - began
+
+
+def seconds_of(file: Path) -> Sequence[float]:
+    """What each run of a sweep takes by itself, once all is loaded and compiled."""
+    with tempfile.TemporaryDirectory() as scratch:
+        found = []
+        for number, run in enumerate(read_plan(file).runs):
+            directory = Path(scratch) / str(number)
+            directory.mkdir()
+            found.append(train(run, directory))
+    return found
+
+
+def batches_for(directory: Path, seconds: float) -> int:
+    """How many batches make runs of so many seconds."""
+    few, many = (
+        median(seconds_of(sweep_file(directory, TRIES, batches))[BEFORE:])
+        for batches in (FIRST_GUESS, 2 * FIRST_GUESS)
+    )
+    each = (many - few) / FIRST_GUESS
+    return max(1, FIRST_GUESS + round((seconds - few) / each))
+
+
+def sweep(file: Path, directory: Path, workers: int) -> tuple[float, float]:
+    """The seconds that a sweep takes on the command line, and the median of its runs."""
+    command = [sys.executable, "-m", "stacktrans", "sweep", str(file)]
+    options = ["--workers", str(workers), "--out", str(directory)]
+    began = time.perf_counter()
+    subprocess.run([*command, *options], check=True, capture_output=True)
+    taken = time.perf_counter() - began
+    return taken, median(map(duration, (directory / "runs").iterdir()))
+
+
+def duration(run: Path) -> float:
+    """The seconds from a run's lock to its summary."""
+    return (run / SUMMARY).stat().st_mtime - (run / LOCK).stat().st_mtime
+
+
+def report(arguments: argparse.Namespace) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        batches = batches_for(folder, arguments.seconds)
+        file = sweep_file(folder, arguments.runs, batches)
+        taken, each = sweep(file, folder / "sweep", arguments.workers)
+    work = each * arguments.runs / arguments.workers
+    return (
+        "# What a sweep costs\n\n"
+        f"{arguments.runs} runs of {1000 * each:.0f} ms ({batches} batches), {arguments.workers} "
+        f"workers: {work:.1f} s of work for each worker, and as a sweep {taken:.1f} s, "
+        f"{taken / work:.2f} times as much.\n\n"
+        f"stacktrans {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores. "
+        f"Written by `python benchmarks/sweeps.py --runs {arguments.runs} --workers "
+        f"{arguments.workers} --seconds {arguments.seconds}`.\n"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=0.1, help="that each run takes")
+    parser.add_argument("--markdown", type=Path, help="where the result is written, too")
+    arguments = parser.parse_args()
+    text = report(arguments)
+    print(text)
+    if arguments.markdown:
+        arguments.markdown.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Files that are there whole or not at all."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary neighbour of `path` that takes its place if all goes well.
+
+    Links are followed, and what is no regular file (a device, a pipe) is written
+    to as it is.
+
+    Raises:
+        OSError: it can't be written; the error names `path`.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        if path.exists():
+            shutil.copymode(path, temporary)
+        flush(temporary)
+        os.replace(temporary, path)
+        flush(path.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def flush(path: Path) -> None:
+    """Have what was written to a file, or done to a directory, survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is there whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
