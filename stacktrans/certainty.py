@@ -1,5 +1,6 @@
 """Making a model certain of what it does with its memory (joulin2015, section 3.3)."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -24,7 +25,12 @@ def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accu
         model.hard = False
 
 
-def round_signals(model: Transducer, rounding: RoundingConfig, train: Callable[[], float]) -> None:
+def round_signals(
+    model: Transducer,
+    rounding: RoundingConfig,
+    train: Callable[[], float],
+    measured: Callable[[Transducer], Accuracies] | None = None,
+) -> None:
     """Fine-tune with signals that are ever less undecided.
 
     Args:
@@ -32,16 +38,24 @@ def round_signals(model: Transducer, rounding: RoundingConfig, train: Callable[[
         rounding: how.
         train: on as many batches as it takes in between; gives the mean of s (1 - s) over all
             signals.
+        measured: by what the best weights on the way are told, which the model is left with;
+            None to leave it with the last.
     """
     operation = model.operation
     if operation is None:
         return
+    best, kept = -1.0, model.state_dict()
     for _ in range(rounding.most):
         with torch.no_grad():
             for weight in operation.signals.parameters():
                 weight.mul_(rounding.factor)
-        if train() < rounding.indecision:
+        undecided = train()
+        if measured and (worse := min(measured(model))) >= best:
+            best, kept = worse, copy.deepcopy(model.state_dict())
+        if undecided < rounding.indecision:
             break
+    if measured:
+        model.load_state_dict(kept)
 
 
 def without_needless(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:

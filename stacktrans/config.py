@@ -425,6 +425,8 @@ class TrainingConfig(Strict):
             that may start again does so if the task is not solved without degrees.
         rounding_rate: what the learning rate is multiplied with, too, whenever rounding multiplies
             the weights.
+        rounding_kept: "last", the weights at the end of rounding; or "best", of those after each
+            multiplication the last that no others surpass on validation strings of both ranges.
         prune: whether, then, stacks or lists with actions that the model does without are left
             out.
         max_steps: most batches; null for no limit.
@@ -466,6 +468,7 @@ class TrainingConfig(Strict):
     patience: PositiveInt
     rounding: RoundingConfig | None
     rounding_rate: Annotated[float, Field(gt=0, le=1)]
+    rounding_kept: Literal["last", "best"]
     prune: bool
     max_steps: PositiveInt | None
     time_limit: PositiveFloat | None
@@ -535,8 +538,14 @@ class RunConfig(Strict):
         return _yaml(self.model_dump_json())
 
 
-_NEUTRAL = {
-    "training": {"read_rate": 1.0, "rounding_rate": 1.0, "solved_on": "test", "solved_times": 2}
+_NEUTRAL: dict[str, dict[str, object]] = {
+    "training": {
+        "read_rate": 1.0,
+        "rounding_kept": "last",
+        "rounding_rate": 1.0,
+        "solved_on": "test",
+        "solved_times": 2,
+    }
 }
 """Settings that older versions lack, and the value with which a run is as it was in these."""
 

@@ -297,7 +297,8 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, self.config.training)
         for group in self.optimizer.param_groups:
             group["lr"] *= self.config.training.settle_rate
-        round_signals(self.model, rounding, lambda: self._train_further(rounding.batches))
+        measured = self._accuracies if self.config.training.rounding_kept == "best" else None
+        round_signals(self.model, rounding, lambda: self._train_further(rounding.batches), measured)
         return self.model
 
     def _train_further(self, batches: int) -> float:

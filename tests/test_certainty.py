@@ -10,8 +10,8 @@ import torch
 from test_training import CPU, assert_same_run, ignore, records_of
 
 from stacktrans import checkpoint
-from stacktrans.certainty import accuracies
-from stacktrans.config import RunConfig, resolve
+from stacktrans.certainty import accuracies, round_signals
+from stacktrans.config import RoundingConfig, RunConfig, resolve
 from stacktrans.records import Accuracy
 from stacktrans.sequences import Pair
 from stacktrans.stream_training import StreamTrainer
@@ -100,6 +100,29 @@ def test_a_run_that_is_interrupted_while_it_is_rounded_goes_on_bit_for_bit(
         parted.run(ignore)
     Certain.resume(tmp_path / "parted", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+@pytest.mark.parametrize(("kept", "rounds"), [("last", 3), ("best", 2)])
+def test_of_a_rounding_the_last_weights_are_kept_or_the_best(kept: str, rounds: int) -> None:
+    model = Transducer(counter().model, 2, 2)
+    operation = model.operation
+    assert operation is not None
+    before = operation.signals.weight.detach().clone()
+    found = iter([(1.0, 0.8), (1.0, 0.9), (0.9, 0.8)])  # as it is, and hard
+    rounding = RoundingConfig(factor=2, batches=1, indecision=0.1, most=3)
+    measured = (lambda _: next(found)) if kept == "best" else None
+    round_signals(model, rounding, lambda: 1.0, measured)
+    torch.testing.assert_close(operation.signals.weight, before * 2**rounds)
+
+
+def test_of_weights_that_are_as_good_those_are_kept_that_were_rounded_further() -> None:
+    model = Transducer(counter().model, 2, 2)
+    operation = model.operation
+    assert operation is not None
+    before = operation.signals.weight.detach().clone()
+    rounding = RoundingConfig(factor=2, batches=1, indecision=0.1, most=3)
+    round_signals(model, rounding, lambda: 1.0, lambda _: (1.0, 1.0))
+    torch.testing.assert_close(operation.signals.weight, before * 8)
 
 
 def test_accuracies_are_of_the_model_as_it_is_and_hard() -> None:
