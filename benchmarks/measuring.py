@@ -98,7 +98,7 @@ def shortest(subjects: Mapping[str, Subject], job: Measurement) -> dict[str, flo
 def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Transducer":
     import torch
 
-    from stacktrans.config import resolve
+    from stacktrans.resolution import resolve
     from stacktrans.sequences import JointSequence
     from stacktrans.tasks import make_task
     from stacktrans.transducer import Transducer
@@ -150,7 +150,7 @@ def training_batch(which: str, kernel: str) -> Callable[[], None]:
     """A batch of training, from the strings to new weights."""
     import torch
 
-    from stacktrans.config import resolve
+    from stacktrans.resolution import resolve
     from stacktrans.training import Trainer
 
     task, controller = which.split("/")
@@ -168,7 +168,7 @@ def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], No
     """A piece of streams that go on, with the model of joulin2015, from ids to new weights."""
     import torch
 
-    from stacktrans.config import resolve
+    from stacktrans.resolution import resolve
     from stacktrans.transducer import Transducer
 
     streams, count = map(int, which.split("x"))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stacktrans import __version__
-from stacktrans.config import resolve
+from stacktrans.resolution import resolve
 
 RESULTS = Path(__file__).parent / "results"
 STRINGS = 1000

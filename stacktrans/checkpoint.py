@@ -20,9 +20,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from stacktrans.config import FORMAT, RunConfig, resolve, shipped
+from stacktrans.config import FORMAT, RunConfig
 from stacktrans.errors import StacktransError
 from stacktrans.files import flush, replacing, write_atomically
+from stacktrans.packaged import shipped
+from stacktrans.resolution import resolve
 from stacktrans.sequences import Layout
 from stacktrans.settings import read_layer
 from stacktrans.tasks import make_task

@@ -77,9 +77,9 @@ def generate(
         stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
         stacktrans generate --task parenthesis --depth 12
     """
-    from stacktrans.config import load_task
     from stacktrans.files import write_atomically
     from stacktrans.measuring import ranges
+    from stacktrans.resolution import load_task
     from stacktrans.tasks import make_task
 
     check_positive("--count", count)
@@ -261,7 +261,7 @@ def _fresh(
     out: Path | None,
     device: str,
 ) -> "Trainer":
-    from stacktrans.config import resolve
+    from stacktrans.resolution import resolve
     from stacktrans.runs import check_free, claim
     from stacktrans.trainers import trainer_for
 

@@ -1,10 +1,11 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and those that one process has to itself."""
 
 import contextlib
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 
 @contextlib.contextmanager
@@ -50,3 +51,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is there whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def locked(stream: TextIO) -> bool:
+    """Whether a file could be had for this process alone, until it is closed."""
+    try:
+        import fcntl
+    except ImportError:  # not on every system
+        return True
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # not on every file system
+        return True
+    return True

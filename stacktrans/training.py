@@ -17,14 +17,15 @@ from stacktrans import __version__, checkpoint
 from stacktrans.ahead import Ahead
 from stacktrans.averaging import RunningMean
 from stacktrans.certainty import Accuracies, accuracies, round_signals, without_needless
-from stacktrans.config import RoundingConfig, RunConfig, TrainingConfig
+from stacktrans.config import RoundingConfig, RunConfig
 from stacktrans.controllers import Disturbance, undisturbed
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
-from stacktrans.files import write_atomically
+from stacktrans.files import locked, write_atomically
 from stacktrans.language import Perplexity
 from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
+from stacktrans.optimizers import make_optimizer
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import (
     BUDGETS,
@@ -83,43 +84,9 @@ class Progress:
     failed: bool = False
 
 
-def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The optimiser that a configuration asks for."""
-    rate, decay = config.learning_rate, config.weight_decay
-    weights: list[Any] = list(model.parameters())
-    if config.read_rate != 1:
-        reading = set(model.controller.read_weights)
-        others = [weight for weight in weights if weight not in reading]
-        weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
-    if config.optimizer == "adam":
-        return torch.optim.Adam(
-            weights, lr=rate, betas=(0.9, config.smoothing), weight_decay=decay, fused=True
-        )
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(weights, lr=rate, weight_decay=decay, foreach=True)
-    return torch.optim.RMSprop(
-        weights, lr=rate, alpha=config.smoothing, weight_decay=decay, foreach=True
-    )
-
-
 def indecision(strengths: Tensor) -> Tensor:
     """The mean of s (1 - s), which is 0 where every strength is 0 or 1; 0 for no strengths."""
     return (strengths * (1 - strengths)).sum() / max(strengths.numel(), 1)
-
-
-def locked(stream: TextIO) -> bool:
-    """Whether a file could be had for this process alone, until it is closed."""
-    try:
-        import fcntl
-    except ImportError:  # not on every system
-        return True
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # not on every file system
-        return True
-    return True
 
 
 class Trainer:

@@ -8,7 +8,7 @@ import torch
 from command_line import SMALL, run
 
 from stacktrans import checkpoint
-from stacktrans.config import resolve
+from stacktrans.resolution import resolve
 from stacktrans.sequences import JointSequence
 from stacktrans.transducer import Transducer
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stacktrans.config import load_task
+from stacktrans.resolution import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 

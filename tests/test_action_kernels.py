@@ -22,12 +22,12 @@ from kernel_cases import (
 )
 from torch import Tensor
 
-from stacktrans.config import resolve
 from stacktrans.controllers import CONTROLLERS
 from stacktrans.errors import UsageError
 from stacktrans.kernels import action_sequence
 from stacktrans.kernels.stores import CellStore
 from stacktrans.memory import ActionList, ActionMemory, ActionStack
+from stacktrans.resolution import resolve
 from stacktrans.transducer import Transducer
 
 MEMORIES: dict[str, ActionMemory[Any]] = {

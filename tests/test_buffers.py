@@ -9,7 +9,7 @@ from kernel_cases import compare
 from literal import LiteralBuffers
 from torch import Tensor
 
-from stacktrans.config import ModelConfig, resolve
+from stacktrans.config import ModelConfig
 from stacktrans.errors import UsageError
 from stacktrans.memory.buffers import (
     buffer_penalty,
@@ -19,6 +19,7 @@ from stacktrans.memory.buffers import (
     writing_steps,
     written_weights,
 )
+from stacktrans.resolution import resolve
 from stacktrans.transducer import Transducer, Unrolled
 
 SYMBOLS = 3

@@ -11,8 +11,9 @@ from test_training import CPU, assert_same_run, ignore, records_of
 
 from stacktrans import checkpoint
 from stacktrans.certainty import accuracies, round_signals
-from stacktrans.config import RoundingConfig, RunConfig, resolve
+from stacktrans.config import RoundingConfig, RunConfig
 from stacktrans.records import Accuracy
+from stacktrans.resolution import resolve
 from stacktrans.sequences import Pair
 from stacktrans.stream_training import StreamTrainer
 from stacktrans.training import Interrupted, Trainer

@@ -12,9 +12,10 @@ import yaml
 
 from stacktrans import checkpoint
 from stacktrans.checkpoint import CheckpointError
-from stacktrans.config import RunConfig, resolve
+from stacktrans.config import RunConfig
 from stacktrans.errors import StacktransError
 from stacktrans.files import write_atomically
+from stacktrans.resolution import resolve
 from stacktrans.sequences import JointSequence
 from stacktrans.transducer import Transducer
 

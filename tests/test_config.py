@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stacktrans.config import RunConfig, find_task, load_task, recipe_names, resolve, shipped
+from stacktrans.config import RunConfig
 from stacktrans.errors import StacktransError, UsageError
+from stacktrans.packaged import recipe_names, shipped
+from stacktrans.resolution import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths
 
 QUEUE = {"model": {"memory": "queue"}}

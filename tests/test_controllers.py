@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from stacktrans.config import ModelConfig, resolve
+from stacktrans.config import ModelConfig
 from stacktrans.controllers import RECURRENT, Controller, Layer, LSTMLayer, RecurrentLayer
 from stacktrans.errors import UsageError
+from stacktrans.resolution import resolve
 from stacktrans.transducer import Transducer
 
 HIDDEN, EMBEDDING, READ, BATCH = 5, 4, 3, 2

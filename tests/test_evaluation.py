@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacktrans import evaluation
-from stacktrans.config import resolve
 from stacktrans.decoding import transduce
 from stacktrans.evaluation import Scores, batches_of, score
+from stacktrans.resolution import resolve
 from stacktrans.sequences import JointSequence, Pair
 from stacktrans.statistics import confidence_interval
 from stacktrans.transducer import FusedRun, Transducer, Unrolled

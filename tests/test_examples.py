@@ -8,10 +8,11 @@ import pytest
 import torch
 from test_training import assert_same_run, ignore, records_of, stop_after, trainer_of
 
-from stacktrans.config import RunConfig, resolve
+from stacktrans.config import RunConfig
 from stacktrans.errors import UsageError
 from stacktrans.evaluation import score
 from stacktrans.records import SUMMARY
+from stacktrans.resolution import resolve
 from stacktrans.training import Interrupted, Trainer
 
 CPU = torch.device("cpu")

@@ -25,7 +25,6 @@ from kernel_cases import (
 )
 from torch import Tensor
 
-from stacktrans.config import resolve
 from stacktrans.kernels import compiling, sequence
 from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
@@ -34,6 +33,7 @@ from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import STRENGTH_MEMORIES
 from stacktrans.randomness import Purpose
 from stacktrans.randomness import generator as random_generator
+from stacktrans.resolution import resolve
 from stacktrans.sequences import JointSequence
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths

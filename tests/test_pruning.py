@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from stacktrans.config import resolve
 from stacktrans.memory.actions import EMPTY
 from stacktrans.pruning import least, prunable, pruned
+from stacktrans.resolution import resolve
 from stacktrans.transducer import Transducer
 
 

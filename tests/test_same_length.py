@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from shipped_tasks import task_of, written
 
 from stacktrans import checkpoint
-from stacktrans.config import RunConfig, resolve
+from stacktrans.config import RunConfig
 from stacktrans.decoding import transduce
 from stacktrans.errors import UsageError
 from stacktrans.evaluation import score
+from stacktrans.resolution import resolve
 from stacktrans.sequences import Pair, SameLength
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import (

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from stacktrans import checkpoint
-from stacktrans.config import shipped
 from stacktrans.decoding import transduce
 from stacktrans.evaluation import score
+from stacktrans.packaged import shipped
 from stacktrans.randomness import Purpose, generator
 from stacktrans.tasks.base import DepthLimit, Lengths
 from stacktrans.trace import trace

@@ -9,9 +9,10 @@ import torch
 from command_line import run
 from test_training import assert_same_run, ignore, records_of, stop_after
 
-from stacktrans.config import RunConfig, resolve
+from stacktrans.config import RunConfig
 from stacktrans.errors import UsageError
 from stacktrans.pieces import Epochs
+from stacktrans.resolution import resolve
 from stacktrans.sequences import Stream
 from stacktrans.stream_training import StreamTrainer
 from stacktrans.tasks import make_task

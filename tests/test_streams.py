@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipped_tasks import task_of, written
 
-from stacktrans.config import resolve
 from stacktrans.decoding import transduce
 from stacktrans.evaluation import score
+from stacktrans.resolution import resolve
 from stacktrans.sequences import Batch, Pair, Stream
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task, UnknownSymbol

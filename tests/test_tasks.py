@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipped_tasks import task_of, written
 
-from stacktrans.config import load_task, shipped
 from stacktrans.errors import UsageError
+from stacktrans.packaged import shipped
 from stacktrans.randomness import Purpose, generator
+from stacktrans.resolution import load_task
 from stacktrans.sequences import JointSequence, Pair
 from stacktrans.tasks import GENERATORS, make_task
 from stacktrans.tasks.base import (

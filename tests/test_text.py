@@ -15,11 +15,12 @@ from typer.testing import CliRunner, Result
 
 from stacktrans import checkpoint
 from stacktrans.cli import app
-from stacktrans.config import RunConfig, load_task, resolve
+from stacktrans.config import RunConfig
 from stacktrans.corpora import find_files, known_symbols, read_sentences
 from stacktrans.errors import StacktransError, UsageError
 from stacktrans.language import Perplexity, followings, perplexity
 from stacktrans.language_training import LanguageTrainer, pieces_of
+from stacktrans.resolution import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.trainers import trainer_for

@@ -13,10 +13,12 @@ import torch
 from small_runs import SETTINGS
 
 from stacktrans import checkpoint, training
-from stacktrans.config import RunConfig, resolve
+from stacktrans.config import RunConfig
 from stacktrans.evaluation import Scores
+from stacktrans.optimizers import make_optimizer
 from stacktrans.randomness import Purpose
 from stacktrans.records import METRICS, SUMMARY, Accuracy, Record
+from stacktrans.resolution import resolve
 from stacktrans.sequences import Pair
 from stacktrans.settings import Layer
 from stacktrans.training import (
@@ -24,7 +26,6 @@ from stacktrans.training import (
     Trainer,
     TrainingError,
     indecision,
-    make_optimizer,
 )
 from stacktrans.transducer import Transducer
 

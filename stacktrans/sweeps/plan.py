@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacktrans.config import RunConfig, resolve
+from stacktrans.config import RunConfig
 from stacktrans.errors import UsageError, unknown_name
+from stacktrans.resolution import resolve
 from stacktrans.settings import (
     Layer,
     Settings,
