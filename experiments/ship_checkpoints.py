@@ -57,6 +57,7 @@ SHIPPED = [
     ),
     Model("anbncn", "--task anbncn --memory stack-rnn", "20:60", hard="1000:1000"),
     Model("memorization", "--task memorization --memory stack-rnn", "20:60", hard="1000:1000"),
+    Model("addition", "--task addition --memory stack-rnn", "1:60", hard="1000:1000"),
 ]
 
 

@@ -17,7 +17,7 @@ from stacktrans.trace import trace
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
 SAME_LENGTH = ["parenthesis-lstm", "reversal-linear", "xor-buffered"]
-STREAMS = ["anbncn", "memorization"]
+STREAMS = ["addition", "anbncn", "memorization"]
 NAMES = [*JOINT, *SAME_LENGTH, *STREAMS]
 CPU = torch.device("cpu")
 
@@ -95,6 +95,18 @@ def test_without_degrees_models_of_streams_are_right_at_a_thousand(name: str) ->
     strings = generator(11, Purpose.EVALUATION)
     pairs = loaded.task.sample(strings, Lengths(1000, 1000), 20, "uniform")
     assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_the_adder_adds(hard: bool) -> None:
+    loaded = checkpoint.load("addition", CPU)
+    loaded.model.hard = hard
+    numbers = [(5, 1), (0, 0), (0, 7), (1, 2**40 - 1), (123456789, 987654321), (3**150, 7**90)]
+    sources = [loaded.task.source.encode(list(f"{one:b}+{two:b}=")) for one, two in numbers]
+    answers = transduce(loaded.model, loaded.layout, sources)
+    said = ["".join(loaded.task.target.decode(answer.target)) for answer in answers]
+    assert [int(digits[:-1][::-1], 2) for digits in said] == [sum(pair) for pair in numbers]
+    assert said[0] == "011."
 
 
 def test_the_linear_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:
