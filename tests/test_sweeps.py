@@ -281,6 +281,12 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "condition 'A': "),
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "did you mean 'stack'?"),
         ({"measures": {"m": {"of": "fine", "strings": "test", "hard": True}}}, "hard: of no use"),
+        ({"measures": {"m": {"of": "perplexity"}}}, "perplexity needs strings: valid or test"),
+        ({"measures": {"m": {"of": "fine", "strings": "valid"}}}, "no fine but a perplexity"),
+        (
+            {"measures": {"m": {"of": "perplexity", "strings": "test"}}, "percent": True},
+            "percent: of no use with m, a perplexity",
+        ),
         ({"solved": {"measure": "tset", "least": 1}}, "unknown measure 'tset'"),
     ],
 )

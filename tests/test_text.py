@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from command_line import run
 from test_training import assert_same_run, ignore, records_of, stop_after
 from typer.testing import CliRunner, Result
@@ -351,3 +352,40 @@ def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: 
         count = int((text == index).sum())
         assert share == pytest.approx((count + 1) / (len(text) + len(shares)))
     assert trainer_of(small_run(folder, "biases=false"), tmp_path).model.classifier.bias is None
+
+
+def sweep_of_texts(folder: Path, place: Path, **measures: dict[str, str]) -> Path:
+    files = {f"task.parameters.{part}": [str(path)] for part, path in find_files(folder).items()}
+    training = {"batch_size": 3, "stream": {"steps": 7, "epochs": 1}}
+    content = {
+        "title": "Texts",
+        "settings": {"model": {"hidden_size": 8}, "training": training},
+        "grid": {"task": ["text"], **files, "seed": [1, 2]},
+        "conditions": {"RNN": {"model": {"memory": "none"}}},
+        "measures": measures,
+    }
+    path = place / "texts.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path
+
+
+def test_a_sweep_of_texts_has_their_perplexities(folder: Path, tmp_path: Path) -> None:
+    measures = {part: {"of": "perplexity", "strings": part} for part in ("test", "valid")}
+    path = sweep_of_texts(folder, tmp_path, **measures)
+    with path.open("a") as file:
+        file.write("choose: {by: validation perplexity, among: [seed]}\n")
+    options = ("--workers", "1", "--out", tmp_path / "out", "--json")
+    found = json.loads(invoke("sweep", path, *options).stdout)
+    summaries = (tmp_path / "out" / "runs").glob("*/summary.json")
+    texts = [json.loads(summary.read_text())["texts"] for summary in summaries]
+    best = min(texts, key=lambda text: text["valid"]["perplexity"])
+    assert {cell["measure"]: cell["figure"] for cell in found["cells"]} == {
+        part: best[part]["perplexity"] for part in measures
+    }
+
+
+def test_what_a_text_does_not_have_fails_its_runs(folder: Path, tmp_path: Path) -> None:
+    path = sweep_of_texts(folder, tmp_path, right={"of": "coarse", "strings": "test"})
+    done = invoke("sweep", path, "--workers", "1", "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "there is no coarse on test of this task" in done.stderr

@@ -1,5 +1,6 @@
 """What a sweep's file says."""
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -16,9 +17,10 @@ class Measure(Strict):
     """A number that is measured of every run.
 
     Attributes:
-        of: coarse, fine or symbol accuracy; or the share of lengths at which every string is
-            right.
-        strings: those of the run's own on which its summary measured; None draws others.
+        of: coarse, fine or symbol accuracy; the share of lengths at which every string is
+            right; or the perplexity of a text, the less the better.
+        strings: those of the run's own on which its summary measured, of a text its validation or
+            test text; None draws others.
         lengths: of strings that are drawn; those of the task's test range if not given.
         depth: of derivations, instead of lengths.
         each: draw `count` strings of every length.
@@ -27,8 +29,8 @@ class Measure(Strict):
         hard: use the memory without degrees.
     """
 
-    of: Literal["coarse", "fine", "symbols", "lengths"]
-    strings: Literal["train", "development", "test"] | None = None
+    of: Literal["coarse", "fine", "symbols", "lengths", "perplexity"]
+    strings: Literal["train", "development", "valid", "test"] | None = None
     lengths: Range | None = None
     depth: PositiveInt | None = None
     each: bool = False
@@ -43,19 +45,31 @@ class Measure(Strict):
             raise ValueError(f"{min(drawn)}: of no use with strings: {self.strings}")
         if self.strings and self.of == "lengths":
             raise ValueError("of: lengths needs strings that are drawn")
+        if self.of == "perplexity" and self.strings not in ("valid", "test"):
+            raise ValueError("of: perplexity needs strings: valid or test")
+        if self.of != "perplexity" and self.strings == "valid":
+            raise ValueError(f"strings: valid is a text, which has no {self.of} but a perplexity")
         return self
+
+    @property
+    def best(self) -> Callable[[Sequence[float]], float]:
+        """The best of some values."""
+        return min if self.of == "perplexity" else max
 
 
 class Choice(Strict):
     """How a winner is chosen.
 
     Attributes:
-        by: what has to be best: the least training perplexity, or the greatest accuracy on the
-            development set or on the run's own strings of the test range.
+        by: what has to be best: the least perplexity in training or, of a text, of the validation
+            text; or the greatest accuracy on the development set or on the run's own strings of
+            the test range.
         among: axes of the grid, along which all runs but the winner are dropped.
     """
 
-    by: Literal["training perplexity", "development accuracy", "test accuracy"]
+    by: Literal[
+        "training perplexity", "validation perplexity", "development accuracy", "test accuracy"
+    ]
     among: list[str]
 
 
@@ -166,6 +180,10 @@ class SweepFile(Strict):
         conditions += [part.condition for claim in self.claims for part in claim.holds]
         conditions += [part.above for claim in self.claims for part in claim.holds if part.above]
         axes = self.choose.among if self.choose else []
+        texts = [name for name, measure in self.measures.items() if measure.of == "perplexity"]
+        if texts and (self.percent or (self.solved and self.solved.measure in texts)):
+            key = "percent" if self.percent else "solved"
+            raise ValueError(f"{key}: of no use with {texts[0]}, a perplexity")
         for kind, names, known in (
             ("measure", measures, self.measures),
             ("condition", conditions, self.conditions),

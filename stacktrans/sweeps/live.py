@@ -84,7 +84,8 @@ class SweepDisplay(ProgressDisplay):
         for cell in cells_of(self.store.plan, self.store.records):
             if cell.measure == measure:
                 values.setdefault(cell.condition, []).extend(cell.values)
-        return {name: f"{max(found):.3f}" if found else "" for name, found in values.items()}
+        best = self.store.plan.file.measures[measure].best
+        return {name: f"{best(found):.3f}" if found else "" for name, found in values.items()}
 
 
 def _values(record: Record) -> str:

@@ -144,6 +144,8 @@ def _best(file: SweepFile, records: Sequence[Record]) -> Record:
         return records[0]
     if file.choose.by == "training perplexity":
         return min(records, key=lambda record: float(record["perplexity"]))
+    if file.choose.by == "validation perplexity":
+        return min(records, key=lambda record: float(record["perplexities"]["valid"]))
     part = file.choose.by.split()[0]
     of = ("symbols",) if part == "development" else ("coarse", "fine")
 

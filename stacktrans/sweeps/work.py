@@ -10,6 +10,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from stacktrans.config import RunConfig
+from stacktrans.errors import UsageError
 from stacktrans.sweeps.file import Measure
 
 LOCK = ".lock"
@@ -114,6 +115,7 @@ def _record(job: Job) -> Record:
         "parameters": summary["parameters"],
         "perplexity": _least_perplexity(job.directory),
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},
+        **_perplexities(summary),
         "measured": {
             name: _measured(job, measure, summary) for name, measure in job.measures.items()
         },
@@ -148,10 +150,20 @@ def _least_perplexity(directory: Path) -> float | None:
     return min((json.loads(line)["perplexity"] for line in lines), default=None)
 
 
+def _perplexities(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Of a run that learns a text, what came of its parts."""
+    texts = {part: found["perplexity"] for part, found in summary["texts"].items()}
+    return {"perplexities": texts} if texts else {}
+
+
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:
     asked = measure.model_dump(mode="json")
     if measure.strings:
-        return {"measure": asked, "value": summary[measure.strings][measure.of]}
+        place = summary["texts"] if measure.of == "perplexity" else summary
+        found = place.get(measure.strings)
+        if found is None:
+            raise UsageError(f"there is no {measure.of} on {measure.strings} of this task")
+        return {"measure": asked, "value": found[measure.of]}
     scores = _scores(job, measure)
     by_length = {
         str(length): round(scores.of_lengths(length, length).coarse_accuracy, 6)
