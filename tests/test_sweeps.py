@@ -270,6 +270,16 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert b"--cluster tcp://127.0.0.1:1: " in done.stderr
 
 
+def test_a_profile_can_leave_an_axis_out(tmp_path: Path) -> None:
+    grid = {"learning_rate": [0.1, 0.01], "seed": [1, 2]}
+    small = {"grid": {"learning_rate": None}}
+    path = sweep_file(tmp_path, grid=grid, profiles={"small": small})
+    assert len(read_plan(path).runs) == 8
+    runs = read_plan(path, "small").runs
+    assert [run.name for run in runs[:2]] == ["Stack, seed 1", "Stack, seed 2"]
+    assert len(runs) == 4
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -136,7 +136,8 @@ class SweepFile(Strict):
         description: more of it.
         settings: what all runs share, as in a configuration file.
         conditions: rows of the table: settings by name.
-        grid: settings and the values that they take; all combinations are run.
+        grid: settings and the values that they take; all combinations are run. Null, in a
+            profile, for an axis that it leaves out.
         measures: what is measured of every run, by name.
         percent: whether all figures here are in per cent, that of `solved` and the tolerance, too.
         tolerance: how far a figure may be from the published one without being marked.
@@ -163,6 +164,13 @@ class SweepFile(Strict):
     def unit(self) -> float:
         """What a figure of the file is divided by to be a share of 1."""
         return 100 if self.percent else 1
+
+    @field_validator("grid", mode="before")
+    @classmethod
+    def _nothing_is_no_axis(cls, grid: Any) -> Any:
+        if isinstance(grid, dict):
+            return {key: values for key, values in grid.items() if values is not None}
+        return grid
 
     @field_validator("conditions", mode="before")
     @classmethod
