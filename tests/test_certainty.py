@@ -32,6 +32,7 @@ def counter(*changes: str) -> RunConfig:
         "validation_count=10",
         "rounding={factor: 2, batches: 2, indecision: 1e-4, most: 3}",
         "restart_after=1000",
+        "solved_times=2",
     )
     model = {"memory": "stack-rnn", "memory_count": 2}
     return resolve(task="anbn", settings={"model": model}, assignments=[*small, *changes])
