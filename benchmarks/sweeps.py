@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -23,7 +22,6 @@ import yaml
 
 from stacktrans import __version__
 from stacktrans.records import SUMMARY
-from stacktrans.sweeps.plan import PlannedRun, read_plan
 from stacktrans.sweeps.work import LOCK
 
 MODEL = {"memory": "stack", "hidden_size": 16, "memory_size": 8, "embedding_size": 8}
@@ -31,8 +29,6 @@ FIRST_GUESS = 20
 """Batches of the runs from which it is found how many make a run of the right length."""
 TRIES = 20
 """So many runs."""
-BEFORE = 3
-"""Of which these are not counted, since all is loaded and compiled in them."""
 
 
 def sweep_file(directory: Path, runs: int, batches: int) -> Path:
@@ -53,37 +49,13 @@ def sweep_file(directory: Path, runs: int, batches: int) -> Path:
     return path
 
 
-def train(run: PlannedRun, directory: Path) -> float:
-    """The seconds that a run takes by itself, from its configuration to its summary."""
-    import torch
-
-    from stacktrans.trainers import trainer_for
-
-    began = time.perf_counter()
-    device = torch.device("cpu")
-    trainer_for(run.config)(run.config, directory, device, run.command).run(lambda _: None)
-    return time.perf_counter() - began
-
-
-def seconds_of(file: Path) -> Sequence[float]:
-    """What each run of a sweep takes by itself, once all is loaded and compiled."""
-    with tempfile.TemporaryDirectory() as scratch:
-        found = []
-        for number, run in enumerate(read_plan(file).runs):
-            directory = Path(scratch) / str(number)
-            directory.mkdir()
-            found.append(train(run, directory))
-    return found
-
-
-def batches_for(directory: Path, seconds: float) -> int:
+def batches_for(directory: Path, seconds: float, workers: int) -> int:
     """How many batches make runs of so many seconds."""
     few, many = (
-        median(seconds_of(sweep_file(directory, TRIES, batches))[BEFORE:])
+        sweep(sweep_file(directory, TRIES, batches), directory / str(batches), workers)[1]
         for batches in (FIRST_GUESS, 2 * FIRST_GUESS)
     )
-    each = (many - few) / FIRST_GUESS
-    return max(1, FIRST_GUESS + round((seconds - few) / each))
+    return max(1, FIRST_GUESS + round((seconds - few) / (many - few) * FIRST_GUESS))
 
 
 def sweep(file: Path, directory: Path, workers: int) -> tuple[float, float]:
@@ -104,7 +76,7 @@ def duration(run: Path) -> float:
 def report(arguments: argparse.Namespace) -> str:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        batches = batches_for(folder, arguments.seconds)
+        batches = batches_for(folder, arguments.seconds, arguments.workers)
         file = sweep_file(folder, arguments.runs, batches)
         taken, each = sweep(file, folder / "sweep", arguments.workers)
     work = each * arguments.runs / arguments.workers
