@@ -1,7 +1,9 @@
 """Running the commands as a shell does: real processes, pipes and signals."""
 
+import functools
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +43,8 @@ def start(
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
         cwd=cwd,
+        # As from a terminal, even if the tests run in the background, where Ctrl-C is ignored.
+        preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
 
 
