@@ -73,7 +73,7 @@ class StreamTrainer(Trainer):
     def _first_share(self) -> float:
         return 1.0  # what grows is the longest sequence of an epoch
 
-    def _lengths(self, share: float) -> Lengths:
+    def _lengths_trained(self) -> Lengths | None:
         return self.epochs.lengths(self.progress.epoch)
 
     def _epoch_ended(self) -> bool:

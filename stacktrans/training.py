@@ -18,13 +18,14 @@ from stacktrans.ahead import Ahead
 from stacktrans.averaging import RunningMean
 from stacktrans.certainty import Accuracies, accuracies, round_signals, without_needless
 from stacktrans.config import RoundingConfig, RunConfig
-from stacktrans.controllers import Disturbance, undisturbed
+from stacktrans.controllers import Disturbance
+from stacktrans.draws import Draws, Moment
 from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
 from stacktrans.files import locked, write_atomically
 from stacktrans.language import Perplexity
-from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
+from stacktrans.objective import indecision, objective
 from stacktrans.optimizers import make_optimizer
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import (
@@ -36,10 +37,10 @@ from stacktrans.records import (
     Record,
     Summary,
 )
-from stacktrans.sequences import Batch, Pair, Stream
+from stacktrans.sequences import Batch, Pair
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength
+from stacktrans.tasks.base import Lengths
 from stacktrans.transducer import Transducer, Unrolled
 
 RUNNING_DECAY = 0.95
@@ -84,11 +85,6 @@ class Progress:
     failed: bool = False
 
 
-def indecision(strengths: Tensor) -> Tensor:
-    """The mean of s (1 - s), which is 0 where every strength is 0 or 1; 0 for no strengths."""
-    return (strengths * (1 - strengths)).sum() / max(strengths.numel(), 1)
-
-
 class Trainer:
     """Runs one training run, in a directory of its own.
 
@@ -120,6 +116,7 @@ class Trainer:
         self.layout = self.task.layout
         sizes = config.training.examples
         self.examples = Examples(config, sizes, self.task) if sizes else None
+        self.draws = Draws(config, self.task)
         self.progress = Progress(attempt=attempt)
         self.stop_requested: int = 0
         self._start_attempt()
@@ -130,9 +127,7 @@ class Trainer:
 
     def _check_draws(self) -> None:
         """Raise `NoSuchLength` if there are no strings to train or to test on."""
-        ranges = self.config.task.ranges
-        for lengths in (ranges.train, ranges.test):
-            self._draw(Purpose.VALIDATION, lengths, 1)
+        self.draws.check()
 
     def _start_attempt(self) -> None:
         """New weights, optimiser and running mean, drawn from the seed and the attempt."""
@@ -156,26 +151,12 @@ class Trainer:
         progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
 
     def _first_share(self) -> float:
-        """The share of the training lengths to begin with, which some source must have."""
-        curriculum = self.config.training.curriculum
-        share = curriculum.share if curriculum else 1.0
-        while curriculum and share < 1:
-            try:
-                self._draw(Purpose.TRAINING, self._lengths(share), 1)
-            except NoSuchLength:
-                share = min(1.0, share * curriculum.growth)
-            else:
-                break
-        return share
-
-    def _lengths(self, share: float) -> Lengths:
-        """The shortest training lengths."""
-        shortest, longest = self.config.task.ranges.train
-        return Lengths(shortest, shortest + math.ceil(share * (longest - shortest)))
+        """The share of the training lengths to begin with."""
+        return self.draws.first_share(self.progress.attempt)
 
     def _lengths_trained(self) -> Lengths | None:
         """The lengths that are trained on next, if they have any."""
-        return self._lengths(self.progress.share)
+        return self.draws.shortest(self.progress.share)
 
     @property
     def evaluated(self) -> Transducer:
@@ -187,17 +168,12 @@ class Trainer:
         """Batches trained on since the attempt began."""
         return self.progress.step - self.progress.attempt_began
 
-    def _draw(self, purpose: Purpose, lengths: Lengths, count: int, *further: int) -> list[Pair]:
-        training = purpose is Purpose.TRAINING
-        law = (training and self.config.training.length_law) or self._law(lengths)
-        # An attempt's strings do not depend on how long those before it took.
-        indices = (self.progress.attempt, self.attempt_step, *further)
-        return self.task.sample(generator(self.config.seed, purpose, *indices), lengths, count, law)
+    @property
+    def _moment(self) -> Moment:
+        return self.progress.attempt, self.attempt_step
 
-    def _law(self, lengths: Lengths) -> LengthLaw:
-        """Of a range, which may be the part of the training lengths that is trained on so far."""
-        own = self.config.task.ranges
-        return self.config.task.law_of(lengths if lengths == own.test else own.train)
+    def _draw(self, purpose: Purpose, lengths: Lengths, count: int, *further: int) -> list[Pair]:
+        return self.draws.strings(purpose, self._moment, lengths, count, *further)
 
     @property
     def parameter_count(self) -> int:
@@ -355,27 +331,13 @@ class Trainer:
 
     def _train_on_batch(self) -> Tensor:
         """One update of the weights; the mean strength of each signal, [signals]."""
-        training, progress = self.config.training, self.progress
+        training = self.config.training
         batch, unrolled = self._unrolled()
-        targets, mask = (
-            torch.from_numpy(array).to(self.device) for array in (batch.targets, batch.mask)
-        )
-        logits = self.model.logits(unrolled, mask)
-        loss = nn.functional.cross_entropy(logits, targets[mask], reduction="sum")
-        scored = max(len(logits), 1)
-        taken = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
-        steps = torch.arange(unrolled.signals.shape[1]) < taken
-        signals = unrolled.signals[steps.to(self.device)]
-        self.indecision = float(indecision(signals.detach()))
-        shares = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
-        objective = loss / shares[training.loss_per]
-        if progress.settled and training.sharpening:
-            objective = objective + training.sharpening * indecision(signals)
-        if self.config.model.buffered and training.buffer_penalty:
-            penalty = buffer_penalty(signals[:, -len(BUFFER_SIGNALS) :])
-            objective = objective + training.buffer_penalty * penalty
+        found = objective(self.model, self.config, batch, unrolled, self.progress.settled)
+        strengths = found.signals.detach()
+        self.indecision = float(indecision(strengths))
         self.optimizer.zero_grad()
-        objective.backward()
+        found.minimised.backward()
         if training.gradient_limit:
             nn.utils.clip_grad_value_(self.parameters, training.gradient_limit, foreach=True)
         limit = training.gradient_clip or math.inf
@@ -383,11 +345,11 @@ class Trainer:
         if not torch.isfinite(norm):
             # The weights stay numbers, so that what is saved can be read again.
             self._note_loss(math.nan)
-            return signals.detach().mean(dim=0)
+            return strengths.mean(dim=0)
         self.optimizer.step()
         self.average.update()
-        self._note_loss(float(loss.detach()) / scored)
-        return signals.detach().mean(dim=0)
+        self._note_loss(float(found.loss) / found.scored)
+        return strengths.mean(dim=0)
 
     def _unrolled(self) -> tuple[Batch, Unrolled]:
         """A batch, and what came of running the model over it."""
@@ -396,31 +358,14 @@ class Trainer:
         return batch, self.model.unroll(inputs, batch.lengths, self._disturbance())
 
     def _training_batch(self) -> Batch:
-        training = self.config.training
         if self.examples:
             pairs = self.examples.batch(self.progress.attempt, self.attempt_step)
             return self.layout.batch(pairs)
-        lengths, size = self._lengths(self.progress.share), training.batch_size
-        if not isinstance(self.layout, Stream):
-            return self.layout.batch(self._draw(Purpose.TRAINING, lengths, size))
-        pairs = self._draw(Purpose.TRAINING, lengths, size * training.sequences)
-        streams = [pairs[row :: training.batch_size] for row in range(size)]
-        return self.layout.joined(streams, training.loss_over == "all")
+        return self.draws.batch(self.layout, self._moment, self.progress.share)
 
     def _disturbance(self) -> Disturbance:
         """The noise of one batch."""
-        deviation = self.config.training.gate_noise
-        if not deviation:
-            return undisturbed
-        rng = generator(self.config.seed, Purpose.NOISE, self.progress.attempt, self.attempt_step)
-        source = torch.Generator().manual_seed(int(rng.integers(2**62)))
-
-        def disturb(sums: Tensor) -> Tensor:
-            # Drawn on the CPU, so that it is the same on every accelerator.
-            noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
-            return sums + deviation * noise.to(sums.device)
-
-        return disturb
+        return self.draws.disturbance(self._moment)
 
     def _note_loss(self, loss: float) -> None:
         training, progress = self.config.training, self.progress

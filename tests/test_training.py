@@ -14,19 +14,17 @@ from small_runs import SETTINGS
 
 from stacktrans import checkpoint, training
 from stacktrans.config import RunConfig
+from stacktrans.draws import Draws, Moment
 from stacktrans.evaluation import Scores
+from stacktrans.objective import indecision
 from stacktrans.optimizers import make_optimizer
 from stacktrans.randomness import Purpose
 from stacktrans.records import METRICS, SUMMARY, Accuracy, Record
 from stacktrans.resolution import resolve
 from stacktrans.sequences import Pair
 from stacktrans.settings import Layer
-from stacktrans.training import (
-    Interrupted,
-    Trainer,
-    TrainingError,
-    indecision,
-)
+from stacktrans.tasks.base import Lengths
+from stacktrans.training import Interrupted, Trainer, TrainingError
 from stacktrans.transducer import Transducer
 
 CPU = torch.device("cpu")
@@ -217,17 +215,21 @@ CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: %s}"
 def test_short_strings_come_first(tmp_path: Path) -> None:
     longest = {2: 0, 3: 0, 5: 0}
 
-    class Watched(Trainer):
-        def _draw(self, purpose: Purpose, *rest: Any) -> list[Pair]:
-            drawn = super()._draw(purpose, *rest)
-            if purpose is Purpose.TRAINING and rest[1] > 1:
-                limit = self._lengths(self.progress.share).longest
+    class Watched(Draws):
+        def strings(
+            self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
+        ) -> list[Pair]:
+            drawn = super().strings(purpose, moment, lengths, count, *further)
+            if purpose is Purpose.TRAINING and count > 1:
+                limit = lengths.longest
                 longest[limit] = max(longest[limit], *(len(pair.source) for pair in drawn))
             return drawn
 
     # So easy to please that every batch is enough.
     config = small_run("max_steps=30", "loss_every=1", CURRICULUM % 100, "batch_size=50")
-    Watched(config, tmp_path, CPU, "").run(ignore)
+    trainer = trainer_of(config, tmp_path)
+    trainer.draws = Watched(config, trainer.task)
+    trainer.run(ignore)
     assert longest == {limit: limit for limit in longest}
     lengths = [record["lengths"] for record in records_of(tmp_path)]
     # What a record shows is what is trained on next.
@@ -251,7 +253,7 @@ def test_a_curriculum_begins_with_lengths_that_there_are(tmp_path: Path, share: 
         assignments=[*SMALL, *given, f"curriculum.share={share}"],
     )
     trainer = trainer_of(config, tmp_path)
-    assert 6 <= trainer._lengths(trainer.progress.share).longest <= 9
+    assert 6 <= trainer.draws.shortest(trainer.progress.share).longest <= 9
 
 
 def test_a_run_whose_strings_lengthened_does_not_start_again(tmp_path: Path) -> None:
