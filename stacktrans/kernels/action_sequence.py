@@ -1,17 +1,10 @@
 """Whole sequences, forward and backward: any controller with a memory that has actions."""
 
-from stacktrans.kernels.actions import (
-    Actions,
-    Cells,
-    action_adjoint,
-    action_step,
-    certain,
-    forget_empty,
-    softmax_signals,
-    softmax_signals_adjoint,
-)
+from stacktrans.kernels.action_steps import action_adjoint, action_step
+from stacktrans.kernels.actions import Actions, certain, softmax_signals, softmax_signals_adjoint
 from stacktrans.kernels.arithmetic import copy
 from stacktrans.kernels.compiling import Array, compiled_entry
+from stacktrans.kernels.rows import Cells, forget_empty
 from stacktrans.kernels.steps import (
     Backward,
     Forward,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from stacktrans.kernels.actions import Cells
+from stacktrans.kernels.rows import Cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)

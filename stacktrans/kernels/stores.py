@@ -6,9 +6,10 @@ import numpy as np
 from torch import Tensor
 
 from stacktrans.kernels.action_sequence import action_backward, action_forward
-from stacktrans.kernels.actions import PADDING, Actions, Cells
+from stacktrans.kernels.actions import Actions
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.ends import Ends, Rows, empty_rows, move_rows, rows_left
+from stacktrans.kernels.rows import PADDING, Cells
 from stacktrans.kernels.sequence import sequence_backward, sequence_forward
 from stacktrans.kernels.sizes import Sizes
 from stacktrans.kernels.steps import Backward, Forward
