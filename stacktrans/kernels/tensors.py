@@ -1,7 +1,9 @@
 """Between tensors and the arrays of compiled code."""
 
 import math
+import threading
 import weakref
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -28,12 +30,16 @@ def array_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return _DTYPES[dtype]
 
 
-# Buffers that nothing refers to any more, by their size in bytes, to be used again: having pages
-# from the system and giving them back, batch after batch, takes a twentieth of the time.
-_spare: dict[int, list[Array]] = {}
+# Buffers that nothing refers to any more, by their size in bytes, the size last used at the end, to
+# be used again: having pages from the system and giving them back, batch after batch, takes
+# a twentieth of the time.
+_spare: OrderedDict[int, list[Array]] = OrderedDict()
+_guard = threading.RLock()
 _LEAST_BYTES = 2**17  # smaller ones do not go back to the system
 _MOST_BYTES = 2**26
 _MOST_SPARE = 8  # of one size
+MOST_SPARE_BYTES = 2**28
+"""How much is kept for later, of all sizes together."""
 
 
 def fresh(*shape: int, dtype: torch.dtype) -> Tensor:
@@ -44,20 +50,38 @@ def fresh(*shape: int, dtype: torch.dtype) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     if not _LEAST_BYTES <= size <= _MOST_BYTES:
         return torch.from_numpy(np.empty(shape, dtype=array_dtype(dtype)))
-    spare = _spare.setdefault(size, [])
-    try:
-        buffer = spare.pop()
-    except IndexError:
-        buffer = np.empty(size, dtype=np.uint8)
-    array = buffer.view(array_dtype(dtype)).reshape(shape)
+    buffer = _taken(_rounded(size))
+    array = buffer[:size].view(array_dtype(dtype)).reshape(shape)
     weakref.finalize(array, _put_back, buffer).atexit = False
     return torch.from_numpy(array)
 
 
+def _rounded(size: int) -> int:
+    """A size that others nearby have, too, at most an eighth greater."""
+    step: int = 2 ** (size.bit_length() - 4)
+    return -(-size // step) * step
+
+
+def _taken(size: int) -> Array:
+    with _guard:
+        if spare := _spare.get(size):
+            _spare.move_to_end(size)
+            return spare.pop()
+    return np.empty(size, dtype=np.uint8)
+
+
 def _put_back(buffer: Array) -> None:
-    spare = _spare[buffer.nbytes]
-    if len(spare) < _MOST_SPARE:
-        spare.append(buffer)
+    with _guard:
+        spare = _spare.setdefault(buffer.nbytes, [])
+        _spare.move_to_end(buffer.nbytes)
+        if len(spare) < _MOST_SPARE:
+            spare.append(buffer)
+        while sum(size * len(buffers) for size, buffers in _spare.items()) > MOST_SPARE_BYTES:
+            oldest, buffers = next(iter(_spare.items()))
+            if buffers:
+                buffers.pop()
+            if not buffers:
+                del _spare[oldest]
 
 
 def fresh_zeros(*shape: int, dtype: torch.dtype) -> Tensor:
