@@ -33,7 +33,7 @@ def accuracy_chart(
     ):
         axis.plot(lengths, shares, style, label=label, marker="." if len(lengths) == 1 else None)
     as_accuracy_by_length(axis, trained, "accuracy")
-    axis.set_title(title)
+    axis.set_title(title, parse_math=False)
     axis.legend(loc="best", frameon=False)
     return content_of(figure, path)
 

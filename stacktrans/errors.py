@@ -25,6 +25,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
         known: the names that exist.
     """
     known = sorted(known)
+    if not known:
+        return f"unknown {kind} '{name}' (there is none)"
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
     return f"unknown {kind} '{name}'{hint} (there is: {', '.join(known)})"

@@ -158,9 +158,9 @@ def _draw(figure: "Figure", trace: Trace, rows: Sequence[Row], title: str) -> No
         shades = [row.shades for row in listed]
         axis.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
-        axis.set_ylabel(group, rotation=0, ha="right", va="center")
+        axis.set_ylabel(group, rotation=0, ha="right", va="center", parse_math=False)
     symbols = [step.input for step in trace.steps]
     turned = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
     axes[-1].set_xticks(range(len(symbols)), symbols, rotation=turned, parse_math=False)
     axes[-1].set_xlabel("time")
-    axes[0].set_title(title)
+    axes[0].set_title(title, parse_math=False)

@@ -21,6 +21,8 @@ from stacktrans.settings import (
     validated,
 )
 
+TASK_OPTION = "--task"
+
 
 def find_task(name: str) -> Path:
     """The file of a task: a path, a task in `./tasks`, or a shipped one.
@@ -127,7 +129,7 @@ def resolve(
     """
     layers = [read_layer(config)] if config else []
     if task:
-        layers.append(Layer("--task", {"task": task}))
+        layers.append(Layer(TASK_OPTION, {"task": task}))
     if recipe:
         layers.append(Layer("--recipe", {"recipe": recipe}))
     layers.append(Layer("settings", settings or {}))
@@ -139,7 +141,9 @@ def resolve(
     _check_kinds(layers)
     model = asked.get("model", {})
     if "memory" not in model:
-        raise UsageError("no memory given; say --memory stack, queue, deque or none")
+        raise UsageError(
+            "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
+        )
     if not isinstance(model["memory"], str):
         raise UsageError(f"model.memory: expected a name (given: {model['memory']!r})")
     first, *changes = _task_layers(layers)
@@ -183,19 +187,41 @@ def _check_kinds(layers: Sequence[Layer]) -> None:
             raise UsageError(f"{layer.place(('recipe',))}: recipe: expected a name")
 
 
-def _task_layers(layers: Sequence[Layer]) -> list[Layer]:
-    """What the layers say of the task: one that names or defines it, then changes to it."""
-    found: list[Layer] = []
+def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:
+    """What layers say of the task: the last that names or defines it, and those that change it.
+
+    A change holds wherever it stands: above the layer that names the task, or below it.
+
+    Raises:
+        UsageError: what one of them says can't be a task.
+    """
+    base, changes = None, []
     for layer in layers:
         task = layer.settings.get("task")
-        if isinstance(task, str):
-            found = [read_layer(find_task(task))]
-        elif isinstance(task, dict) and "generator" in task:
-            found = [layer.section("task")]
+        if isinstance(task, str) or (isinstance(task, dict) and "generator" in task):
+            base = layer
         elif isinstance(task, dict):
-            found.append(layer.section("task"))
+            changes.append(layer)
         elif task is not None:
             raise UsageError(f"{layer.place(('task',))}: task: expected a name or settings")
-    if not found:
-        raise UsageError("no task given; say --task NAME, or name one in --config FILE")
-    return found
+    return base, changes
+
+
+def _task_layers(layers: Sequence[Layer]) -> list[Layer]:
+    """What the layers say of the task: its definition, then changes to it."""
+    base, changes = parted_task(layers)
+    if base is None:
+        raise UsageError("no task given; say --task NAME, or task in a file of settings")
+    defined = base.section("task") if isinstance(base.settings["task"], dict) else _named(base)
+    return [defined, *(layer.section("task") for layer in changes)]
+
+
+def _named(layer: Layer) -> Layer:
+    """The definition of the task that a layer names."""
+    place = layer.place(("task",))
+    try:
+        path = find_task(layer.settings["task"])
+    except UsageError as error:
+        # An option is named by what is wrong with it; a file by its line.
+        raise UsageError(str(error) if place == TASK_OPTION else f"{place}: {error}") from error
+    return read_layer(path)

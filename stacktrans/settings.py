@@ -62,7 +62,8 @@ def _holds(value: Any, key: str | int) -> bool:
 
 def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
     if isinstance(node, yaml.MappingNode):
-        for name, child in node.value:
+        # What is merged into a mapping (<<) stands before what it says itself.
+        for name, child in reversed(node.value):
             if name.value == str(key):
                 return child  # type: ignore[no-any-return]
     if isinstance(node, yaml.SequenceNode) and isinstance(key, int):
@@ -78,8 +79,7 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        settings, node = _parsed(text)
-        _refuse_duplicates(path, node)
+        settings, node, repeated = _parsed(text)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -91,34 +91,60 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "not readable as YAML"
         raise UsageError(f"{path}{line}: {problem}") from error
+    if repeated:
+        raise UsageError(
+            f"{path}:{repeated.start_mark.line + 1}: '{repeated.value}' is there twice"
+        )
     if not isinstance(settings, dict):
         raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
     return Layer(os.fspath(path), settings, node)
 
 
+class _Loader(yaml.SafeLoader):
+    """The usual one, but for dates: they are text, since no setting is a date."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def parsed_value(text: str) -> Any:
+    """What a YAML text is; raises what PyYAML raises."""
+    return yaml.load(text, Loader=_Loader)
+
+
 @functools.lru_cache
-def _parsed(text: str) -> tuple[Any, yaml.Node | None]:
-    """What a YAML text holds; once for each text, since hundreds of runs read the same recipes."""
-    loader = yaml.SafeLoader(text)
+def _parsed(text: str) -> tuple[Any, yaml.Node | None, yaml.Node | None]:
+    """What a YAML text holds, and a key that is in one mapping twice, if there is one.
+
+    Once for each text, since hundreds of runs read the same recipes.
+    """
+    loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        return (None if node is None else loader.construct_document(node)), node
+        repeated = _repeated(node)  # before other mappings are merged in
+        return (None if node is None else loader.construct_document(node)), node, repeated
     finally:
         loader.dispose()
 
 
-def _refuse_duplicates(path: str | os.PathLike[str], node: yaml.Node | None) -> None:
+def _repeated(node: yaml.Node | None) -> yaml.Node | None:
+    """The first key that its mapping has already."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, child in node.value:
             if str(key.value) in seen:
-                line = key.start_mark.line + 1
-                raise UsageError(f"{path}:{line}: '{key.value}' is there twice")
+                return key  # type: ignore[no-any-return]
             seen.add(str(key.value))
-            _refuse_duplicates(path, child)
+            if found := _repeated(child):
+                return found
     elif isinstance(node, yaml.SequenceNode):
         for child in node.value:
-            _refuse_duplicates(path, child)
+            if found := _repeated(child):
+                return found
+    return None
 
 
 def overlay(layers: Sequence[Layer]) -> Settings:
@@ -218,7 +244,7 @@ def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
         raise UsageError(f"{origin}: expected key=value")
     path = setting_path(key, known, origin)
     try:
-        value = yaml.safe_load(text)
+        value = parsed_value(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"{origin}: the value is not readable as YAML") from error
     return Layer(origin, nested(path, value))

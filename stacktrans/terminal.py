@@ -32,7 +32,7 @@ def progress_console() -> "Console":
         def on_broken_pipe(self) -> None:
             self.quiet = True
 
-    return Progress(stderr=True, markup=False)
+    return Progress(stderr=True, markup=False, emoji=False)
 
 
 def print_out(*renderables: Any) -> None:
@@ -45,7 +45,7 @@ def print_out(*renderables: Any) -> None:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    console = Output(width=output_width(), highlight=False, markup=False)
+    console = Output(width=output_width(), highlight=False, markup=False, emoji=False)
     for renderable in renderables:
         console.print(renderable)
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -163,6 +164,63 @@ def test_a_measure_that_has_changed_is_not_shown(tmp_path: Path) -> None:
     records = records_of(plan)
     changed = plan_of(tmp_path, measures={"test": {"of": "fine", "strings": "test"}})
     assert all(not found.values for found in cells_of(changed, records))
+    rows = list(csv.DictReader(as_csv(changed, records).splitlines()))
+    assert {row["test"] for row in rows} == {""}
+    assert ": 0 of 24 runs, " in markdown(changed, records)
+
+
+def test_a_run_that_diverged_at_once_never_wins(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    records = records_of(plan)
+    for run in plan.runs:
+        if run.identity in records and run.axes["learning_rate"] < 0.1:
+            records[run.identity]["perplexity"] = None if run.axes["seed"] == 1 else math.nan
+    assert cells_of(plan, records)[0].values == pytest.approx([0.8, 0.9, 1.0])
+
+
+@pytest.mark.parametrize("percent", [99.9, 99.7, 0.7, 1.4, 2.8, 2.9])
+def test_per_cents_are_met_by_the_shares_that_they_are(tmp_path: Path, percent: float) -> None:
+    parts = [{"condition": "Queue", "task": "copy", key: percent} for key in ("least", "most")]
+    claims = [{"claim": "It is so.", "source": "section 1", "holds": parts}]
+    solved = {"measure": "test", "least": percent}
+    plan = plan_of(tmp_path, claims=claims, solved=solved, choose=None)
+    records = records_of(plan)
+    for record in records.values():
+        record["measured"]["test"]["value"] = round(10 * percent) / 1000
+    assert cells_of(plan, records)[0].solved == 6
+    assert as_json(plan, records)["claims"][0]["held"]
+
+
+def test_conditions_may_have_tasks_of_their_own(tmp_path: Path) -> None:
+    conditions = {
+        "Queue": {"task": "copy", "model": {"memory": "queue"}},
+        "Stack": {"task": "reverse", "model": {"memory": "stack"}},
+    }
+    grid = {"task": [{"lengths": {"train": [1, 3], "test": [4, 5]}}]}
+    plan = plan_of(tmp_path, conditions=conditions, grid=grid, choose=None, published=[], claims=[])
+    assert "| test | copy | reverse |" in markdown(plan, {})
+    assert "| Queue | not run |  |" in markdown(plan, {})
+
+
+def test_a_cell_of_failures_alone_says_so(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    failed = {"error": "it blew up", "command": "", "seed": 1}
+    records = {run.identity: {**failed, "identity": run.identity} for run in plan.runs[:1]}
+    assert "| Queue | failed | not run |" in markdown(plan, records)
+
+
+def test_what_is_written_in_several_lines_is_one_row(tmp_path: Path) -> None:
+    claims = [{"claim": "It\ncopies |a|.\n", "source": "section 1", "holds": CLAIMS[:1]}]
+    plan = plan_of(tmp_path, claims=claims)
+    assert "| It copies \\|a\\|. | section 1 | did not hold |" in markdown(plan, records_of(plan))
+
+
+def test_an_immense_perplexity_fits_a_cell(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, percent=False, choose=None)
+    records = records_of(plan)
+    for record in records.values():
+        record["measured"]["test"]["value"] = 1.5e300
+    assert "80.00 → 2e+300" in markdown(plan, records)
 
 
 def test_every_run_is_a_line_of_the_csv(tmp_path: Path) -> None:

@@ -10,50 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from command_line import ENVIRONMENT, run, start
-from small_runs import SETTINGS
+from small_sweeps import MEASURES, sweep_file
 
-from stacktrans.errors import UsageError
-from stacktrans.settings import nested, overlaid
+from stacktrans.sweeps.engine import on_this_machine
 from stacktrans.sweeps.plan import read_plan
+from stacktrans.sweeps.store import Store
 
-MEASURES = {
-    "test": {"of": "fine", "strings": "test"},
-    "short": {"of": "lengths", "lengths": [1, 3], "each": True, "count": 4},
-}
-
-
-def settings(*assignments: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    sizes = ("hidden_size", "memory_size", "embedding_size", "output_size")
-    for assignment in (*SETTINGS, *assignments):
-        key, _, text = assignment.partition("=")
-        section = "" if key.startswith("task") else "model." if key in sizes else "training."
-        found = overlaid(found, nested(section + key, yaml.safe_load(text)))
-    task = {"name": "copy", "generator": "copy", "paper": "grefenstette2015"}
-    return {**found, "task": {**task, "length_law": "uniform", **found["task"]}}
-
-
-def sweep_file(directory: Path, **changes: Any) -> Path:
-    content = {
-        "title": "Small",
-        "settings": settings("accuracy_every=5", "max_steps=40"),
-        "grid": {"seed": [1, 2, 3]},
-        "conditions": {
-            "Stack": {"model": {"memory": "stack"}},
-            "Queue": {"model": {"memory": "queue"}},
-        },
-        "measures": MEASURES,
-        **changes,
-    }
-    path = directory / "small.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    return path
+STACK = {"Stack": {"model": {"memory": "stack"}}}
 
 
 def records(directory: Path) -> list[dict[str, Any]]:
@@ -280,33 +249,6 @@ def test_a_profile_can_leave_an_axis_out(tmp_path: Path) -> None:
     assert len(runs) == 4
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"conditions": {}}, "small.yaml:32: conditions: "),
-        ({"settting": {}}, "unknown setting 'settting'; did you mean 'settings'?"),
-        ({"grid": {"sed": [1]}}, "unknown setting 'sed'; did you mean 'seed'?"),
-        ({"grid": {"seed": [-1]}}, "seed: "),
-        ({"grid": {"seed": []}}, "grid.seed: "),
-        ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "condition 'A': "),
-        ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "did you mean 'stack'?"),
-        ({"measures": {"m": {"of": "fine", "strings": "test", "hard": True}}}, "hard: of no use"),
-        ({"measures": {"m": {"of": "perplexity"}}}, "perplexity needs strings: valid or test"),
-        ({"measures": {"m": {"of": "fine", "strings": "valid"}}}, "no fine but a perplexity"),
-        (
-            {"measures": {"m": {"of": "perplexity", "strings": "test"}}, "percent": True},
-            "percent: of no use with m, a perplexity",
-        ),
-        ({"solved": {"measure": "tset", "least": 1}}, "unknown measure 'tset'"),
-    ],
-)
-def test_what_is_wrong_with_a_file_is_named(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UsageError, match=re.escape(message)):
-        read_plan(sweep_file(tmp_path, **changes))
-
-
 def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, conditions={"A": {"model": {"memory": "stak"}}})
     done = run("sweep", path, "--out", tmp_path / "out")
@@ -333,11 +275,115 @@ def test_what_is_wrong_with_the_command_is_named(
     assert message in done.stderr.decode()
 
 
-def test_damaged_records_are_named_and_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [b"{}", b"[1]", b'{"identity": "a", "measured": [1]}', b"\xff\xfe", b'{"identity": "a"}'],
+)
+def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    (out / "results.jsonl").write_text("{}\n")
+    (out / "results.jsonl").write_bytes(line + b"\n")
     done = run("sweep", sweep_file(tmp_path), "--out", out)
     assert done.returncode == 1
-    assert b"results.jsonl:1: no record of a run: {}" in done.stderr
-    assert (out / "results.jsonl").read_text() == "{}\n"
+    assert b"results.jsonl:1: no record of a run: " in done.stderr
+    assert (out / "results.jsonl").read_bytes() == line + b"\n"
+
+
+def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:
+    before = (swept / "results.jsonl").read_text().splitlines()
+    (tmp_path / "results.jsonl").write_text("\n".join(before))
+    path = sweep_file(tmp_path, grid={"seed": [1, 4]})
+    done = run("sweep", path, "--only", "Queue, seed 4", "--workers", "1", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    after = (tmp_path / "results.jsonl").read_text().splitlines()
+    assert len(after) == 7
+    assert set(before) < set(after)
+    assert "3 of 4 runs" in (tmp_path / "results.md").read_text()
+
+
+def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("mine")
+    done = run("sweep", sweep_file(tmp_path), "--out", tmp_path)
+    assert done.returncode == 1
+    assert b"results.csv: not of a sweep; choose another --out" in done.stderr
+    assert (tmp_path / "results.csv").read_text() == "mine"
+
+
+def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
+    out = tmp_path / "out"
+    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
+    (folder,) = (out / "runs").iterdir()
+    assert run("train", "--resume", folder, "--max-steps", "45").returncode == 0
+    sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK, measures={"m": {"of": "fine"}})
+    done = run("sweep", path, "--workers", "1", "--out", out)
+    assert done.returncode == 1
+    assert b"config.yaml: not of this run any more; remove " in done.stderr
+
+
+def test_a_damaged_run_is_named(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
+    out = tmp_path / "out"
+    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
+    (folder,) = (out / "runs").iterdir()
+    for name in ("results.jsonl", f"runs/{folder.name}/record.json"):
+        (out / name).unlink()
+    (folder / "summary.json").write_text('{"outcome": "sol')
+    done = run("sweep", path, "--workers", "1", "--out", out)
+    assert done.returncode == 1
+    assert re.search(rb"summary\.json: damaged \(.*\); remove ", done.stderr)
+
+
+def test_of_runs_beside_each_other_only_the_one_that_kills_its_process_fails(
+    swept: Path, tmp_path: Path
+) -> None:
+    plan = read_plan(swept.parent / "small.yaml")
+    store = Store(tmp_path / "out", plan)
+    jobs = [store.job(planned, "cpu") for planned in plan.runs]
+    jobs[1] = replace(jobs[1], measures=Deadly())  # type: ignore[arg-type]
+    records = {job.identity: record for job, record in on_this_machine(jobs, workers=2)}
+    errors = [records[job.identity].get("error") for job in jobs]
+    assert errors == [None, "its process was killed", *[None] * 4]
+
+
+class Deadly:
+    """Measures that are the end of the process that takes them."""
+
+    def items(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_sweep_that_is_terminated_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
+    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
+    wait_until_at_work(process, tmp_path)
+    process.terminate()
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert b"stopped; the same command goes on from here" in errors
+    assert b"Traceback" not in errors
+
+
+def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: Path) -> None:
+    measures = {
+        name: {"of": "coarse", "lengths": [1, 3], "each": True, "count": 1}
+        for name in ("loss", "m/x", "m x", "../../escaped", "a $^$ b")
+    }
+    conditions = {"_hidden $x$": {"model": {"memory": "stack"}}}
+    path = sweep_file(tmp_path, measures=measures, conditions=conditions, grid={})
+    out = tmp_path / "deep" / "out"
+    done = run("sweep", path, "--workers", "1", "--out", out, "--plot")
+    assert done.returncode == 0, done.stderr.decode()
+    pictures = sorted(tmp_path.glob("**/*.svg"))
+    assert [picture.parent for picture in pictures] == [out] * 6
+    assert [picture.name for picture in pictures][-2:] == [
+        "copy-m-x-by-length-2.svg",
+        "copy-m-x-by-length.svg",
+    ]
+
+
+def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    conditions = {"ratio 1:100:1 [red]x[/red]": {"model": {"memory": "stack"}}}
+    path = sweep_file(tmp_path, conditions=conditions, grid={})
+    done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")
+    assert b"ratio 1:100:1 [red]x[/red]" in done.stdout
+    assert b"ratio 1:100:1 [red]x[/red]" in done.stderr

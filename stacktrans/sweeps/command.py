@@ -4,6 +4,7 @@ Nothing heavy is imported at the top, as in all that `--help` waits for.
 """
 
 import json
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -80,12 +81,15 @@ def sweep(
         from stacktrans.figures import empty_figure
 
         empty_figure(1, 1)  # what is not installed is found out before anything is run
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         with SweepDisplay(progress_console(), store, runs) as display:
             carry_out(store, runs, display.show, workers=workers, cluster=cluster, device=device)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         complain("stopped; the same command goes on from here")
-        raise
+        raise typer.Exit(128 + (stop.args[0] if stop.args else signal.SIGINT)) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if plot:
         from stacktrans.sweeps.pictures import draw
 
@@ -96,9 +100,14 @@ def sweep(
         print_out(*overview(store))
     failed = [run for run in runs if not store.done(run)]
     if failed:
-        error = store.records[failed[0].identity]["error"]
+        error = store.records[failed[0].identity].get("error", "measured in another way since")
         complain(f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {error}")
         raise typer.Exit(1)
+
+
+def _terminate(number: int, frame: object) -> None:
+    """Stop as on Ctrl-C, with what is recorded written down."""
+    raise KeyboardInterrupt(number)
 
 
 def _show_plan(store: "Store", runs: "Sequence[PlannedRun]", as_json: bool) -> None:

@@ -13,7 +13,7 @@ from stacktrans.errors import StacktransError, UsageError
 from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, work
 
 MOST_DEATHS = 2
-"""A run whose process has ended as often as this without a word has failed."""
+"""A run that was at work when processes ended without a word, as often as this, is tried alone."""
 CONNECTION_SECONDS = 10
 
 
@@ -36,12 +36,26 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
                 else:
                     left[job.identity] = replace(job, wait=True)
         except _Died:
-            for job in list(left.values()):
-                if (job.directory / RUNNING).exists():
-                    deaths[job.identity] += 1
+            at_work = [job for job in left.values() if (job.directory / RUNNING).exists()]
+            deaths.update(job.identity for job in at_work)
+            for job in at_work:
                 if deaths[job.identity] >= MOST_DEATHS:
-                    yield left.pop(job.identity), failure(job, "its process was killed")
+                    yield job, _alone(left.pop(job.identity))
         jobs = list(left.values())
+
+
+def _alone(job: Job) -> Record:
+    """The record of a job that was at work when processes died: was it its own that did?
+
+    With one process all others end, so only a job that has none beside it can be told from those
+    that it takes with it.
+    """
+    waiting = replace(job, wait=True)
+    try:
+        ((_, record),) = _in_processes([waiting], workers=2)  # one would be this process
+    except _Died:
+        record = None
+    return record or failure(job, "its process was killed")
 
 
 class _Died(Exception):

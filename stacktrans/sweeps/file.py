@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from stacktrans.config import Range, Strict
-from stacktrans.errors import unknown_name
 from stacktrans.settings import Settings
 
 Figure = float | tuple[float, float, float]
@@ -86,7 +85,7 @@ class Published(Strict):
     Attributes:
         source: where they stand.
         measure: what they are figures of.
-        values: by condition, and by task where the grid has tasks.
+        values: by condition, and by the name of the task where the grid has tasks.
     """
 
     source: str
@@ -99,7 +98,7 @@ class Part(Strict):
 
     Attributes:
         condition: of the cell.
-        task: of the cell, where the grid has tasks.
+        task: of the cell, where the grid has tasks: by its name.
         measure: what is compared; the first measure if not given.
         least: what it is at least.
         most: what it is at most.
@@ -145,6 +144,7 @@ class SweepFile(Strict):
         choose: how a winner is chosen; the median counts if not given.
         published: figures to compare with.
         claims: to be checked.
+        profiles: changes to all of this, by name; one of them can be laid over it.
     """
 
     title: str
@@ -159,6 +159,7 @@ class SweepFile(Strict):
     choose: Choice | None = None
     published: list[Published] = Field(default_factory=list)
     claims: list[Claim] = Field(default_factory=list)
+    profiles: dict[str, Settings] = Field(default_factory=dict)
 
     @property
     def unit(self) -> float:
@@ -180,24 +181,9 @@ class SweepFile(Strict):
         return conditions
 
     @model_validator(mode="after")
-    def _names_are_known(self) -> Self:
-        measures = [part.measure for part in self.published]
-        measures += [part.measure for claim in self.claims for part in claim.holds if part.measure]
-        measures += [self.solved.measure] if self.solved else []
-        conditions = [name for part in self.published for name in part.values]
-        conditions += [part.condition for claim in self.claims for part in claim.holds]
-        conditions += [part.above for claim in self.claims for part in claim.holds if part.above]
-        axes = self.choose.among if self.choose else []
+    def _perplexities_are_no_shares(self) -> Self:
         texts = [name for name, measure in self.measures.items() if measure.of == "perplexity"]
         if texts and (self.percent or (self.solved and self.solved.measure in texts)):
             key = "percent" if self.percent else "solved"
             raise ValueError(f"{key}: of no use with {texts[0]}, a perplexity")
-        for kind, names, known in (
-            ("measure", measures, self.measures),
-            ("condition", conditions, self.conditions),
-            ("axis", axes, self.grid),
-        ):
-            for name in names:
-                if name not in known:
-                    raise ValueError(unknown_name(kind, name, known))
         return self

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stacktrans.progress import ProgressDisplay
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.report import VERDICTS, overview_rows
+from stacktrans.sweeps.report import IMMENSE, VERDICTS, overview_rows
 from stacktrans.sweeps.store import TABLE, Store
 from stacktrans.sweeps.table import cells_of, holds
 from stacktrans.sweeps.work import RUNNING, Record
@@ -85,11 +85,15 @@ class SweepDisplay(ProgressDisplay):
             if cell.measure == measure:
                 values.setdefault(cell.condition, []).extend(cell.values)
         best = self.store.plan.file.measures[measure].best
-        return {name: f"{best(found):.3f}" if found else "" for name, found in values.items()}
+        return {name: _value(best(found)) if found else "" for name, found in values.items()}
 
 
 def _values(record: Record) -> str:
-    return ", ".join(f"{name} {part['value']:.3f}" for name, part in record["measured"].items())
+    return ", ".join(f"{name} {_value(part['value'])}" for name, part in record["measured"].items())
+
+
+def _value(value: float) -> str:
+    return f"{value:.3f}" if value < IMMENSE else f"{value:.0e}"
 
 
 def overview(store: Store) -> list[RenderableType]:
@@ -104,5 +108,5 @@ def overview(store: Store) -> list[RenderableType]:
             table.add_row(*row)
         parts.append(table)
     for claim in plan.file.claims:
-        parts.append(Text(f"{VERDICTS[holds(plan, claim, cells)]}: {claim.claim}"))
+        parts.append(Text(f"{VERDICTS[holds(plan, claim, cells)]}: {claim.claim.strip()}"))
     return [*parts, Text(f"published → measured; more in {store.directory / TABLE}")]

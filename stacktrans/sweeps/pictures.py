@@ -1,8 +1,10 @@
 """Learning curves and accuracy by length of a sweep, as pictures."""
 
 import functools
+import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,39 +25,51 @@ def draw(store: Store) -> list[Path]:
         UsageError: matplotlib is not installed.
     """
     tasks = dict.fromkeys(run.config.task.name for run in store.plan.runs)
-    written = []
+    pictures: dict[Path, tuple[str, Callable[[Axes], None]]] = {}
     for task in tasks:
         runs = [run for run in store.plan.runs if run.config.task.name == task]
         if any((store.folder(run) / METRICS).exists() for run in runs):
-            path = store.directory / f"{task}-loss.svg"
-            _picture(path, task, functools.partial(_curves, store=store, runs=runs))
-            written.append(path)
+            curves = functools.partial(_curves, store=store, runs=runs)
+            pictures[_path(store, f"{task}-loss", pictures)] = task, curves
         for measure in store.plan.file.measures:
             if any(_by_length(store, run, measure) for run in runs):
-                path = store.directory / f"{task}-{measure.replace(' ', '-')}.svg"
+                path = _path(store, f"{task}-{measure}-by-length", pictures)
                 lengths = functools.partial(_lengths, store=store, runs=runs, measure=measure)
-                _picture(path, f"{task}: {measure}", lengths)
-                written.append(path)
-    return written
+                pictures[path] = f"{task}: {measure}", lengths
+    for path, (title, draw_on) in pictures.items():
+        _picture(path, title, draw_on)
+    return list(pictures)
 
 
-def _picture(path: Path, title: str, draw_on: Callable[["Axes"], None]) -> None:
+def _path(store: Store, name: str, taken: Container[Path]) -> Path:
+    """A file for a picture, whatever signs are in its name."""
+    name = re.sub(r"[^\w.+-]+", "-", name)
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    paths = (store.directory / f"{name}.svg" for name in names)
+    return next(path for path in paths if path not in taken)
+
+
+def _picture(path: Path, title: str, draw_on: "Callable[[Axes], None]") -> None:
     figure = empty_figure(*CHART)
     axis = figure.subplots()
     draw_on(axis)
-    axis.set_title(title)
-    axis.legend(loc="best", frameon=False, fontsize="small")
+    axis.set_title(title, parse_math=False)
+    legend = axis.legend(loc="best", frameon=False, fontsize="small")
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     write_atomically(path, content_of(figure, path))
 
 
 def _conditions(
     store: Store, runs: Sequence[PlannedRun]
 ) -> Iterator[tuple[str, str, list[PlannedRun]]]:
-    """Each condition with a colour and its runs."""
+    """Each condition, as the legend has it, with a colour and its runs."""
     for number, condition in enumerate(store.plan.file.conditions):
         own = [run for run in runs if run.condition == condition]
         if own:
-            yield condition, f"C{number % 10}", own
+            # A label that begins with an underscore would be left out of the legend.
+            label = f" {condition}" if condition.startswith("_") else condition
+            yield label, f"C{number % 10}", own
 
 
 def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:

@@ -3,6 +3,7 @@
 import fnmatch
 import itertools
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,18 +11,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from stacktrans.config import RunConfig
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.resolution import resolve
+from stacktrans.resolution import TASK_OPTION, parted_task, resolve
 from stacktrans.settings import (
     Layer,
     Settings,
     nested,
     overlay,
+    parsed_value,
     read_layer,
     setting_path,
     validated,
 )
+from stacktrans.sweeps.checks import check_axes, check_names, check_runs
 from stacktrans.sweeps.file import SweepFile
 
 
@@ -55,7 +60,8 @@ class PlannedRun:
     @property
     def name(self) -> str:
         """What it is called in messages."""
-        return ", ".join([self.condition, *(f"{key} {value}" for key, value in self.axes.items())])
+        parts = [self.condition, *(f"{key} {value}" for key, value in self.axes.items())]
+        return " ".join(", ".join(parts).split())
 
 
 @dataclass(frozen=True)
@@ -86,8 +92,11 @@ class Plan:
 
     def only(self, pattern: str) -> Sequence[PlannedRun]:
         """The runs whose name a pattern fits, or holds; raises `UsageError` if there is none."""
-        wanted = pattern if any(sign in pattern for sign in "*?[") else f"*{pattern}*"
-        found = [run for run in self.runs if fnmatch.fnmatchcase(run.name, wanted)]
+        found = [
+            run
+            for run in self.runs
+            if pattern in run.name or fnmatch.fnmatchcase(run.name, pattern)
+        ]
         if not found:
             raise UsageError(f"--only {pattern}: no such run; one is '{self.runs[0].name}'")
         return found
@@ -100,27 +109,31 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
         UsageError: something is missing, unknown or wrong; the message says where.
     """
     layer = read_layer(path)
-    profiles = layer.section("profiles").settings
-    layers = [_without(layer, "profiles")]
+    layers = [layer]
     if profile is not None:
+        profiles = validated(SweepFile, layer.settings, layers).profiles
         if profile not in profiles:
             raise UsageError(f"{path}: {unknown_name('profile', profile, profiles)}")
         layers.append(layer.section("profiles", profile))
     file = validated(SweepFile, overlay(layers), layers)
-    runs = [run for name in file.conditions for run in _runs_of(name, file, layers)]
+    check_names(file, layers)
+    check_axes(file, layers)
+    runs = [run for name in file.conditions for run in _runs_of(path, name, file, layers)]
+    check_runs(file, runs, layers)
     return Plan(path, profile, file, runs)
 
 
-def _without(layer: Layer, key: str) -> Layer:
-    settings = {name: value for name, value in layer.settings.items() if name != key}
-    return Layer(layer.origin, settings, layer.node)
-
-
-def _runs_of(condition: str, file: SweepFile, layers: Sequence[Layer]) -> list[PlannedRun]:
+def _runs_of(
+    path: Path, condition: str, file: SweepFile, layers: Sequence[Layer]
+) -> list[PlannedRun]:
     own = [layer.section("settings") for layer in layers]
     own += [layer.section("conditions", condition) for layer in layers]
     axes = [_axis(key, values, layers) for key, values in file.grid.items()]
-    return [_run(condition, own, point) for point in itertools.product(*axes)]
+    try:
+        return [_run(condition, own, point) for point in itertools.product(*axes)]
+    except UsageError as error:
+        where = "" if str(path) in str(error) else f"{path}: "
+        raise UsageError(f"{where}condition '{condition}': {error}") from error
 
 
 class Coordinate(NamedTuple):
@@ -140,10 +153,7 @@ def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[Coor
 
 def _run(condition: str, own: Sequence[Layer], point: Sequence[Coordinate]) -> PlannedRun:
     layers = [*own, *(coordinate.layer for coordinate in point)]
-    try:
-        config = resolve(options=layers)
-    except UsageError as error:
-        raise UsageError(f"condition '{condition}': {error}") from error
+    config = resolve(options=layers)
     axes = {coordinate.key: coordinate.value for coordinate in point}
     return PlannedRun(condition, axes, config, _command(layers))
 
@@ -151,15 +161,31 @@ def _run(condition: str, own: Sequence[Layer], point: Sequence[Coordinate]) -> P
 def _command(layers: Sequence[Layer]) -> str:
     """The command line that trains with what some layers say."""
     words = ["stacktrans", "train"]
-    tasks = [layer.settings["task"] for layer in layers if "task" in layer.settings]
-    named = [task for task in tasks if isinstance(task, str)]
-    words += ["--task", named[-1]] if named else []
-    changes = [Layer("", {"task": task}) for task in tasks if not isinstance(task, str)]
-    for path, value in _leaves({**overlay(layers), "task": {}, **overlay(changes)}):
+    base, changes = parted_task(layers)
+    named = base is not None and isinstance(base.settings["task"], str)
+    words += [TASK_OPTION, base.settings["task"]] if base and named else []
+    tasks = [*([base] if base and not named else []), *changes]
+    of_task = overlay([Layer("", {"task": layer.settings["task"]}) for layer in tasks])
+    for path, value in _leaves({**overlay(layers), "task": {}, **of_task}):
         option = _OPTIONS.get(path)
-        text = value if isinstance(value, str) else json.dumps(value)
-        words += [option, text] if option else ["--set", f"{path}={text}"]
+        words += [option, str(value)] if option else ["--set", f"{path}={_as_yaml(value)}"]
     return shlex.join(words)
+
+
+def _as_yaml(value: Any) -> str:
+    """A value in one line of YAML that is read as this very value."""
+    plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        read = parsed_value(plain)
+    except (yaml.YAMLError, ValueError):
+        read = None
+    if read == value and type(read) is type(value):
+        return plain
+    return (
+        yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+        .removesuffix("\n...\n")
+        .strip()
+    )
 
 
 _OPTIONS = {

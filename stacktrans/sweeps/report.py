@@ -15,8 +15,11 @@ from stacktrans.sweeps.table import (
     difference,
     holds,
 )
+from stacktrans.sweeps.work import is_complete, value_of
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
+IMMENSE = 1e6
+"""Perplexities from here on, which only a run that diverged has, are shown by their magnitude."""
 MARKS = {"over": " ▲", "under": " ▼", "": ""}
 
 
@@ -42,8 +45,8 @@ def summary(plan: Plan, records: Records) -> str:
 
 
 def _origin(plan: Plan, records: Records) -> str:
-    done = [records[run.identity] for run in plan.runs if run.identity in records]
-    finished = [record for record in done if "error" not in record]
+    found = [records[run.identity] for run in plan.runs if run.identity in records]
+    finished = [record for record in found if is_complete(record, plan.file.measures)]
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
@@ -67,13 +70,15 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     rows = [[measure, *(task or "measured" for task in tasks)]]
     for condition in plan.file.conditions:
         of_task = {cell.task: cell for cell in shown if cell.condition == condition}
-        rows.append([condition, *(_overview_cell(plan, of_task[task]) for task in tasks)])
+        rows.append([condition, *(_overview_cell(plan, of_task.get(task)) for task in tasks)])
     return rows
 
 
-def _overview_cell(plan: Plan, cell: Cell) -> str:
+def _overview_cell(plan: Plan, cell: Cell | None) -> str:
+    if cell is None:  # conditions may have tasks of their own
+        return ""
     if cell.figure is None:
-        return "not run"
+        return "failed" if cell.failed else "not run"
     published = [f"{_figure(plan, figure)} → " for _, figure in cell.published]
     marks = [MARKS[difference(plan.file, cell, figure)] for _, figure in cell.published]
     return "".join([*published, _number(plan, cell.figure), *marks])
@@ -131,11 +136,14 @@ def _failures(plan: Plan, records: Records) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    in_a_line = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
+    return "| " + " | ".join(in_a_line) + " |"
 
 
 def _number(plan: Plan, share: float) -> str:
-    return f"{100 * share:.1f}" if plan.file.percent else f"{share:.2f}"
+    if plan.file.percent:
+        return f"{100 * share:.1f}"
+    return f"{share:.2f}" if share < IMMENSE else f"{share:.0e}"
 
 
 def _figure(plan: Plan, figure: Figure) -> str:
@@ -189,25 +197,25 @@ def _cell_json(plan: Plan, cell: Cell) -> dict[str, Any]:
 
 def run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
     """A line of a sweep's record: where in the sweep a run stands, and what came of it."""
-    return {"condition": run.condition, "axes": dict(run.axes), **record}
+    place = {"condition": run.condition, "axes": dict(run.axes)}
+    return {**place, **record, **place}  # a record that was read may have an older place
 
 
 def as_csv(plan: Plan, records: Records) -> str:
     """One line a run, with a column for each measure."""
     stream = io.StringIO()
-    measures = list(plan.file.measures)
     own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["condition", *plan.file.grid, *own, *measures, "error", "command"])
+    writer.writerow(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
     for run in plan.runs:
         if record := records.get(run.identity):
-            measured = record.get("measured", {})
+            values = [value_of(record, *measure) for measure in plan.file.measures.items()]
             writer.writerow(
                 [
                     run.condition,
                     *run.axes.values(),
                     *(record.get(key, "") for key in own),
-                    *(measured[name]["value"] if name in measured else "" for name in measures),
+                    *("" if value is None else value for value in values),
                     record.get("error", ""),
                     record["command"],
                 ]

@@ -1,17 +1,19 @@
 """What a sweep keeps: a folder for each run, and the records of all in one file."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stacktrans.errors import StacktransError
 from stacktrans.files import write_atomically
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
-from stacktrans.sweeps.work import Job, Record, is_complete, read_record
+from stacktrans.sweeps.work import Job, Record, is_complete, is_record, read_record
 
 RESULTS = "results.jsonl"
 TABLE = "results.md"
+CSV = "results.csv"
+JSON = "results.json"
 RUNS = "runs"
 
 
@@ -28,12 +30,25 @@ class Store:
 
     Attributes:
         records: of the runs that were ever finished here or that failed, by identity.
+
+    Raises:
+        SweepError: the directory has records that can't be read, or is not one of a sweep.
     """
 
     def __init__(self, directory: Path, plan: Plan) -> None:
         self.directory = directory
         self.plan = plan
-        self.records: dict[str, Record] = {**self._written(), **self._in_folders()}
+        self._refuse_others()
+        self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
+
+    def _refuse_others(self) -> None:
+        """Raise `SweepError` if there are files here that would be overwritten."""
+        if not (self.directory / RESULTS).exists() and not (self.directory / RUNS).exists():
+            for name in (TABLE, CSV, JSON):
+                if (self.directory / name).exists():
+                    raise SweepError(
+                        f"{self.directory / name}: not of a sweep; choose another --out"
+                    )
 
     def _written(self) -> dict[str, Record]:
         """The records of an earlier sweep."""
@@ -41,13 +56,26 @@ class Store:
         if not path.exists():
             return {}
         records = {}
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:
                 record = json.loads(line)
-                records[record["identity"]] = record
-            except (ValueError, TypeError, KeyError) as error:
-                raise SweepError(f"{path}:{number}: no record of a run: {line[:60]}") from error
+            except ValueError:
+                record = None
+            if not is_record(record):
+                start = line[:60].decode(errors="backslashreplace")
+                raise SweepError(f"{path}:{number}: no record of a run: {start}")
+            records[record["identity"]] = record
         return records
+
+    def _united(self, *found: Mapping[str, Record]) -> dict[str, Record]:
+        """Records from several places: of a run the last, but none for one with all measures."""
+        united: dict[str, Record] = {}
+        for records in found:
+            for identity, record in records.items():
+                before = united.get(identity)
+                if before is None or self._complete(record) or not self._complete(before):
+                    united[identity] = record
+        return united
 
     def _in_folders(self) -> dict[str, Record]:
         found = {run.identity: read_record(self.folder(run)) for run in self.plan.runs}
@@ -60,7 +88,10 @@ class Store:
     def done(self, run: PlannedRun) -> bool:
         """Whether a run is finished and measured."""
         record = self.records.get(run.identity)
-        return record is not None and is_complete(record, self.plan.file.measures)
+        return record is not None and self._complete(record)
+
+    def _complete(self, record: Record) -> bool:
+        return is_complete(record, self.plan.file.measures)
 
     def missing(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Those of some runs that are not done, once each; what failed will be tried again."""
@@ -76,22 +107,28 @@ class Store:
         return Job(run.identity, run.config, folder, run.command, measures, device)
 
     def write(self) -> Sequence[Path]:
-        """Write records and tables; those of another sweep that goes on here are kept.
+        """Write records and tables.
+
+        The records of runs that are not this sweep's, which may be another's, or those that its
+        file once asked for, are kept.
 
         Returns:
             What was written.
         """
-        self.records = {**self._written(), **self.records, **self._in_folders()}
+        written = self._written()
+        self.records = self._united(written, self.records, self._in_folders())
         lines = [
-            json.dumps(run_json(run, self.records[run.identity]))
+            run_json(run, self.records[run.identity])
             for run in self.plan.runs
             if run.identity in self.records
         ]
+        own = {run.identity for run in self.plan.runs}
+        lines += [record for identity, record in written.items() if identity not in own]
         contents = {
-            RESULTS: "".join(f"{line}\n" for line in lines),
+            RESULTS: "".join(f"{json.dumps(line)}\n" for line in lines),
             TABLE: markdown(self.plan, self.records),
-            "results.csv": as_csv(self.plan, self.records),
-            "results.json": json.dumps(self._json(), indent=1) + "\n",
+            CSV: as_csv(self.plan, self.records),
+            JSON: json.dumps(self._json(), indent=1) + "\n",
         }
         self.directory.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():

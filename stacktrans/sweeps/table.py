@@ -1,5 +1,6 @@
 """The table of a sweep: what was measured of each condition, beside what is published."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -121,6 +122,11 @@ def _value(record: Record, measure: str) -> float:
     return float(record["measured"][measure]["value"])
 
 
+def at_least(figure: float, bound: float) -> bool:
+    """Whether a figure is so great, within what is lost where a share is made of per cent."""
+    return figure >= bound - 1e-9
+
+
 def _winners(
     file: SweepFile, finished: Sequence[tuple[PlannedRun, Record]], keep: str
 ) -> list[Record]:
@@ -143,9 +149,9 @@ def _best(file: SweepFile, records: Sequence[Record]) -> Record:
     if file.choose is None:
         return records[0]
     if file.choose.by == "training perplexity":
-        return min(records, key=lambda record: float(record["perplexity"]))
+        return min(records, key=lambda record: _or_worst(record["perplexity"]))
     if file.choose.by == "validation perplexity":
-        return min(records, key=lambda record: float(record["perplexities"]["valid"]))
+        return min(records, key=lambda record: _or_worst(record["perplexities"]["valid"]))
     part = file.choose.by.split()[0]
     of = ("symbols",) if part == "development" else ("coarse", "fine")
 
@@ -156,11 +162,16 @@ def _best(file: SweepFile, records: Sequence[Record]) -> Record:
     return max(records, key=merit)
 
 
+def _or_worst(perplexity: float | None) -> float:
+    """A perplexity, or the worst of all where a run diverged before there was one."""
+    return math.inf if perplexity is None or math.isnan(perplexity) else perplexity
+
+
 def is_solved(file: SweepFile, record: Record) -> bool:
     """Whether a run counts as solved."""
     if file.solved is None:
         return False
-    return _value(record, file.solved.measure) >= file.solved.least / file.unit
+    return at_least(_value(record, file.solved.measure), file.solved.least / file.unit)
 
 
 def published_of(
@@ -192,7 +203,7 @@ def difference(file: SweepFile, cell: Cell, figure: Figure) -> str:
     """How the cell differs from a published figure: "over", "under", or not ("")."""
     assert cell.figure is not None
     by = cell.figure - comparable(figure)
-    if abs(by) <= file.tolerance / file.unit + 1e-9:
+    if at_least(file.tolerance / file.unit, abs(by)):
         return ""
     return "over" if by > 0 else "under"
 
@@ -217,5 +228,5 @@ def _part_holds(
     if figure is None:
         return None
     if part.least is not None:
-        return figure >= part.least / file.unit
-    return part.most is not None and figure <= part.most / file.unit
+        return at_least(figure, part.least / file.unit)
+    return part.most is not None and at_least(part.most / file.unit, figure)

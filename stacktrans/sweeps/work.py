@@ -2,15 +2,16 @@
 
 import json
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 
 from stacktrans.config import RunConfig
-from stacktrans.errors import UsageError
+from stacktrans.errors import StacktransError, UsageError
+from stacktrans.records import METRICS, SUMMARY
 from stacktrans.sweeps.file import Measure
 
 LOCK = ".lock"
@@ -84,28 +85,61 @@ def failure(job: Job, reason: str) -> Record:
 def read_record(directory: Path) -> Record | None:
     """The record in a run's directory; None if it has none yet."""
     try:
-        record: Record = json.loads((directory / RECORD).read_text())
+        record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return record
+    return record if is_record(record) else None
+
+
+def is_record(found: Any) -> bool:
+    """Whether what was read is the record of a run, finished or failed."""
+    if not isinstance(found, dict) or not found.keys() >= _OF_ALL:
+        return False
+    if "error" in found:
+        return True
+    measured = found.get("measured")
+    return (
+        found.keys() >= _OF_FINISHED
+        and isinstance(measured, dict)
+        and all(isinstance(part, dict) and "value" in part for part in measured.values())
+    )
+
+
+_OF_ALL = {"identity", "command", "seed"}
+_OF_FINISHED = {
+    "outcome",
+    "seconds",
+    "batches",
+    "starts",
+    "parameters",
+    "perplexity",
+    "accuracy",
+} | {
+    "version",
+    "torch",
+}
 
 
 def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
     """Whether a run is finished and all was measured that is asked for."""
-    found = record.get("measured", {})
     return "error" not in record and all(
-        found.get(name, {}).get("measure") == measure.model_dump(mode="json")
-        for name, measure in measures.items()
+        value_of(record, name, measure) is not None for name, measure in measures.items()
     )
+
+
+def value_of(record: Record, name: str, measure: Measure) -> float | None:
+    """What was measured of a run; None if it was not, or if the name was another measure's."""
+    found = record.get("measured", {}).get(name, {})
+    return found["value"] if found.get("measure") == measure.model_dump(mode="json") else None
 
 
 def _record(job: Job) -> Record:
     from stacktrans.files import write_atomically
-    from stacktrans.records import SUMMARY
 
+    _refuse_another_run(job)
     if not (job.directory / SUMMARY).exists():
         _train(job)
-    summary = json.loads((job.directory / SUMMARY).read_text())
+    summary = _read(job.directory / SUMMARY, json.loads)
     record = {
         "identity": job.identity,
         "outcome": summary["outcome"],
@@ -113,7 +147,7 @@ def _record(job: Job) -> Record:
         "batches": summary["steps"],
         "starts": summary["attempts"],
         "parameters": summary["parameters"],
-        "perplexity": _least_perplexity(job.directory),
+        "perplexity": _read(job.directory / METRICS, _least_perplexity),
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},
         **_perplexities(summary),
         "measured": {
@@ -126,9 +160,35 @@ def _record(job: Job) -> Record:
     return record
 
 
+def _refuse_another_run(job: Job) -> None:
+    """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
+    from stacktrans.checkpoint import CONFIG
+    from stacktrans.resolution import resolve
+
+    path = job.directory / CONFIG
+    if not path.exists():
+        return
+    there = resolve(config=str(path))
+    # Of a text, the task has learned its words since.
+    if any(getattr(there, part) != getattr(job.config, part) for part in _DECIDING):
+        raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
+
+
+_DECIDING = ("model", "training", "seed")
+
+Read = TypeVar("Read")
+
+
+def _read(path: Path, read: Callable[[str], Read]) -> Read:
+    """What is in a file that a run has written; raises `StacktransError` if it is damaged."""
+    try:
+        return read(path.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise StacktransError(f"{path}: damaged ({error}); remove {path.parent}") from error
+
+
 def _train(job: Job) -> None:
     from stacktrans.checkpoint import last_of
-    from stacktrans.errors import StacktransError
     from stacktrans.options import find_device
     from stacktrans.trainers import trainer_for
 
@@ -142,12 +202,9 @@ def _train(job: Job) -> None:
     trainer.run(lambda _: None)
 
 
-def _least_perplexity(directory: Path) -> float | None:
+def _least_perplexity(metrics: str) -> float | None:
     """Of the training batches between two records."""
-    from stacktrans.records import METRICS
-
-    lines = (directory / METRICS).read_text().splitlines()
-    return min((json.loads(line)["perplexity"] for line in lines), default=None)
+    return min((json.loads(line)["perplexity"] for line in metrics.splitlines()), default=None)
 
 
 def _perplexities(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -1,0 +1,186 @@
+"""What is wrong with a sweep's file although each part of it is right: what they say together."""
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stacktrans.config import RunConfig
+from stacktrans.errors import UsageError, unknown_name
+from stacktrans.resolution import load_task
+from stacktrans.settings import Layer, nearest_place, setting_path
+from stacktrans.sweeps.file import Claim, Measure, Part, SweepFile
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import DepthLimit, NoSuchLaw, NoSuchLength, Task
+from stacktrans.tasks.corpus import Corpus
+
+if TYPE_CHECKING:
+    from stacktrans.sweeps.plan import PlannedRun
+
+Place = tuple[str | int, ...]
+"""Keys and indices that lead to something in a file."""
+
+
+def check_names(file: SweepFile, layers: Sequence[Layer]) -> None:
+    """Raise `UsageError` if a measure, condition, axis or task is named that there is not."""
+    swept = _swept_tasks(layers)
+    for kind, place, name, known in _named(file):
+        if name not in known:
+            raise UsageError(f"{nearest_place(layers, place)}: {unknown_name(kind, name, known)}")
+    for place, task in _named_tasks(file):
+        if bool(task) != bool(swept):
+            problem = "of no use: the grid has no tasks" if task else "is missing"
+            raise UsageError(f"{nearest_place(layers, place)}: task: {problem}")
+        if task and None not in swept and task not in swept:
+            known = [name for name in swept if name]
+            raise UsageError(f"{nearest_place(layers, place)}: {unknown_name('task', task, known)}")
+
+
+Named = tuple[str, Place, str, Iterable[str]]
+"""What kind of thing is named, where, its name, and the names that there are."""
+
+
+def _named(file: SweepFile) -> Iterator[Named]:
+    for number, published in enumerate(file.published):
+        place: Place = ("published", number)
+        yield "measure", (*place, "measure"), published.measure, file.measures
+        for condition in published.values:
+            yield "condition", (*place, "values", condition), condition, file.conditions
+    for place, part in _parts(file.claims):
+        yield "condition", (*place, "condition"), part.condition, file.conditions
+        if part.above is not None:
+            yield "condition", (*place, "above"), part.above, file.conditions
+        if part.measure is not None:
+            yield "measure", (*place, "measure"), part.measure, file.measures
+    if file.solved:
+        yield "measure", ("solved", "measure"), file.solved.measure, file.measures
+    for number, axis in enumerate(file.choose.among if file.choose else ()):
+        yield "axis", ("choose", "among", number), axis, file.grid
+
+
+def _named_tasks(file: SweepFile) -> Iterator[tuple[Place, str]]:
+    for number, published in enumerate(file.published):
+        for condition, figures in published.values.items():
+            for task in figures if isinstance(figures, dict) else ():
+                yield ("published", number, "values", condition, task), task
+    for place, part in _parts(file.claims):
+        yield (*place, "task"), part.task
+
+
+def _parts(claims: Sequence[Claim]) -> Iterator[tuple[Place, Part]]:
+    for number, claim in enumerate(claims):
+        for index, part in enumerate(claim.holds):
+            yield ("claims", number, "holds", index), part
+
+
+def _swept_tasks(layers: Sequence[Layer]) -> list[str | None]:
+    """Names of all tasks of the grid, and None for what changes another.
+
+    Those that a profile leaves out are among them: figures may be of them.
+    """
+    names: list[str | None] = []
+    for layer in layers:
+        for number, task in enumerate(layer.section("grid").settings.get("task") or []):
+            try:
+                names.append(_name_of(task))
+            except UsageError as error:
+                place = nearest_place([layer], ("grid", "task", number))
+                raise UsageError(f"{place}: {error}") from error
+    return names
+
+
+def _name_of(task: Any) -> str | None:
+    return task.get("name") if isinstance(task, dict) else load_task(str(task)).name
+
+
+def check_axes(file: SweepFile, layers: Sequence[Layer]) -> None:
+    """Raise `UsageError` if a setting has several axes, or has one and is a condition's, too."""
+    axes: dict[str, str] = {}
+    for key, values in file.grid.items():
+        place = nearest_place(layers, ("grid", key))
+        path = setting_path(key, RunConfig, place)
+        if path in axes:
+            raise UsageError(f"{place}: {key} is the same setting as {axes[path]}")
+        axes[path] = key
+        for number, value in enumerate(values):
+            if value in values[:number]:
+                raise UsageError(
+                    f"{nearest_place(layers, ('grid', key, number))}: {key}: "
+                    f"{value!r} is there twice"
+                )
+    for condition, settings in file.conditions.items():
+        for path, key in axes.items():
+            keys = path.split(".")
+            said = _said(settings, keys)
+            if said and not any(_is_change(value) for value in [*said, *file.grid[key]]):
+                place = nearest_place(layers, ("conditions", condition, *keys))
+                raise UsageError(f"{place}: {path}: of no use, since {key} is an axis of the grid")
+
+
+def _said(settings: Any, keys: Sequence[str]) -> list[Any]:
+    """What settings have under some keys, if they have anything there."""
+    for key in keys:
+        if not isinstance(settings, dict) or key not in settings:
+            return []
+        settings = settings[key]
+    return [settings]
+
+
+def _is_change(value: Any) -> bool:
+    """Whether a value leaves something of what it is laid over."""
+    return isinstance(value, dict) and "generator" not in value
+
+
+def check_runs(file: SweepFile, runs: "Sequence[PlannedRun]", layers: Sequence[Layer]) -> None:
+    """Raise `UsageError` if two tasks have one name, or what is measured can't be."""
+    values: dict[str, Any] = {}
+    for run in runs:
+        name, value = run.config.task.name, run.axes.get("task")
+        if values.setdefault(name, value) != value:
+            place = nearest_place(layers, ("grid", "task"))
+            raise UsageError(f"{place}: task: {values[name]} and {value} are both called {name}")
+    for run in runs:
+        for name, measure in file.measures.items():
+            if problem := _problem(run.config, measure):
+                place = nearest_place(layers, ("measures", name))
+                raise UsageError(f"{place}: {name}: {problem} ({run.name})")
+        if file.choose and (problem := _choice_problem(run.config, file.choose.by)):
+            place = nearest_place(layers, ("choose", "by"))
+            raise UsageError(f"{place}: {file.choose.by}: {problem} ({run.name})")
+
+
+def _problem(config: RunConfig, measure: Measure) -> str:
+    """Why something can't be measured of a run; empty if it can."""
+    task = _task_of(config)
+    if isinstance(task, Corpus) != (measure.of == "perplexity"):
+        return f"of: {measure.of} is {'not' if isinstance(task, Corpus) else 'only'} for texts"
+    if measure.strings == "development" and not config.training.examples:
+        return "strings: development needs training.examples"
+    if measure.depth is not None:
+        try:
+            task.lengths_within(DepthLimit(measure.depth))
+        except (NoSuchLaw, NoSuchLength) as error:
+            return str(error)
+    return ""
+
+
+def _task_of(config: RunConfig) -> Task:
+    return _made(config.task.generator, json.dumps(config.task.parameters))
+
+
+@functools.lru_cache
+def _made(generator: str, parameters: str) -> Task:
+    """A task; once for each, since hundreds of runs have the same."""
+    return make_task("", generator, json.loads(parameters))
+
+
+def _choice_problem(config: RunConfig, by: str) -> str:
+    """Why a winner can't be chosen by something; empty if one can."""
+    task = _task_of(config)
+    if by == "development accuracy" and not config.training.examples:
+        return "needs training.examples"
+    if by == "validation perplexity" and not isinstance(task, Corpus):
+        return "is only for texts"
+    if by == "test accuracy" and isinstance(task, Corpus):
+        return "is not for texts"
+    return ""

@@ -1,0 +1,42 @@
+"""Sweeps of runs so small that many fit in a test."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from small_runs import SETTINGS
+
+from stacktrans.settings import nested, overlaid
+
+MEASURES = {
+    "test": {"of": "fine", "strings": "test"},
+    "short": {"of": "lengths", "lengths": [1, 3], "each": True, "count": 4},
+}
+
+
+def settings(*assignments: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    sizes = ("hidden_size", "memory_size", "embedding_size", "output_size")
+    for assignment in (*SETTINGS, *assignments):
+        key, _, text = assignment.partition("=")
+        section = "" if key.startswith("task") else "model." if key in sizes else "training."
+        found = overlaid(found, nested(section + key, yaml.safe_load(text)))
+    task = {"name": "copy", "generator": "copy", "paper": "grefenstette2015"}
+    return {**found, "task": {**task, "length_law": "uniform", **found["task"]}}
+
+
+def sweep_file(directory: Path, **changes: Any) -> Path:
+    content = {
+        "title": "Small",
+        "settings": settings("accuracy_every=5", "max_steps=40"),
+        "grid": {"seed": [1, 2, 3]},
+        "conditions": {
+            "Stack": {"model": {"memory": "stack"}},
+            "Queue": {"model": {"memory": "queue"}},
+        },
+        "measures": MEASURES,
+        **changes,
+    }
+    path = directory / "small.yaml"
+    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    return path

@@ -1,0 +1,249 @@
+"""Files of sweeps: what is wrong with them is named before anything is run."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import run
+from hypothesis import given
+from hypothesis import strategies as st
+from small_sweeps import settings, sweep_file
+
+from stacktrans.errors import UsageError
+from stacktrans.resolution import resolve
+from stacktrans.sweeps.plan import read_plan
+
+
+def task_file(directory: Path, file: str, name: str) -> str:
+    path = directory / file
+    task = {**settings()["task"], "name": name, "description": ""}
+    path.write_text(yaml.safe_dump(task))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"conditions": {}}, "small.yaml:32: conditions: "),
+        ({"settting": {}}, "unknown setting 'settting'; did you mean 'settings'?"),
+        ({"grid": {"sed": [1]}}, "unknown setting 'sed'; did you mean 'seed'?"),
+        ({"grid": {"seed": [-1]}}, "seed: "),
+        ({"grid": {"seed": []}}, "grid.seed: "),
+        ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "condition 'A': "),
+        ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "did you mean 'stack'?"),
+        ({"measures": {"m": {"of": "fine", "strings": "test", "hard": True}}}, "hard: of no use"),
+        ({"measures": {"m": {"of": "perplexity"}}}, "perplexity needs strings: valid or test"),
+        ({"measures": {"m": {"of": "fine", "strings": "valid"}}}, "no fine but a perplexity"),
+        (
+            {"measures": {"m": {"of": "perplexity", "strings": "test"}}, "percent": True},
+            "percent: of no use with m, a perplexity",
+        ),
+        ({"solved": {"measure": "tset", "least": 1}}, "unknown measure 'tset'"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_named(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        read_plan(sweep_file(tmp_path, **changes))
+
+
+TABLE = {"source": "table 1", "measure": "test"}
+CLAIM = {"claim": "It copies.", "source": "table 1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "message"),
+    [
+        (
+            {"published": [{**TABLE, "values": {"Stck": 1}}]},
+            "values: *\n? *Stck|Stck",
+            "unknown condition 'Stck'; did you mean 'Stack'?",
+        ),
+        ({"published": [{**TABLE, "measure": "tst", "values": {}}]}, "measure: tst", "'tst'"),
+        (
+            {"published": [{**TABLE, "values": {"Stack": {"copy": 1}}}]},
+            "copy: 1",
+            "task: of no use: the grid has no tasks",
+        ),
+        (
+            {"claims": [{**CLAIM, "holds": [{"condition": "Quue", "least": 1}]}]},
+            "condition: Quue",
+            "unknown condition 'Quue'; did you mean 'Queue'?",
+        ),
+        (
+            {"claims": [{**CLAIM, "holds": [{"condition": "Queue", "above": "Stock"}]}]},
+            "above: Stock",
+            "unknown condition 'Stock'; did you mean 'Stack'?",
+        ),
+        (
+            {"claims": [{**CLAIM, "holds": [{"condition": "Queue", "task": "copy", "most": 1}]}]},
+            "task: copy",
+            "task: of no use: the grid has no tasks",
+        ),
+        ({"choose": {"by": "test accuracy", "among": ["rate"]}}, "- rate", "unknown axis 'rate'"),
+        ({"solved": {"measure": "tets", "least": 1}}, "measure: tets", "unknown measure 'tets'"),
+        (
+            {"choose": {"by": "development accuracy", "among": ["seed"]}},
+            "by: development",
+            "development accuracy: needs training.examples (Stack, seed 1)",
+        ),
+        (
+            {"choose": {"by": "validation perplexity", "among": ["seed"]}},
+            "by: validation",
+            "validation perplexity: is only for texts",
+        ),
+        (
+            {"measures": {"good": {"of": "fine"}, "bad": {"of": "coarse", "depth": 3}}},
+            "bad:",
+            "bad: a depth is for tasks with a grammar (Stack, seed 1)",
+        ),
+        (
+            {"measures": {"dev": {"of": "coarse", "strings": "development"}}},
+            "dev:",
+            "dev: strings: development needs training.examples",
+        ),
+        (
+            {"measures": {"p": {"of": "perplexity", "strings": "test"}}},
+            "p:",
+            "p: of: perplexity is only for texts",
+        ),
+        (
+            {"grid": {"learning_rate": [0.1], "training.learning_rate": [0.2]}},
+            "training.learning_rate:",
+            "training.learning_rate is the same setting as learning_rate",
+        ),
+        ({"grid": {"seed": [1, 2, 1]}}, "- 1", "seed: 1 is there twice"),
+        (
+            {
+                "grid": {"learning_rate": [0.1, 0.2]},
+                "conditions": {
+                    "A": {"model": {"memory": "stack"}, "training": {"learning_rate": 3}}
+                },
+            },
+            "learning_rate: 3",
+            "training.learning_rate: of no use, since learning_rate is an axis of the grid",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_rest_is_named_with_its_line(
+    tmp_path: Path, changes: dict[str, Any], line: str, message: str
+) -> None:
+    path = sweep_file(tmp_path, **changes)
+    with pytest.raises(UsageError, match=re.escape(message)) as caught:
+        read_plan(path)
+    place = re.match(rf"{re.escape(str(path))}:(\d+): ", str(caught.value))
+    assert place
+    lines = path.read_text().splitlines()
+    # What a name stands for may begin on the next line.
+    assert re.search(line, "\n".join(lines[int(place[1]) - 2 : int(place[1])]))
+
+
+def test_tasks_are_called_by_their_names(tmp_path: Path) -> None:
+    tasks = [task_file(tmp_path, "a.yaml", "first"), task_file(tmp_path, "b.yaml", "other")]
+    grid = {"task": tasks}
+    published = [{**TABLE, "values": {"Stack": {"frist": 1}}}]
+    small = {"grid": {"task": tasks[1:]}}
+    changes: dict[str, Any] = {"grid": grid, "profiles": {"small": small}}
+    with pytest.raises(UsageError, match=r"unknown task 'frist'; did you mean 'first'\?"):
+        read_plan(sweep_file(tmp_path, published=published, **changes))
+    holds = [{"condition": "Stack", "least": 1}]
+    with pytest.raises(UsageError, match="task: is missing"):
+        read_plan(sweep_file(tmp_path, claims=[{**CLAIM, "holds": holds}], **changes))
+    # Figures may be of tasks that a profile leaves out.
+    published = [{**TABLE, "values": {"Stack": {"first": 1}}}]
+    assert len(read_plan(sweep_file(tmp_path, published=published, **changes), "small").runs) == 2
+
+
+def test_tasks_of_one_name_would_be_one_column(tmp_path: Path) -> None:
+    grid = {"task": [task_file(tmp_path, "a.yaml", "tiny"), task_file(tmp_path, "b.yaml", "tiny")]}
+    with pytest.raises(UsageError, match=r"a\.yaml and .*b\.yaml are both called tiny"):
+        read_plan(sweep_file(tmp_path, grid=grid))
+
+
+def test_an_unknown_task_memory_or_profile_is_named_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"small\.yaml:\d+: unknown task 'cpy'"):
+        read_plan(sweep_file(tmp_path, grid={"task": ["cpy"]}))
+    with pytest.raises(UsageError, match=r"small\.yaml: condition 'A': no memory given"):
+        read_plan(sweep_file(tmp_path, conditions={"A": {}}))
+    with pytest.raises(UsageError, match=r"small\.yaml: unknown profile 'x' \(there is none\)"):
+        read_plan(sweep_file(tmp_path), "x")
+    with pytest.raises(UsageError, match=r"small\.yaml:\d+: profiles\.1"):
+        read_plan(sweep_file(tmp_path, profiles={1: {"title": "One"}}), "1")
+
+
+def test_a_task_can_be_changed_below_where_it_is_named(tmp_path: Path) -> None:
+    own = settings("accuracy_every=5", "max_steps=4")
+    lengths = {"train": [1, 2], "test": [3, 4]}
+    del own["task"]
+    path = sweep_file(
+        tmp_path, settings={**own, "task": {"lengths": lengths}}, grid={"task": ["copy", "reverse"]}
+    )
+    for planned in read_plan(path).runs:
+        assert planned.config.task.lengths is not None
+        assert planned.config.task.lengths.train == (1, 2)
+        assert commanded(planned.command) == planned.config
+
+
+def commanded(command: str) -> Any:
+    """The configuration that a command trains with."""
+    words = shlex.split(command)[2:]
+    given = list(zip(words[::2], words[1::2], strict=True))
+    named = dict(given)
+    keys = {"--memory": "model.memory", "--controller": "model.controller", "--seed": "seed"}
+    assignments = [f"{keys[option]}={value}" for option, value in given if option in keys]
+    assignments += [value for option, value in given if option == "--set"]
+    return resolve(task=named.get("--task"), recipe=named.get("--recipe"), assignments=assignments)
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=8)
+
+
+@given(name=st.from_regex(r"[a-z0-9][a-z0-9.]{0,6}", fullmatch=True), description=TEXT)
+def test_a_command_says_exactly_what_is_run(
+    tmp_path_factory: pytest.TempPathFactory, name: str, description: str
+) -> None:
+    task = {"task": {"name": name, "description": description}}
+    conditions = {"A": {"model": {"memory": "stack"}, **task}}
+    path = sweep_file(tmp_path_factory.mktemp("sweep"), conditions=conditions, grid={})
+    (planned,) = read_plan(path).runs
+    assert commanded(planned.command) == planned.config
+
+
+def test_a_mapping_can_be_merged_into_another_and_changed(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path)
+    text = path.read_text()
+    start = text.index("conditions:")
+    merged = """conditions:
+  Stack: {model: &model {memory: stack, layers: 1}}
+  Deep: {model: {<<: *model, layers: 2}}
+"""
+    path.write_text(text[:start] + merged + text[text.index("measures:") :])
+    layers = {planned.condition: planned.config.model.layers for planned in read_plan(path).runs}
+    assert layers == {"Stack": 1, "Deep": 2}
+    path.write_text(path.read_text().replace("layers: 2", "layers: 0"))
+    with pytest.raises(UsageError, match=rf"small\.yaml:{merged_line(path)}: model\.layers"):
+        read_plan(path)
+
+
+def merged_line(path: Path) -> int:
+    return path.read_text()[: path.read_text().index("Deep")].count("\n") + 1
+
+
+def test_a_date_is_text(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path)
+    path.write_text(path.read_text().replace("title: Small", "title: 2020-01-01"))
+    assert read_plan(path).file.title == "2020-01-01"
+
+
+def test_runs_are_found_by_what_their_names_hold(tmp_path: Path) -> None:
+    model = {"model": {"memory": "stack"}}
+    path = sweep_file(tmp_path, conditions={"[red]x[/red]": model, "two\nlines": model}, grid={})
+    plan = read_plan(path)
+    assert [planned.name for planned in plan.only("[red]x")] == ["[red]x[/red]"]
+    assert [planned.name for planned in plan.only("two*")] == ["two lines"]
+    done = run("sweep", path, "--dry-run")
+    assert len(done.stdout.splitlines()) == 2
