@@ -113,6 +113,14 @@ def test_wrong_settings_are_named(changes: dict[str, object], message: str) -> N
         copy_queue(**changes)
 
 
+def test_a_file_can_change_a_task_that_an_option_names(tmp_path: Path) -> None:
+    path = tmp_path / "short.yaml"
+    path.write_text("task: {lengths: {train: [1, 2], test: [3, 4]}}\n")
+    found = resolve(config=str(path), task="copy", settings=QUEUE)
+    assert found.task.name == "copy"
+    assert found.task.ranges.train == (1, 2)
+
+
 def test_a_missing_task_or_memory_is_asked_for() -> None:
     with pytest.raises(UsageError, match="no task given"):
         resolve(settings=QUEUE)
