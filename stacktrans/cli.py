@@ -372,13 +372,13 @@ def eval(
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
     from stacktrans.display import model_line, scores_json, scores_tables
-    from stacktrans.figures import check_suffix
+    from stacktrans.figures import check_picture
     from stacktrans.measuring import ranges, scores_of_data, scores_of_each, scores_of_range
 
     if count is not None:
         check_positive("--count", count)
     if plot:
-        check_suffix(plot)
+        check_picture(plot)
     bounds = [parse_lengths(text) for text in lengths or []]
     if data and (depth is not None or each):
         raise UsageError(f"{'--each' if each else '--depth'}: of no use with --data")
@@ -543,11 +543,11 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
     """
     from stacktrans.display import heat_map_view, trace_view
-    from stacktrans.figures import check_suffix
+    from stacktrans.figures import check_picture
     from stacktrans.trace import of_stacks, trace
 
     if plot:
-        check_suffix(plot)
+        check_picture(plot)
     numbers = None if stacks is None else parse_numbers("--stacks", stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = _load(checkpoint, device, hard)

@@ -6,7 +6,9 @@ Recipes hold every value, so no default stands here.
 import functools
 import hashlib
 import json
-from typing import Annotated, Literal, Self
+import math
+from types import UnionType
+from typing import Annotated, Any, Literal, Self, Union, cast, get_args, get_origin
 
 import yaml
 from pydantic import (
@@ -16,6 +18,7 @@ from pydantic import (
     Field,
     PositiveFloat,
     PositiveInt,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -41,10 +44,38 @@ Size = Annotated[int, Field(ge=1, le=65_536)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
+@functools.cache
+def _kinds(annotation: Any) -> frozenset[Any]:
+    """The types that a setting may be of, one or several."""
+    if get_origin(annotation) is Annotated:
+        return _kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return frozenset().union(*(_kinds(part) for part in get_args(annotation)))
+    return frozenset([annotation])
+
+
+def _whole(value: Any) -> Any:
+    """What is written as 1e3 as a number, if it is a whole one."""
+    try:
+        number = float(value) if isinstance(value, str) and "e" in value.lower() else math.nan
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else value
+
+
 class Strict(BaseModel):
     """Settings that refuse a key they do not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Numbers are not true or false; 1e3, which is text in YAML, is a whole one."""
+        kinds = _kinds(cast(Any, cls.model_fields[info.field_name or ""].annotation))
+        if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
+            raise ValueError("expected a number")
+        return _whole(value) if int in kinds and not kinds & {str, float} else value
 
 
 class TaskLengths(Strict):

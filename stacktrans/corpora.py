@@ -10,10 +10,9 @@ from stacktrans.errors import StacktransError, UsageError
 from stacktrans.sequences import Ids
 from stacktrans.tasks.base import Alphabet
 from stacktrans.tasks.corpus import END, Corpus, Vocabulary
-from stacktrans.text import decode_line
+from stacktrans.text import BYTE_ORDER_MARK, decode_line
 
 PARTS = ("train", "valid", "test")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Symbols = list[str]
 

@@ -17,10 +17,12 @@ CHART = (7.0, 3.5)
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def check_suffix(path: Path) -> None:
-    """Raise `UsageError` if there is no picture of this kind."""
+def check_picture(path: Path) -> None:
+    """Raise `UsageError` if there is no picture of this kind, or no such place for it."""
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {path}: expected a file that ends in {', '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: there is no folder {path.parent}")
 
 
 def empty_figure(width: float, height: float) -> "Figure":

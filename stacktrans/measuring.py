@@ -82,7 +82,7 @@ def scores_of_data(
 ) -> list[tuple[Lengths, Scores]]:
     """The scores of a file's first pairs, by ranges of lengths; of one range if none is given."""
     scores = score(checkpoint.model, checkpoint.layout, read_pairs(data, checkpoint.task)[:count])
-    found = Lengths(max(1, int(scores.lengths.min())), int(scores.lengths.max()))
+    found = Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
     results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
     for range_, within in results:
         if not within.count:

@@ -198,13 +198,21 @@ def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:
     base, changes = None, []
     for layer in layers:
         task = layer.settings.get("task")
-        if isinstance(task, str) or (isinstance(task, dict) and "generator" in task):
+        if isinstance(task, str) or defines_task(task):
             base = layer
         elif isinstance(task, dict):
             changes.append(layer)
         elif task is not None:
             raise UsageError(f"{layer.place(('task',))}: task: expected a name or settings")
+    if base is None:  # but perhaps one that lacks its name
+        base = next((layer for layer in changes if "generator" in layer.settings["task"]), None)
+        changes = [layer for layer in changes if layer is not base]
     return base, changes
+
+
+def defines_task(task: object) -> bool:
+    """Whether settings are a whole task, and not changes to one."""
+    return isinstance(task, dict) and {"name", "generator"} <= task.keys()
 
 
 def _task_layers(layers: Sequence[Layer]) -> list[Layer]:

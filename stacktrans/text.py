@@ -15,6 +15,8 @@ from stacktrans.tasks.base import Task
 PairFormat = Literal["tsv", "jsonl"]
 LINES_AT_ONCE = 256
 CHUNK = 1 << 16
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors begin a file in UTF-8 with."""
 
 
 class UnreadableLine(StacktransError):
@@ -54,7 +56,7 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         parts: whether not to wait for the end of a line either.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    rest, begins, group = b"", True, list[Piece]()
+    rest, begins, group, first = b"", True, list[Piece](), True
     while True:
         waiting = not (is_file or _has_more(descriptor))
         if parts and waiting and rest:
@@ -67,6 +69,8 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         chunk = os.read(descriptor, CHUNK)
         if not chunk:
             break
+        if first:
+            chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
         *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
         for line in lines:
             group.append(Piece(line, begins))
@@ -99,7 +103,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
         StacktransError: a line is no pair over the task's alphabets.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = path.read_bytes().removeprefix(BYTE_ORDER_MARK).split(b"\n")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     as_json = path.suffix in {".jsonl", ".json"}

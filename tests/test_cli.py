@@ -142,6 +142,11 @@ def test_eval_reads_data(model: Path, tmp_path: Path) -> None:
     assert result["lengths"] == [2, 5]
     assert result["count"] == 4
     assert result["coarse"] == sum(ended) / 4
+    # An empty source is a source, and what some editors begin a file with is none.
+    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*right, b"abc\tzzzzzz", b"\tzzzzzz"]))
+    (result,) = json.loads(run("eval", model, "--data", path, "--json").stdout)["results"]
+    assert (result["lengths"], result["count"]) == ([0, 5], 5)
+    assert result["coarse"] == sum(ended) / 5
 
 
 @pytest.mark.parametrize(
@@ -160,6 +165,16 @@ def test_eval_names_what_is_wrong_with_data(
     done = run("eval", model, "--data", "pairs.tsv", cwd=tmp_path)
     assert done.returncode == 1
     assert message in done.stderr.decode()
+
+
+@pytest.mark.parametrize("command", [("eval", "--count", "1"), ("inspect", "abc")])
+def test_a_picture_s_place_is_looked_for_first(
+    model: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    place = tmp_path / "nowhere" / "picture.svg"
+    done = run(command[0], model, *command[1:], "--plot", place)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert f"--plot {place}: there is no folder {place.parent}" in done.stderr.decode()
 
 
 def test_eval_names_a_missing_file_or_checkpoint(model: Path) -> None:

@@ -17,7 +17,7 @@ def test_transduce_answers_line_by_line_in_order(model: Path, tmp_path: Path) ->
     alone = [run("transduce", model, stdin=line).stdout.rstrip(b"\n") for line in lines]
     assert piped == alone
     path = tmp_path / "lines.txt"
-    path.write_bytes(b"\r\n".join(lines))
+    path.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(lines))
     assert run("transduce", model, path).stdout.splitlines() == piped
     assert run("transduce", model, path, path).stdout.splitlines() == piped * 2
 

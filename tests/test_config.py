@@ -100,6 +100,11 @@ def test_an_option_changes_part_of_a_task() -> None:
         ({"assignments": ["learning_rate=fast"]}, "--set learning_rate=fast: .*'fast'"),
         ({"assignments": ["learning_rate=-1"]}, "greater than 0 .given: -1"),
         ({"assignments": ["batch_size=2.5"]}, "--set batch_size=2.5"),
+        ({"assignments": ["batch_size=true"]}, "training.batch_size: expected a number .given: T"),
+        ({"assignments": ["memory_count=no"]}, "model.memory_count: expected a number .given: F"),
+        ({"assignments": ["learning_rate=yes"]}, "training.learning_rate: expected a number"),
+        ({"assignments": ["batch_size=25e-1"]}, "training.batch_size: .* .given: '25e-1'"),
+        ({"assignments": ["task.generator=cpy"]}, "unknown generator 'cpy'; did you mean 'copy'"),
         ({"assignments": ["optimizer=lion"]}, "'rmsprop', 'adam' or 'sgd'"),
         ({"assignments": ["memory=heap"]}, "unknown memory 'heap'"),
         ({"assignments": ["controller=lstn"]}, "did you mean 'lstm'"),
@@ -111,6 +116,21 @@ def test_an_option_changes_part_of_a_task() -> None:
 def test_wrong_settings_are_named(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         copy_queue(**changes)
+
+
+def test_whole_numbers_may_have_exponents() -> None:
+    found = copy_queue(assignments=["max_steps=1e3", "learning_rate=1e-3", "seed=2E1"])
+    assert (found.training.max_steps, found.training.learning_rate, found.seed) == (1000, 0.001, 20)
+
+
+def test_what_makes_a_task_can_be_changed_alone() -> None:
+    found = copy_queue(assignments=["task.generator=reverse"])
+    assert (found.task.name, found.task.generator) == ("copy", "reverse")
+
+
+def test_a_whole_task_without_a_name_is_told_so() -> None:
+    with pytest.raises(UsageError, match="name is missing"):
+        resolve(settings={**QUEUE, "task": {"generator": "copy"}})
 
 
 def test_a_file_can_change_a_task_that_an_option_names(tmp_path: Path) -> None:

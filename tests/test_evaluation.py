@@ -155,5 +155,10 @@ def test_confidence_intervals(accuracy: float, count: int, interval: tuple[float
 @given(st.integers(1, 5000), st.floats(0, 1))
 def test_confidence_intervals_hold_what_was_measured(count: int, accuracy: float) -> None:
     low, high = confidence_interval(accuracy, count)
-    assert 0 <= low <= accuracy + 1e-12
-    assert accuracy - 1e-12 <= high <= 1
+    assert 0 <= low <= accuracy <= high <= 1
+
+
+@given(st.integers(1, 5000))
+def test_confidence_intervals_hold_all_and_nothing(count: int) -> None:
+    assert confidence_interval(1.0, count)[1] == 1
+    assert confidence_interval(0.0, count)[0] == 0

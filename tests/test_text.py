@@ -384,8 +384,9 @@ def test_a_sweep_of_texts_has_their_perplexities(folder: Path, tmp_path: Path) -
     }
 
 
-def test_what_a_text_does_not_have_fails_its_runs(folder: Path, tmp_path: Path) -> None:
+def test_what_a_text_does_not_have_is_named_before_anything_runs(folder: Path, tmp_path: Path) -> None:
     path = sweep_of_texts(folder, tmp_path, right={"of": "coarse", "strings": "test"})
     done = invoke("sweep", path, "--workers", "1", "--out", tmp_path / "out")
-    assert done.exit_code == 1
-    assert "there is no coarse on test of this task" in done.stderr
+    assert done.exit_code == 2
+    assert "right: of: coarse is not for texts" in done.stderr
+    assert not (tmp_path / "out").exists()

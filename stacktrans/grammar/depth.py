@@ -99,5 +99,6 @@ def _filled(alternative: Alternative, children: Sequence[list[str]]) -> list[str
 
 def _chosen(generator: np.random.Generator, ways: Sequence[int]) -> int:
     """An index, as likely as its share of the ways, which may be more than any float holds."""
-    shares = np.array([way / sum(ways) for way in ways])
+    total = sum(ways)
+    shares = np.array([way / total for way in ways])
     return int(generator.choice(len(ways), p=shares / shares.sum()))

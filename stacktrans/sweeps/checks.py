@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacktrans.config import RunConfig
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.resolution import load_task
+from stacktrans.resolution import defines_task, load_task
 from stacktrans.settings import Layer, nearest_place, setting_path
 from stacktrans.sweeps.file import Claim, Measure, Part, SweepFile
 from stacktrans.tasks import make_task
@@ -128,7 +128,7 @@ def _said(settings: Any, keys: Sequence[str]) -> list[Any]:
 
 def _is_change(value: Any) -> bool:
     """Whether a value leaves something of what it is laid over."""
-    return isinstance(value, dict) and "generator" not in value
+    return isinstance(value, dict) and not defines_task(value)
 
 
 def check_runs(file: SweepFile, runs: "Sequence[PlannedRun]", layers: Sequence[Layer]) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from stacktrans.config import RunConfig
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.resolution import TASK_OPTION, parted_task, resolve
+from stacktrans.resolution import TASK_OPTION, defines_task, parted_task, resolve
 from stacktrans.settings import (
     Layer,
     Settings,
@@ -200,7 +200,7 @@ def _leaves(settings: Settings) -> list[tuple[str, Any]]:
     """Settings and their paths; those within a section one by one, but a whole task at once."""
     leaves: list[tuple[str, Any]] = []
     for key, value in settings.items():
-        if isinstance(value, dict) and "generator" not in value:
+        if isinstance(value, dict) and not defines_task(value):
             leaves += [(f"{key}.{name}", inner) for name, inner in value.items()]
         else:
             leaves.append((key, value))
