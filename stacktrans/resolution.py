@@ -204,8 +204,9 @@ def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:
             changes.append(layer)
         elif task is not None:
             raise UsageError(f"{layer.place(('task',))}: task: expected a name or settings")
-    if base is None:  # but perhaps one that lacks its name
-        base = next((layer for layer in changes if "generator" in layer.settings["task"]), None)
+    if base is None:  # but perhaps one that lacks a part
+        parts = {"name", "generator"}
+        base = next((layer for layer in changes if parts & layer.settings["task"].keys()), None)
         changes = [layer for layer in changes if layer is not base]
     return base, changes
 

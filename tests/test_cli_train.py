@@ -242,7 +242,7 @@ def test_readers_may_leave_early(model: Path, tmp_path: Path) -> None:
         (["--set", "hidden_size=99999999"], "hidden_size"),
         (["--set", "lengths.test=[1, 1000000000]"], "no range"),
         (["--set", "task.name=x/../../y"], "name"),
-        (["--set", "max_steps=2020-99-99"], "not readable as YAML"),
+        (["--set", "max_steps=!!int ten"], "not readable as YAML"),
         (["--set", "parameters.symbols='12'"], "symbols is '12'"),
         (["--set", "parameters.foo=3"], "unknown parameter 'foo'"),
         (["--set", "format=2"], "format 2 is newer"),
@@ -260,7 +260,7 @@ def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], messag
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: 2020-13-45\n", "not readable as YAML"),
+        ("a: !!int ten\n", "not readable as YAML"),
         ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' is there twice"),
         ("recipes: {default: {by_memory: 5}}\n", "by_memory: expected settings"),
         ("recipes: {defautl: {}}\n", "did you mean 'default'"),

@@ -384,7 +384,9 @@ def test_a_sweep_of_texts_has_their_perplexities(folder: Path, tmp_path: Path) -
     }
 
 
-def test_what_a_text_does_not_have_is_named_before_anything_runs(folder: Path, tmp_path: Path) -> None:
+def test_what_a_text_does_not_have_is_named_before_anything_runs(
+    folder: Path, tmp_path: Path
+) -> None:
     path = sweep_of_texts(folder, tmp_path, right={"of": "coarse", "strings": "test"})
     done = invoke("sweep", path, "--workers", "1", "--out", tmp_path / "out")
     assert done.exit_code == 2
