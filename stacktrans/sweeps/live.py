@@ -9,7 +9,7 @@ from rich.text import Text
 
 from stacktrans.progress import ProgressDisplay
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.report import IMMENSE, VERDICTS, overview_rows
+from stacktrans.sweeps.report import VERDICTS, number, overview_rows
 from stacktrans.sweeps.store import TABLE, Store
 from stacktrans.sweeps.table import cells_of, holds
 from stacktrans.sweeps.work import RUNNING, Record
@@ -85,15 +85,13 @@ class SweepDisplay(ProgressDisplay):
             if cell.measure == measure:
                 values.setdefault(cell.condition, []).extend(cell.values)
         best = self.store.plan.file.measures[measure].best
-        return {name: _value(best(found)) if found else "" for name, found in values.items()}
+        return {name: number(best(found), 3) if found else "" for name, found in values.items()}
 
 
 def _values(record: Record) -> str:
-    return ", ".join(f"{name} {_value(part['value'])}" for name, part in record["measured"].items())
-
-
-def _value(value: float) -> str:
-    return f"{value:.3f}" if value < IMMENSE else f"{value:.0e}"
+    return ", ".join(
+        f"{name} {number(part['value'], 3)}" for name, part in record["measured"].items()
+    )
 
 
 def overview(store: Store) -> list[RenderableType]:

@@ -18,7 +18,7 @@ from stacktrans.sweeps.table import (
 from stacktrans.sweeps.work import is_complete, value_of
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
-IMMENSE = 1e6
+_IMMENSE = 1e6
 """Perplexities from here on, which only a run that diverged has, are shown by their magnitude."""
 MARKS = {"over": " ▲", "under": " ▼", "": ""}
 
@@ -143,7 +143,12 @@ def _row(cells: Sequence[str]) -> str:
 def _number(plan: Plan, share: float) -> str:
     if plan.file.percent:
         return f"{100 * share:.1f}"
-    return f"{share:.2f}" if share < IMMENSE else f"{share:.0e}"
+    return number(share, 2)
+
+
+def number(value: float, digits: int) -> str:
+    """A share or a perplexity with so many digits after the point, unless it is immense."""
+    return f"{value:.{digits}f}" if value < _IMMENSE else f"{value:.0e}"
 
 
 def _figure(plan: Plan, figure: Figure) -> str:

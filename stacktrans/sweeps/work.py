@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from stacktrans.config import RunConfig
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.errors import StacktransError
 from stacktrans.records import METRICS, SUMMARY
 from stacktrans.sweeps.file import Measure
 
@@ -162,13 +162,12 @@ def _record(job: Job) -> Record:
 
 def _refuse_another_run(job: Job) -> None:
     """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
-    from stacktrans.checkpoint import CONFIG
-    from stacktrans.resolution import resolve
+    from stacktrans.checkpoint import CONFIG, read_config
 
     path = job.directory / CONFIG
     if not path.exists():
         return
-    there = resolve(config=str(path))
+    there = read_config(job.directory)
     # Of a text, the task has learned its words since.
     if any(getattr(there, part) != getattr(job.config, part) for part in _DECIDING):
         raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
@@ -217,10 +216,7 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     asked = measure.model_dump(mode="json")
     if measure.strings:
         place = summary["texts"] if measure.of == "perplexity" else summary
-        found = place.get(measure.strings)
-        if found is None:
-            raise UsageError(f"there is no {measure.of} on {measure.strings} of this task")
-        return {"measure": asked, "value": found[measure.of]}
+        return {"measure": asked, "value": place[measure.strings][measure.of]}
     scores = _scores(job, measure)
     by_length = {
         str(length): round(scores.of_lengths(length, length).coarse_accuracy, 6)
