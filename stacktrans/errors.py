@@ -5,9 +5,20 @@ from collections.abc import Iterable
 
 
 class StacktransError(Exception):
-    """The work failed; the command ends with exit code 1."""
+    """The work failed; the command ends with exit code 1.
+
+    Args:
+        problems: what is wrong, each to be said in a line of its own.
+    """
 
     exit_code = 1
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class UsageError(StacktransError):

@@ -5,12 +5,19 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from stacktrans.visible import json_text, visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def complain(message: str) -> None:
-    """Say on stderr what went wrong; if nobody listens, nobody is told."""
+def complain(*problems: str) -> None:
+    """Say on stderr what went wrong, each in a line; if nobody listens, nobody is told.
+
+    What can't be seen of names, paths and the like is escaped, line ends too: a name can't say
+    more than a name.
+    """
+    message = "\n".join(map(visible, problems))
     with contextlib.suppress(OSError):
         print(f"stacktrans: {message}", file=sys.stderr, flush=True)
 
@@ -24,30 +31,44 @@ def silence_stdout() -> None:
 
 def progress_console() -> "Console":
     """A console on stderr whose reader may leave."""
-    from rich.console import Console
+    from stacktrans.consoles import VisibleConsole
 
-    class Progress(Console):
+    class Progress(VisibleConsole):
         """A console whose reader may leave: the work goes on without it."""
 
         def on_broken_pipe(self) -> None:
             self.quiet = True
 
-    return Progress(stderr=True, markup=False, emoji=False)
+    return Progress(stderr=True)
 
 
 def print_out(*renderables: Any) -> None:
     """Print tables and the like on stdout, whole lines even when it is no terminal."""
-    from rich.console import Console
+    from stacktrans.consoles import VisibleConsole
 
-    class Output(Console):
+    class Output(VisibleConsole):
         """A console whose reader may leave, which ends the command as for all others."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    console = Output(width=output_width(), highlight=False, markup=False, emoji=False)
+    console = Output(width=None if sys.stdout.isatty() else _UNLIMITED)
     for renderable in renderables:
-        console.print(renderable)
+        console.print(renderable, soft_wrap=not sys.stdout.isatty())
+
+
+def print_json(value: Any) -> None:
+    """Print a value on stdout as JSON in one line, which nothing in it can part or disguise."""
+    print(json_text(value))
+
+
+def print_data(text: str, end: str = "\n") -> None:
+    """Print data on stdout: as they are, but in a terminal what can't be seen of them escaped."""
+    print(visible(text, keep="\t") if sys.stdout.isatty() else text, end=end)
+
+
+_UNLIMITED = 1_000_000
+"""Characters across a file or a pipe."""
 
 
 def output_width() -> int:

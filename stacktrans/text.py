@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from stacktrans.errors import StacktransError, UsageError
 from stacktrans.sequences import Pair
 from stacktrans.tasks.base import Task
+from stacktrans.visible import json_text
 
 PairFormat = Literal["tsv", "jsonl"]
 LINES_AT_ONCE = 256
@@ -92,7 +93,7 @@ def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     target = task.target.join(task.target.decode(pair.target))
     if form == "tsv":
         return f"{source}\t{target}"
-    return json.dumps({"source": source, "target": target}, ensure_ascii=False)
+    return json_text({"source": source, "target": target})
 
 
 def read_pairs(path: Path, task: Task) -> list[Pair]:

@@ -13,6 +13,7 @@ from stacktrans.files import write_atomically
 from stacktrans.records import METRICS
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
+from stacktrans.visible import in_a_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +54,7 @@ def _picture(path: Path, title: str, draw_on: "Callable[[Axes], None]") -> None:
     figure = empty_figure(*CHART)
     axis = figure.subplots()
     draw_on(axis)
-    axis.set_title(title, parse_math=False)
+    axis.set_title(in_a_line(title), parse_math=False)
     legend = axis.legend(loc="best", frameon=False, fontsize="small")
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -68,7 +69,8 @@ def _conditions(
         own = [run for run in runs if run.condition == condition]
         if own:
             # A label that begins with an underscore would be left out of the legend.
-            label = f" {condition}" if condition.startswith("_") else condition
+            shown = in_a_line(condition)
+            label = f" {shown}" if shown.startswith("_") else shown
             yield label, f"C{number % 10}", own
 
 
@@ -82,7 +84,7 @@ def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
             steps, losses = [part["step"] for part in records], [part["loss"] for part in records]
             axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
             label = None
-    axis.set(xlabel="batches", ylabel="nats a symbol", yscale="log")
+    axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
 
 
 def _by_length(store: Store, run: PlannedRun, measure: str) -> dict[int, float]:
