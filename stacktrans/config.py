@@ -107,7 +107,8 @@ class TaskConfig(Strict):
         parameters: what the generator is made with.
         paper: the paper that it is from, whose recipes it is trained with.
         lengths: training and test lengths; None where nothing is drawn, as of a text.
-        length_law: how lengths are spread over a range, or over each; None likewise.
+        length_law: how lengths are spread over a range, or over each: uniformly if a file does
+            not say; None likewise.
         recipes: changes to recipes, by the recipe's name.
     """
 
@@ -119,6 +120,14 @@ class TaskConfig(Strict):
     lengths: TaskLengths | None = None
     length_law: LengthLaw | TaskLaws | None = None
     recipes: dict[str, Settings] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lengths_are_uniform(cls, task: Any) -> Any:
+        """Where lengths are drawn and nothing is said of how, they are drawn uniformly."""
+        if isinstance(task, dict) and task.get("lengths") and task.get("length_law") is None:
+            return {**task, "length_law": "uniform"}
+        return task
 
     @model_validator(mode="after")
     def _recipes_exist(self) -> Self:
@@ -140,7 +149,8 @@ class TaskConfig(Strict):
         Raises:
             UsageError: nothing is drawn.
         """
-        laws, own = self.length_law or "uniform", self.ranges
+        own, laws = self.ranges, self.length_law
+        assert laws is not None  # as there are lengths
         if not isinstance(laws, TaskLaws):
             return laws
         if lengths == own.test:

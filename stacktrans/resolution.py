@@ -56,11 +56,11 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
     except TaskError as error:
         raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
     problem = "is missing" if made.drawn else "is of no use: nothing is drawn"
-    wrong = [name for name in _DRAWING if (getattr(task, name) is None) == made.drawn]
+    wrong = [name for name in _DRAWING if not made.drawn and settings.get(name) is not None]
+    if made.drawn and task.lengths is None:
+        wrong = ["lengths"]
     if wrong:
-        raise UsageError(
-            "\n".join(f"{nearest_place(layers, (name,))}: {name} {problem}" for name in wrong)
-        )
+        raise UsageError(*(f"{nearest_place(layers, (name,))}: {name} {problem}" for name in wrong))
     return task
 
 

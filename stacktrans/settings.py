@@ -5,11 +5,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from stacktrans.complaints import MISSING, Complaint, complaints
 from stacktrans.errors import UsageError, unknown_name
 
 Settings = dict[str, Any]
@@ -180,24 +181,17 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -
     try:
         return model.model_validate(settings)
     except ValidationError as error:
-        raise UsageError(
-            "\n".join(_complaint(model, item, layers) for item in error.errors())
-        ) from error
+        found = complaints(model, settings, error)
+        raise UsageError(*(_said(complaint, layers) for complaint in found)) from error
 
 
-def _complaint(model: type[BaseModel], error: Any, layers: Sequence[Layer]) -> str:
-    location = tuple(error["loc"])
-    where = nearest_place(layers, location)
-    name = ".".join(map(str, location))
-    if error["type"] == "extra_forbidden":
-        section = _section(model, location[:-1])
-        known = section.model_fields if section else ()
-        return f"{where}: {unknown_name('setting', str(location[-1]), known)}"
-    if error["type"] == "missing":
-        return f"{where}: {name} is missing"
-    message = error["msg"].removeprefix("Value error, ")
-    given = "" if isinstance(error["input"], dict) else f" (given: {error['input']!r})"
-    return f"{where}: {name + ': ' if name else ''}{message}{given}"
+def _said(complaint: Complaint, layers: Sequence[Layer]) -> str:
+    """A complaint with where the setting stands."""
+    where = nearest_place(layers, complaint.location)
+    name = ".".join(map(str, complaint.location))
+    if not name or complaint.unknown:
+        return f"{where}: {complaint.text}"
+    return f"{where}: {name}{' ' if complaint.text == MISSING else ': '}{complaint.text}"
 
 
 def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str:
@@ -212,21 +206,6 @@ def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str
             if place := layer.place(location[:size]):
                 return place
     return "settings"
-
-
-def _section(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
-    section: type[BaseModel] | None = model
-    for key in location:
-        field = section.model_fields.get(str(key)) if section else None
-        section = _model_of(field.annotation) if field else None
-    return section
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """The settings that a value may be, besides null."""
-    kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not type(None)]
-    (kind,) = kinds if len(kinds) == 1 else (None,)
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
