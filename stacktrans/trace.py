@@ -14,12 +14,10 @@ from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
 from stacktrans.memory.strengths import Strengths
 from stacktrans.sequences import Ids, JointSequence, Stream
-from stacktrans.tasks.base import NotASource, UnknownSymbol
+from stacktrans.tasks.base import UNKNOWN, NotASource, UnknownSymbol, with_marks
 from stacktrans.transducer import Transducer, TransducerState, Unrolled
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
-UNKNOWN = "·"
-"""Stands for a symbol of an answer that can't be known."""
 NOTHING = ""
 """Read where there is no input left."""
 SMALLEST = 0.005
@@ -61,6 +59,8 @@ class Step:
         written: which symbols of the answer are made of the output, heaviest first; None
             without buffers.
         output_held: sum of the strengths in the output buffer after the step; None likewise.
+        scored: whether the output is a symbol of the answer that is scored, where one is said
+            for each that is read.
     """
 
     step: int
@@ -77,6 +77,7 @@ class Step:
     input_left: float | None = None
     written: list[Part] | None = None
     output_held: float | None = None
+    scored: bool = True
 
     def by_stack(self) -> dict[str, dict[str, float]]:
         """For each stack or list whose cells are mixed by actions, the signals that are its own."""
@@ -92,6 +93,7 @@ class Trace:
     Attributes:
         source: as it is written.
         answer: the model's answer, as it is written.
+        marked: the same with a mark for each symbol that is not scored.
         ended: whether the model ended its answer by itself.
         expected: the exact answer, with a mark where it can't be known; None if the task
             gives none.
@@ -102,6 +104,7 @@ class Trace:
 
     source: str
     answer: str
+    marked: str
     ended: bool
     expected: str | None
     why_not: str | None
@@ -128,13 +131,18 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
     expected, why_not = _expected(checkpoint, source)
+    scored = [*task.scored(source)] if task.same_length else [True] * len(written)
     if checkpoint.model.config.buffered:
         steps = _buffered_steps(checkpoint, ids, source, written)
     else:
         steps = _steps(checkpoint, ids, answer.target)
+        if task.same_length:
+            each = zip(steps, scored, strict=True)
+            steps = [replace(step, scored=known) for step, known in each]
     return Trace(
         source=task.source.join(source),
         answer=task.target.join(written),
+        marked=task.target.join(with_marks(written, scored)),
         ended=answer.ended,
         expected=None if expected is None else task.target.join([x or UNKNOWN for x in expected]),
         why_not=why_not,

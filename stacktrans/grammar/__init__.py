@@ -135,7 +135,7 @@ class Grammar:
             raise GrammarError(f"no derivation of depth {depth} has {length} source words")
         return self._depths.draw(generator, self._root, depth, length)
 
-    def following(self, source: Sequence[str]) -> Iterator[frozenset[str]]:
+    def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can come after each beginning of a source, the empty one first."""
         return following(self._root, self._rules, source)
 

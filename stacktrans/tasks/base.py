@@ -1,7 +1,7 @@
 """What a task is: pairs of strings over two alphabets, and their exact answers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -40,6 +40,8 @@ class DepthLimit:
 LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
 """How strings are spread over a range of lengths: over those that the task has uniformly, as its
 own distribution has them within the range, or as the classes above say."""
+UNKNOWN = "·"
+"""Shown for a symbol of an answer that can't be known, and so is not scored."""
 LONGEST = 1_000_000
 """The longest source that can be asked for, in symbols."""
 
@@ -114,6 +116,11 @@ class Alphabet:
         return [self.symbols[index] for index in ids]
 
 
+def with_marks(said: Sequence[str], scored: Iterable[bool]) -> list[str]:
+    """What is said, with `UNKNOWN` in the place of each symbol that is not scored."""
+    return [symbol if known else UNKNOWN for symbol, known in zip(said, scored, strict=True)]
+
+
 class Task(ABC):
     """A string-to-string problem that can be sampled and solved exactly.
 
@@ -138,6 +145,14 @@ class Task(ABC):
     def pair(self, source: Ids, target: Ids) -> Pair:
         """A source with its target, and which symbols of it are scored."""
         return Pair(source, target)
+
+    def scored(self, source: Iterable[str]) -> Iterator[bool]:
+        """Of each symbol of a source, as it comes, whether the one said for it is scored.
+
+        For tasks with a target symbol for each source symbol. It depends on what has come of the
+        source alone; from where that is no beginning of a source, everything counts as scored.
+        """
+        return (True for _ in source)
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         """The lengths that derivations within a depth have; raises `NoSuchLaw`."""

@@ -4,7 +4,8 @@ Two languages (grefenstette2015, section 4.2), a target symbol for each source s
 next symbol of a language (hao2018, section 4).
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from stacktrans.tasks.base import (
 )
 
 Sentence = tuple[list[str], list[str]]
+LONGEST_FOLLOWED = 1000
+"""Symbols of a sentence after which it is not told any more what can come next: the time that it
+takes grows with the square of them."""
 
 
 def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
@@ -154,6 +158,16 @@ class NextSymbol(Grammatical):
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths} over 1")
         normalised: Floats = probabilities / probabilities.sum()
         return normalised
+
+    def scored(self, source: Iterable[str]) -> Iterator[bool]:
+        words, read = itertools.tee(source)
+        possible = self.grammar.following(words)
+        before, begun = next(possible), True
+        for word, after in zip(itertools.islice(read, LONGEST_FOLLOWED), possible, strict=False):
+            begun = begun and word in before
+            yield not begun or len(after & self.predict) == 1
+            before = after
+        yield from (True for _ in read)
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         """At each place the symbol that is scored and can come next, if only one is."""
