@@ -24,6 +24,7 @@ from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
 from stacktrans.files import locked, write_atomically
+from stacktrans.judging import decided_by, reported_on
 from stacktrans.language import Perplexity
 from stacktrans.objective import indecision, objective
 from stacktrans.optimizers import make_optimizer
@@ -639,6 +640,8 @@ class Trainer:
         summary = Summary(
             outcome=outcome,
             rule=RULES[outcome],
+            decided_by=decided_by(self.config),
+            reported_on=reported_on(self.config),
             steps=self.progress.step,
             attempts=self.progress.attempt,
             seconds=round(self.progress.seconds, 1),

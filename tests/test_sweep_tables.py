@@ -198,7 +198,7 @@ def test_conditions_may_have_tasks_of_their_own(tmp_path: Path) -> None:
     }
     grid = {"task": [{"lengths": {"train": [1, 3], "test": [4, 5]}}]}
     plan = plan_of(tmp_path, conditions=conditions, grid=grid, choose=None, published=[], claims=[])
-    assert "| test | copy | reverse |" in markdown(plan, {})
+    assert "| test, median | copy | reverse |" in markdown(plan, {})
     assert "| Queue | not run |  |" in markdown(plan, {})
 
 

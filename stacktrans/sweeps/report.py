@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from stacktrans.sweeps.captions import caption, figure_kind
 from stacktrans.sweeps.file import Figure
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.table import (
@@ -16,6 +17,7 @@ from stacktrans.sweeps.table import (
     holds,
 )
 from stacktrans.sweeps.work import is_complete, value_of
+from stacktrans.visible import in_a_line, visible
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
 _IMMENSE = 1e6
@@ -31,7 +33,7 @@ def markdown(plan: Plan, records: Records) -> str:
         records: of the runs that there are, by identity.
     """
     cells = cells_of(plan, records)
-    parts = [f"# {plan.file.title}", summary(plan, records)]
+    parts = [f"# {in_a_line(plan.file.title)}", summary(plan, records)]
     parts += [_details(plan, cells), _failures(plan, records)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -39,8 +41,9 @@ def markdown(plan: Plan, records: Records) -> str:
 def summary(plan: Plan, records: Records) -> str:
     """What was run, published beside measured, and which claims held; without a heading."""
     cells = cells_of(plan, records)
-    parts = [_origin(plan, records), plan.file.description.strip()]
-    parts += [_overview(plan, cells, measure) for measure in plan.file.measures]
+    parts = [_origin(plan, records), visible(plan.file.description.strip(), keep="\n")]
+    for measure in plan.file.measures:
+        parts += [in_a_line(caption(plan.file, measure)), _overview(plan, cells, measure)]
     return "\n\n".join(part for part in [*parts, _claims(plan, cells)] if part)
 
 
@@ -50,10 +53,11 @@ def _origin(plan: Plan, records: Records) -> str:
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
+    command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}")
     return (
-        f"Written by `stacktrans sweep {plan.path.name}{profile}`: {len(finished)} of "
+        f"Written by `{command}`: {len(finished)} of "
         f"{len(plan.runs)} runs, {hours:.1f} hours of training"
-        + (f" ({'; '.join(versions)})." if versions else ".")
+        + (f" ({in_a_line('; '.join(versions))})." if versions else ".")
     )
 
 
@@ -67,7 +71,7 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     """Conditions by tasks, published beside measured; the first row is the heading."""
     shown = [cell for cell in cells if cell.measure == measure]
     tasks = list(dict.fromkeys(cell.task for cell in shown))
-    rows = [[measure, *(task or "measured" for task in tasks)]]
+    rows = [[f"{measure}, {figure_kind(plan.file)}", *(task or "measured" for task in tasks)]]
     for condition in plan.file.conditions:
         of_task = {cell.task: cell for cell in shown if cell.condition == condition}
         rows.append([condition, *(_overview_cell(plan, of_task.get(task)) for task in tasks)])
@@ -87,7 +91,7 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
 def _details(plan: Plan, cells: Sequence[Cell]) -> str:
     heading = [
         *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
-        *("seconds to solve", "batches", "runs", "failed"),
+        *("median seconds to solve", "median batches to solve", "runs", "failed"),
     ]
     lines = [_row(heading), "|" + "---|" * len(heading)]
     lines += [_row(_detail(plan, cell)) for cell in cells if cell.values or cell.failed]
@@ -128,7 +132,7 @@ def _claims(plan: Plan, cells: Sequence[Cell]) -> str:
 
 def _failures(plan: Plan, records: Records) -> str:
     failed = [
-        f"- {run.name}: {records[run.identity]['error']}"
+        "- " + in_a_line(f"{run.name}: {records[run.identity]['error']}")
         for run in plan.runs
         if "error" in records.get(run.identity, {})
     ]
@@ -136,8 +140,7 @@ def _failures(plan: Plan, records: Records) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    in_a_line = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
-    return "| " + " | ".join(in_a_line) + " |"
+    return "| " + " | ".join(in_a_line(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def _number(plan: Plan, share: float) -> str:
@@ -217,12 +220,12 @@ def as_csv(plan: Plan, records: Records) -> str:
             values = [value_of(record, *measure) for measure in plan.file.measures.items()]
             writer.writerow(
                 [
-                    run.condition,
-                    *run.axes.values(),
+                    visible(run.condition),
+                    *(visible(str(value)) for value in run.axes.values()),
                     *(record.get(key, "") for key in own),
                     *("" if value is None else value for value in values),
-                    record.get("error", ""),
-                    record["command"],
+                    visible(record.get("error", "")),
+                    visible(record["command"]),
                 ]
             )
     return stream.getvalue()
