@@ -23,6 +23,8 @@ from torch import Tensor
 from stacktrans.config import FORMAT, RunConfig
 from stacktrans.errors import StacktransError
 from stacktrans.files import flush, replacing, write_atomically
+from stacktrans.names import CONFIG as CONFIG
+from stacktrans.names import WEIGHTS as WEIGHTS
 from stacktrans.packaged import shipped
 from stacktrans.resolution import resolve
 from stacktrans.sequences import Layout
@@ -31,8 +33,6 @@ from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.transducer import Transducer
 
-CONFIG = "config.yaml"
-WEIGHTS = "model.safetensors"
 TRAINING = "training.pt"
 
 

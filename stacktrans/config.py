@@ -25,6 +25,7 @@ from pydantic import (
 
 from stacktrans import __version__
 from stacktrans.errors import UsageError, unknown_name
+from stacktrans.names import ControllerName, MemoryName
 from stacktrans.packaged import recipe_names
 from stacktrans.settings import Settings, overlaid
 from stacktrans.tasks.base import LONGEST, LengthLaw, Lengths
@@ -234,23 +235,18 @@ class ModelConfig(Strict):
     start: StartConfig
     other_starts: list[Settings]
 
-    # Names are imported where they are checked: they live beside the modules, which need torch.
     @field_validator("memory")
     @classmethod
     def _memory_exists(cls, name: str) -> str:
-        from stacktrans.memory import MEMORIES
-
-        if name not in {*MEMORIES, "none"}:
-            raise ValueError(unknown_name("memory", name, [*MEMORIES, "none"]))
+        if name not in [*MemoryName]:
+            raise ValueError(unknown_name("memory", name, MemoryName))
         return name
 
     @field_validator("controller")
     @classmethod
     def _controller_exists(cls, name: str) -> str:
-        from stacktrans.controllers import CONTROLLERS
-
-        if name not in CONTROLLERS:
-            raise ValueError(unknown_name("controller", name, CONTROLLERS))
+        if name not in [*ControllerName]:
+            raise ValueError(unknown_name("controller", name, ControllerName))
         return name
 
     @model_validator(mode="after")
@@ -261,6 +257,7 @@ class ModelConfig(Strict):
 
     @model_validator(mode="after")
     def _memory_can_be_several(self) -> Self:
+        # Imported where it is needed, as what follows is: it waits for torch.
         from stacktrans.memory import ACTION_MEMORIES
 
         if self.memory_count > 1 and self.memory not in ACTION_MEMORIES:

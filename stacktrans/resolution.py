@@ -10,7 +10,7 @@ from pathlib import Path
 from stacktrans import __version__
 from stacktrans.config import FORMAT, RunConfig, TaskConfig
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.packaged import recipe_names, recipes, shipped
+from stacktrans.packaged import folders, recipe_names, recipes, task_files
 from stacktrans.settings import (
     Layer,
     Settings,
@@ -32,12 +32,10 @@ def find_task(name: str) -> Path:
     """
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
-    folders = [Path("tasks"), shipped("tasks")]
-    for folder in folders:
+    for folder in folders("tasks"):
         if (folder / f"{name}.yaml").is_file():
             return folder / f"{name}.yaml"
-    known = {path.stem for folder in folders for path in folder.glob("*.yaml")}
-    raise UsageError(unknown_name("task", name, known))
+    raise UsageError(unknown_name("task", name, task_files()))
 
 
 def load_task(name: str) -> TaskConfig:

@@ -24,11 +24,14 @@ class Memory(ABC, Generic[State]):
 
     Attributes:
         name: how settings call it.
+        settings: of the model's configuration, what it is made with beside what all memories
+            have, in the order of its arguments.
         signal_names: what the controller gives at each step; the first word of each says what
             is done.
     """
 
     name: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]] = ()
     signal_names: tuple[str, ...]
 
     @property

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from stacktrans.memory.strengths import StrengthMemory, Strengths, rise
+from stacktrans.names import MemoryName
 
 
 class Deque(StrengthMemory):
@@ -16,7 +17,7 @@ class Deque(StrengthMemory):
     bottom on what is left, then both pushes, then both reads.
     """
 
-    name = "deque"
+    name = MemoryName.DEQUE
     signal_names = ("pop top", "push top", "pop bottom", "push bottom")
     ends = ("top", "bottom")
 

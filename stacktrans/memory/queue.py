@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from stacktrans.memory.strengths import StrengthMemory, Strengths, rise
+from stacktrans.names import MemoryName
 
 
 class Queue(StrengthMemory):
     """Pops and reads at the front, pushes at the back; row 0 is the front."""
 
-    name = "queue"
+    name = MemoryName.QUEUE
     signal_names = ("pop", "push")
     ends = ("front",)
 

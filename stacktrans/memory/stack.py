@@ -9,12 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.memory.strengths import StrengthMemory, Strengths, fall
+from stacktrans.names import MemoryName
 
 
 class Stack(StrengthMemory):
     """Pops from the top, pushes on top, reads from the top; row 0 is the bottom."""
 
-    name = "stack"
+    name = MemoryName.STACK
     signal_names = ("pop", "push")
     ends = ("top",)
 
