@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-STDIN = Path("-")
-
 
 @command
 def generate(
@@ -339,7 +337,11 @@ def eval(
     ] = False,
     depth: DepthOption = None,
     data: Annotated[
-        Path | None, typer.Option(help="Pairs of your own, as generate writes them.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pairs of your own, as generate writes them, in TSV or JSON lines; - for stdin.",
+        ),
     ] = None,
     text: Annotated[
         Path | None,
@@ -367,6 +369,7 @@ def eval(
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 1000:1000 --count 100
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
+        stacktrans generate --task copy | stacktrans eval checkpoints/copy-queue --data -
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
@@ -470,6 +473,7 @@ def transduce(
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
     """
+    from stacktrans.text import STDIN
     from stacktrans.transduction import transduce_lines
 
     if max_length is not None:
@@ -495,12 +499,14 @@ def transduce(
 
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+    from stacktrans.text import STDIN, name_of
+
     for path in files or [STDIN]:
         if path == STDIN:
-            yield sys.stdin.fileno(), "standard input"
+            yield sys.stdin.fileno(), name_of(path)
             continue
         with path.open("rb") as stream:
-            yield stream.fileno(), str(path)
+            yield stream.fileno(), name_of(path)
 
 
 @command

@@ -1,0 +1,60 @@
+"""The command line in one process: what it reads, changes and refuses."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from small_runs import SETTINGS
+from typer.testing import CliRunner, Result
+
+from stacktrans.cli import app
+
+
+def invoke(*arguments: str | Path, stdin: bytes = b"") -> Result:
+    result = CliRunner().invoke(app, [*map(str, arguments)], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def scores(result: Result) -> object:
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)["results"]
+    return found
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_eval_reads_pairs_from_stdin_as_from_a_file(model: Path, tmp_path: Path, form: str) -> None:
+    pairs = invoke("generate", "--task", "copy", "--lengths", "1:4", "--format", form).stdout
+    # An empty line and a byte order mark are no pairs, and a symbol may look like JSON.
+    content = b"\xef\xbb\xbf\n" + (b"{ab\t{ab\n" if form == "tsv" else b"") + pairs.encode()
+    path = tmp_path / f"pairs.{form}"
+    path.write_bytes(content)
+    of_file = scores(invoke("eval", model, "--data", path, "--json"))
+    assert scores(invoke("eval", model, "--data", "-", "--json", stdin=content)) == of_file
+    # What a file's name does not tell, its content does, as where a shell passes a pipe.
+    unnamed = tmp_path / "pairs"
+    unnamed.write_bytes(content)
+    assert scores(invoke("eval", model, "--data", unnamed, "--json")) == of_file
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"abc\tabc\nabc\n", "standard input:2: expected source, a tab, target; found 'abc'"),
+        (b'\n{"source": "a"}\n', "standard input:2: expected a JSON object with source and target"),
+        (b'{"source": "a", "target": "b"}\na\tb\n', "standard input:2: expected a JSON object"),
+        (b"\n", "standard input: holds no pairs"),
+        (b"", "standard input: holds no pairs"),
+    ],
+)
+def test_eval_names_what_is_wrong_with_stdin(model: Path, content: bytes, message: str) -> None:
+    result = invoke("eval", model, "--data", "-", stdin=content)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+
+
+def test_eval_names_lengths_that_stdin_lacks(model: Path) -> None:
+    result = invoke("eval", model, "--data", "-", "--lengths", "9:9", stdin=b"ab\tab\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--lengths 9:9: standard input has no source of such a length" in result.stderr
