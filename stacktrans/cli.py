@@ -61,6 +61,14 @@ def generate(
         ),
     ] = None,
     depth: DepthOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one setting of the task, as its file has them; may be repeated.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which pairs.")] = 1,
     format: Annotated[PairFormat, typer.Option(help="How to write them.")] = PairFormat.tsv,
     out: Annotated[
@@ -74,6 +82,7 @@ def generate(
         stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
         stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
         stacktrans generate --task parenthesis --depth 12
+        stacktrans generate --task copy --set parameters.symbols=1000 --set lengths.train=[1,5]
     """
     from stacktrans.files import write_atomically
     from stacktrans.measuring import ranges
@@ -81,7 +90,7 @@ def generate(
     from stacktrans.tasks import make_task
 
     check_positive("--count", count)
-    config = load_task(task)
+    config = load_task(task, set_ or [])
     maker = make_task(config.name, config.generator, config.parameters)
     given_bounds = [parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)

@@ -38,10 +38,20 @@ def find_task(name: str) -> Path:
     raise UsageError(unknown_name("task", name, task_files()))
 
 
-def load_task(name: str) -> TaskConfig:
-    """The task of a name or file; raises `UsageError` if it can't be read."""
-    layer = read_layer(find_task(name))
-    return _checked_task(layer.settings, [layer])
+def load_task(name: str, assignments: Sequence[str] = ()) -> TaskConfig:
+    """The task of a name or file.
+
+    Args:
+        name: of the task, or its file.
+        assignments: changes to it given as `key=value`, the keys as in its file or, as in a run's
+            configuration, after `task.`.
+
+    Raises:
+        UsageError: it can't be read, or a change is wrong; the message says where.
+    """
+    changes = [option_layer(assignment, TaskConfig, "task") for assignment in assignments]
+    layers = [read_layer(find_task(name)), *changes]
+    return _checked_task(overlay(layers), layers)
 
 
 def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:

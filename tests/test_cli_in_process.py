@@ -1,11 +1,9 @@
 """The command line in one process: what it reads, changes and refuses."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-from small_runs import SETTINGS
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
@@ -58,3 +56,41 @@ def test_eval_names_lengths_that_stdin_lacks(model: Path) -> None:
     result = invoke("eval", model, "--data", "-", "--lengths", "9:9", stdin=b"ab\tab\n")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--lengths 9:9: standard input has no source of such a length" in result.stderr
+
+
+def test_generate_changes_settings_of_the_task() -> None:
+    options = ("generate", "--task", "copy", "--count", "30")
+    changed = invoke(*options, "--set", "parameters.symbols=1000", "--set", "lengths.train=[2, 3]")
+    sources = [line.split("\t")[0].split(" ") for line in changed.stdout.splitlines()]
+    assert {len(source) for source in sources} == {2, 3}
+    assert max(int(symbol[1:]) for source in sources for symbol in source) > 500
+    as_in_train = invoke(
+        *options, "--set", "task.parameters={symbols: 1000}", "--set", "task.lengths.train=[2, 3]"
+    )
+    assert as_in_train.stdout == changed.stdout
+    normal = ("--set", "length_law={mean: 3, deviation: 0.1}", "--set", "lengths.train=[1, 9]")
+    lines = invoke(*options, *normal).stdout.splitlines()
+    assert {len(line.split("\t")[0]) for line in lines} <= {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("parameters.symbols=0", "--set parameters.symbols=0: task copy: parameters: symbols is 0"),
+        ("parameters.letters=3", "--set parameters.letters=3: task copy: unknown parameter"),
+        ("task.lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean"),
+        ("lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean 'lengths'?"),
+        ("task=reverse", "unknown setting 'task'"),
+        ("learning_rate=1", "unknown setting 'learning_rate'"),
+        ("lengths.train=[5, 2]", "--set lengths.train=[5, 2]: lengths.train: 5:2 is no range"),
+        ("lengths.train", "--set lengths.train: expected key=value"),
+        ("=3", "--set =3: expected key=value"),
+        ("lengths=[", "--set lengths=[: the value is not readable as YAML"),
+        ("generator=copi", "--set generator=copi: task copy: unknown generator 'copi'"),
+        ("length_law=null", "--set length_law=null: length_law is missing"),
+    ],
+)
+def test_generate_refuses_changes(assignment: str, message: str) -> None:
+    result = invoke("generate", "--task", "copy", "--set", assignment)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
