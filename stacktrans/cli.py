@@ -193,6 +193,13 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the run's configuration, which --config reads, and train and write nothing.",
+        ),
+    ] = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -208,6 +215,7 @@ def train(
         stacktrans train --task reversal --memory stack --controller linear --buffered
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
+        stacktrans train --task copy --memory queue --set layers=2 --dry-run > mine.yaml
         stacktrans train --resume checkpoints/copy-queue-1
     """
     budgets = [
@@ -249,8 +257,12 @@ def train(
         ]
         if text and not config:
             task = task or "text"
-        trainer = _fresh(task, recipe, config, options, set_ or [], out, device)
-    _run(trainer, as_json)
+        trainer = _fresh(task, recipe, config, options, set_ or [], out, device, dry_run)
+    if dry_run:
+        found = trainer.config
+        print(found.model_dump_json() if as_json else found.to_yaml().removesuffix("\n"))
+    else:
+        _run(trainer, as_json)
 
 
 def _files_of(folder: Path) -> dict[str, str]:
@@ -267,6 +279,7 @@ def _fresh(
     assignments: list[str],
     out: Path | None,
     device: str,
+    dry_run: bool,
 ) -> "Trainer":
     from stacktrans.resolution import resolve
     from stacktrans.runs import check_free, claim
@@ -279,7 +292,8 @@ def _fresh(
     told = shlex.join(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
     trainer = trainer_for(run)(run, Path(), find_device(device), command=told)
-    trainer.directory = claim(out, name)
+    if not dry_run:
+        trainer.directory = claim(out, name)
     return trainer
 
 

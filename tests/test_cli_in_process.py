@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from small_runs import SETTINGS
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
+from stacktrans.config import RunConfig
+from stacktrans.resolution import resolve
 
 
 def invoke(*arguments: str | Path, stdin: bytes = b"") -> Result:
@@ -93,4 +96,74 @@ def test_generate_changes_settings_of_the_task() -> None:
 def test_generate_refuses_changes(assignment: str, message: str) -> None:
     result = invoke("generate", "--task", "copy", "--set", assignment)
     assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def text_folder(place: Path) -> Path:
+    place.mkdir()
+    for part in ("train", "valid", "test"):
+        (place / f"{part}.txt").write_text("the old man sees the sea .\nno\n" * 5)
+    return place
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--task", "copy", "--memory", "queue", "--set", "training.curriculum=null"),
+        ("--task", "reversal", "--memory", "stack", "--recipe", "paper", "--seed", "5"),
+        ("--task", "gender", "--memory", "none", "--controller", "gru", "--time-limit", "90s"),
+        ("--task", "anbn", "--memory", "stack-rnn", "--recipe", "paper", "--workers", "2"),
+        ("--text", "mytext", "--memory", "list-rnn", "--set", "learning_rate=0.0000001"),
+    ],
+)
+def test_a_dry_run_prints_what_a_configuration_file_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text_folder(Path("mytext"))
+    before = sorted(tmp_path.rglob("*"))
+    printed = invoke("train", *options, "--dry-run")
+    assert (printed.exit_code, printed.stderr) == (0, "")
+    as_json = json.loads(invoke("train", *options, "--dry-run", "--json").stdout)
+    assert sorted(tmp_path.rglob("*")) == before
+    Path("mine.yaml").write_text(printed.stdout)
+    assert resolve(config="mine.yaml") == RunConfig.model_validate(as_json)
+    assert resolve(config="mine.yaml").to_yaml() == printed.stdout
+    assert invoke("train", "--config", "mine.yaml", "--dry-run").stdout == printed.stdout
+
+
+def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> None:
+    small = [word for setting in SETTINGS for word in ("--set", setting)]
+    options = ("train", "--task", "copy", "--memory", "stack", "--max-steps", "1", *small)
+    run = tmp_path / "run"
+    printed = invoke(*options, "--out", run, "--dry-run").stdout
+    assert not run.exists()
+    assert invoke(*options, "--out", run).exit_code == 0
+    assert (run / "config.yaml").read_text() == printed
+    # So has a run that would be gone on with.
+    further = invoke("train", "--resume", run, "--max-steps", "9", "--dry-run").stdout
+    assert further == printed.replace("max_steps: 1\n", "max_steps: 9\n")
+    assert (run / "config.yaml").read_text() == printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "copy"], "no memory given"),
+        (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "--set lr=1"),
+        (["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"], "9:"),
+        (["--task", "copy", "--memory", "queue", "--device", "abacus"], "--device abacus"),
+        (["--task", "copy", "--memory", "queue", "--out", "."], "--out ."),
+        (["--text", "absent", "--memory", "none"], "absent: expected a folder"),
+        (["--resume", "absent"], "absent: no run to resume here"),
+        (["--resume", "absent", "--task", "copy"], "only its budgets"),
+    ],
+)
+def test_a_dry_run_refuses_what_would_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("something").touch()
+    result = invoke("train", *arguments, "--dry-run")
+    assert (result.exit_code in (1, 2), result.stdout) == (True, "")
     assert message in result.stderr
