@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacktrans.application import INTERRUPTED, app, command
+from stacktrans.catalogue.command import list as list_
 from stacktrans.errors import UsageError
 from stacktrans.options import (
     CheckpointArgument,
@@ -197,7 +198,7 @@ def train(
         bool,
         typer.Option(
             "--dry-run",
-            help="Print the run's configuration, which --config reads, and train and write nothing.",
+            help="Print the configuration, as --config reads it; train and write nothing.",
         ),
     ] = False,
     device: DeviceOption = "auto",
@@ -615,6 +616,7 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
 
 
 command(sweep)
+command(list_)
 
 
 def main() -> None:

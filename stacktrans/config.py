@@ -92,7 +92,12 @@ class TaskLengths(Strict):
 
 
 class TaskLaws(Strict):
-    """How lengths are spread over the training and over the test range."""
+    """How lengths are spread over each range.
+
+    Attributes:
+        train: over the training range.
+        test: over the test range.
+    """
 
     train: LengthLaw
     test: LengthLaw
@@ -104,11 +109,11 @@ class TaskConfig(Strict):
     Attributes:
         name: how the command line calls it.
         description: what it maps to what, for people.
-        generator: a name in `stacktrans.tasks.GENERATORS`.
+        generator: what makes its strings: one of `stacktrans list generators`.
         parameters: what the generator is made with.
         paper: the paper that it is from, whose recipes it is trained with.
-        lengths: training and test lengths; None where nothing is drawn, as of a text.
-        length_law: how lengths are spread over a range, or over each; None likewise.
+        lengths: training and test lengths; null where nothing is drawn, as of a text.
+        length_law: how lengths are spread over a range, or over each; null likewise.
         recipes: changes to recipes, by the recipe's name.
     """
 
@@ -178,8 +183,8 @@ class ModelConfig(Strict):
     """The shape of a transducer and how it starts.
 
     Attributes:
-        memory: a name in `stacktrans.memory.MEMORIES`, or none.
-        controller: a name in `stacktrans.controllers.CONTROLLERS`.
+        memory: one of `stacktrans list memories`.
+        controller: one of `stacktrans list controllers`.
         layers: recurrent layers; a linear controller has one.
         hidden_size: units in each layer; a linear controller has none.
         recurrent: whether units see the layer's own output at the step before; without, only

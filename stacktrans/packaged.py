@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from stacktrans.names import WEIGHTS
+
 
 def shipped(kind: str) -> Path:
     """The folder of shipped files of a kind: "tasks" or "checkpoints".
@@ -22,6 +24,24 @@ def task_files() -> dict[str, Path]:
     """The tasks there are, by name: those in ./tasks, and the shipped ones that these leave."""
     paths = [path for folder in folders("tasks") for path in sorted(folder.glob("*.yaml"))]
     return {path.stem: path for path in reversed(paths)}
+
+
+def checkpoints() -> dict[str, Path]:
+    """The trained models there are, by what commands call them: shipped ones and ./checkpoints."""
+    own, came = folders("checkpoints")
+    found = {path.name: path for path in _trained(came)}
+    theirs = {path.resolve() for path in found.values()}
+    return found | {str(path): path for path in _trained(own) if path.resolve() not in theirs}
+
+
+def _trained(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.name[0] != "." and weights_of(path)]
+
+
+def weights_of(path: Path) -> Path | None:
+    """The part of a run's directory, or the checkpoint itself, that has weights; None for none."""
+    places = (path, path / "best", path / "last")
+    return next((place for place in places if (place / WEIGHTS).is_file()), None)
 
 
 def recipe_names() -> list[str]:

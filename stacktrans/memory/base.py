@@ -13,6 +13,8 @@ class MemoryState:
     """What a memory holds after some steps, for a batch of B strings; never changed in place."""
 
 
+VECTOR_SETTINGS = ("memory_size", "value_nonlinearity")
+"""Settings of a model that say what is pushed, whatever its memory."""
 State = TypeVar("State", bound=MemoryState)
 
 

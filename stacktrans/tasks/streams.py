@@ -60,7 +60,8 @@ class Counting(StreamTask):
     begins with the first symbol. Counts are 1 or more, and the length is their sum.
 
     Args:
-        pattern: runs of symbols and how often each comes, as `blocks_of` reads it.
+        pattern: runs of symbols and how often each comes, such as a^n b^m c^(2n+m); see
+            `blocks_of`.
     """
 
     def __init__(self, pattern: str) -> None:
