@@ -14,7 +14,6 @@ from stacktrans.terminal import complain, silence_stdout
 app = typer.Typer(
     name="stacktrans",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stacktrans import completion
 from stacktrans.application import INTERRUPTED, app, command
 from stacktrans.catalogue.command import list as list_
 from stacktrans.errors import UsageError
+from stacktrans.names import ControllerName, MemoryName
 from stacktrans.options import (
     CheckpointArgument,
     DepthOption,
@@ -25,6 +27,7 @@ from stacktrans.options import (
     PairFormat,
     TaskOption,
     check_positive,
+    either,
     find_device,
     given,
     parse_lengths,
@@ -68,6 +71,7 @@ def generate(
             "--set",
             metavar="KEY=VALUE",
             help="Change one setting of the task, as its file has them; may be repeated.",
+            autocompletion=completion.settings_of_a_task,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which pairs.")] = 1,
@@ -122,19 +126,23 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            help="What to learn: copy, reverse, parenthesis, ... (see tasks/), or a YAML file."
+            help="What to learn: copy, reverse, parenthesis, ... (stacktrans list tasks), or a "
+            "YAML file.",
+            autocompletion=completion.tasks,
         ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            help="What to learn it with: stack, queue, deque, stack-rnn, list-rnn or none."
+            help=f"What to learn it with: {either(MemoryName)}.",
+            autocompletion=completion.memories,
         ),
     ] = None,
     controller: Annotated[
         str | None,
         typer.Option(
-            help="What operates the memory: lstm, gru, rnn, sigmoid or linear; as the recipe says."
+            help=f"What operates the memory: {either(ControllerName)}; as the recipe says.",
+            autocompletion=completion.controllers,
         ),
     ] = None,
     hidden: Annotated[
@@ -151,7 +159,8 @@ def train(
         str | None,
         typer.Option(
             help="default, which is taken if none is given: small, quick and sure; stops when "
-            "solved. paper: the settings of the paper that the task is from."
+            "solved. paper: the settings of the paper that the task is from.",
+            autocompletion=completion.recipes,
         ),
     ] = None,
     text: Annotated[
@@ -167,7 +176,12 @@ def train(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one setting (stacktrans list settings); may be repeated.",
+            autocompletion=completion.settings_of_a_run,
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Which random numbers; 1 if not given.")
@@ -192,7 +206,12 @@ def train(
         Path | None, typer.Option(help="The run's directory; checkpoints/... if not given.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Go on with an interrupted run.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -622,7 +641,11 @@ command(list_)
 def main() -> None:
     """The entry point."""
     open_standard_streams()
+    completion.prepare()
     try:
-        app()
+        app(prog_name=completion.PROGRAM)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    except (OSError, UnicodeError) as error:  # in files of a shell, to install completion in
+        complain(f"completion can't be installed: {error}")
+        raise SystemExit(1) from None

@@ -1,8 +1,12 @@
 """What comes with stacktrans beside its code: recipes, tasks and trained models."""
 
+import os
 from pathlib import Path
 
 from stacktrans.names import WEIGHTS
+
+BY_KIND = ("by_memory", "by_controller")
+"""What a recipe says of one kind of memory or controller alone stands under these."""
 
 
 def shipped(kind: str) -> Path:
@@ -41,7 +45,7 @@ def _trained(folder: Path) -> list[Path]:
 def weights_of(path: Path) -> Path | None:
     """The part of a run's directory, or the checkpoint itself, that has weights; None for none."""
     places = (path, path / "best", path / "last")
-    return next((place for place in places if (place / WEIGHTS).is_file()), None)
+    return next((place for place in places if os.path.isfile(place / WEIGHTS)), None)
 
 
 def recipe_names() -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from stacktrans import __version__
 from stacktrans.config import FORMAT, RunConfig, TaskConfig
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.packaged import folders, recipe_names, recipes, task_files
+from stacktrans.packaged import BY_KIND, folders, recipe_names, recipes, task_files
 from stacktrans.settings import (
     Layer,
     Settings,
@@ -102,15 +102,12 @@ def _recipe_layers(
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
     """A layer, and then what it says of the given kinds of memory and controller alone."""
-    settings = {key: value for key, value in layer.settings.items() if key not in _BY_KIND}
+    settings = {key: value for key, value in layer.settings.items() if key not in BY_KIND}
     parts = [Layer(layer.origin, settings, layer.node)]
     for key, name in kinds.items():
         special = layer.section(key, name)
         parts += _expanded(special, kinds) if special.settings else []
     return parts
-
-
-_BY_KIND = ("by_memory", "by_controller")
 
 
 def resolve(

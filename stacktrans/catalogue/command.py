@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from stacktrans import completion
 from stacktrans.catalogue.kinds import KINDS
 from stacktrans.errors import UsageError, unknown_name
 from stacktrans.options import JsonOption
@@ -18,7 +19,11 @@ from stacktrans.terminal import complain, output_width
 def list(
     kind: Annotated[
         str | None,
-        typer.Argument(metavar="KIND", help=f"What: {', '.join(KINDS)}; these if not given."),
+        typer.Argument(
+            metavar="KIND",
+            help=f"What: {', '.join(KINDS)}; these if not given.",
+            autocompletion=completion.kinds,
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
