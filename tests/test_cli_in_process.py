@@ -167,3 +167,20 @@ def test_a_dry_run_refuses_what_would_be_refused(
     result = invoke("train", *arguments, "--dry-run")
     assert (result.exit_code in (1, 2), result.stdout) == (True, "")
     assert message in result.stderr
+
+
+def test_a_vocabulary_of_a_thousand_goes_through_every_command(tmp_path: Path) -> None:
+    run, sources = tmp_path / "run", tmp_path / "sources.txt"
+    small = [word for setting in SETTINGS[1:] for word in ("--set", setting)]
+    many = ("--set", "task.parameters.symbols=1000", "--max-steps", "1")
+    trained = invoke("train", "--task", "copy", "--memory", "queue", *many, *small, "--out", run)
+    assert trained.exit_code == 0
+    scores(invoke("eval", run, "--count", "5", "--lengths", "2:3", "--json"))
+    sources.write_text("s1000 s7\ns7 s1001\n")
+    answered = invoke("transduce", run, sources)
+    assert answered.exit_code == 1
+    assert f"{sources}:2: symbol 2 is 's1001'" in answered.stderr
+    said = answered.stdout.splitlines()[0].split(" ")
+    assert all(symbol[0] == "s" and 1 <= int(symbol[1:]) <= 1000 for symbol in said)
+    followed = json.loads(invoke("inspect", run, "s1000 s7", "--json").stdout)
+    assert [step["input"] for step in followed["steps"][1:3]] == ["s1000", "s7"]
