@@ -214,7 +214,7 @@ def _read_adjoint(
         add_scaled(grad_values[row - 1], strength[row], grad_read)
         total += strength[row]
         row = inward[row]
-    boundary = row
+    boundary: int = row
     if boundary == 0 or total == one:
         return boundary
     add_scaled(grad_values[boundary - 1], one - total, grad_read)
