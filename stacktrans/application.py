@@ -74,6 +74,7 @@ def stacktrans(
     double-ended queue or list, and so learn string-to-string algorithms that
     hold far beyond the lengths they were trained on.
 
+        stacktrans list tasks
         stacktrans train --task copy --memory queue
         stacktrans eval checkpoints/copy-queue --lengths 65:128
         echo hello | stacktrans transduce checkpoints/reverse-stack

@@ -73,7 +73,7 @@ class Layer(nn.Module, ABC):
 
 
 class LinearLayer(Layer):
-    """What a linear controller has instead of units: it passes on [x_t ; r_{t-1}] as it is.
+    """No units: what a linear controller sees, [x_t ; r_{t-1}], is passed on as it is.
 
     All that is learned is in the signals, values and outputs, each linear in what is passed on
     but for a nonlinearity of its own (hao2018, section 3.1).

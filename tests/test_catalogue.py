@@ -182,6 +182,7 @@ def test_checkpoints_shipped_and_of_one_s_own(
         ("summary.json", '{"test": {"coarse": "all"}}', None),
         ("evaluation.json", '{"results": [[]]}', None),
         ("config.yaml", "{task: [copy], model: 3}", None),
+        ("config.yaml", "recipe: !!binary aGVsbG8=", None),
     ],
 )
 def test_damaged_checkpoints_do_not_hide_the_others(
@@ -204,6 +205,8 @@ def test_damaged_checkpoints_do_not_hide_the_others(
     assert (message or "") in result.stderr
     assert "reverse-stack" in result.stdout
     assert ("checkpoints/run" in result.stdout) == (message is None)
+    names = [entry["name"] for entry in json.loads(invoke("checkpoints", "--json").stdout)]
+    assert ("checkpoints/run" in names) == (message is None)
 
 
 def test_settings_have_types_in_plain_words_and_defaults() -> None:
@@ -267,4 +270,17 @@ def test_lists_in_a_pipe_have_a_line_for_each() -> None:
         "longer-name  1:2              Other words. (the 1st)",
         "has-parts                     Its parts follow.",
         "    size=128: how large it is",
+    ]
+
+
+def test_lists_name_their_columns_where_these_do_not_fit() -> None:
+    assert list(lines(ENTRIES[:1], 19)) == [
+        "name",
+        "    meaning",
+        "short",
+        "    lengths",
+        "        65:128;",
+        "        rate 0.0001",
+        "    Some words that",
+        "    say what it is.",
     ]

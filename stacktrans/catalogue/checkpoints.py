@@ -83,13 +83,13 @@ def _evaluated(evaluation: Any) -> str | None:
 
 def _summarised(summary: Any, lengths: Any) -> str | None:
     perplexity = _at(summary, "texts", "test", "perplexity")
-    if isinstance(perplexity, float):
+    if isinstance(perplexity, int | float):
         return f"test perplexity {perplexity:.2f}"
     return _accuracy(_at(summary, "test"), _at(lengths, "test"))
 
 
 def _accuracy(measured: Any, lengths: Any) -> str | None:
     coarse, pair = _at(measured, "coarse"), (_at(lengths, 0), _at(lengths, 1))
-    if not isinstance(coarse, float) or not all(isinstance(length, int) for length in pair):
+    if not isinstance(coarse, int | float) or not all(isinstance(length, int) for length in pair):
         return None
     return f"coarse {coarse:.3f} on {Lengths(*pair)}"

@@ -49,7 +49,9 @@ def list(
     else:
         found = Listing([Entry(name, summary(listed)) for name, listed in KINDS.items()])
     if as_json:
-        print(json.dumps([entry.as_json() for entry in found.entries], ensure_ascii=False))
+        entries = [entry.as_json() for entry in found.entries]
+        # What files hold that JSON has no form for is shown as text.
+        print(json.dumps(entries, ensure_ascii=False, default=str))
     else:
         width = output_width() if sys.stdout.isatty() else None
         for line in lines(found.entries, width):

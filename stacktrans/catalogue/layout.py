@@ -33,7 +33,7 @@ def lines(entries: Sequence[Entry], width: int | None) -> Iterator[str]:
     for row, text, further in zip(rows, texts, parts, strict=True):
         start = GAP.join(map(_padded, row, widths))
         if below:
-            yield from _first(start.rstrip(), row, titles, width)
+            yield from _first(start.rstrip(), row, () if row is rows[0] else titles, width)
             yield from _wrapped(text, margin, margin, width)
         else:
             yield from _wrapped(text, f"{start}{GAP}", margin, width)
@@ -42,12 +42,15 @@ def lines(entries: Sequence[Entry], width: int | None) -> Iterator[str]:
 
 
 def _first(start: str, row: Sequence[str], titles: Sequence[str], width: int | None) -> list[str]:
-    """The columns of an entry, one after another if there is not room for them side by side."""
+    """The columns of an entry, one after another if there is not room for them side by side.
+
+    Each has its title before it then; the titles themselves have none.
+    """
     if width is None or cell_len(start) <= width:
         return [start]
     name, *cells = row
-    known = [f"{title} {cell}" for title, cell in zip(titles, cells, strict=True) if cell]
-    return [name, *_wrapped("; ".join(known), INDENT, 2 * INDENT, width)]
+    known = [f"{title} {cell}" for title, cell in zip(titles, cells, strict=False) if cell]
+    return [name, *(_wrapped("; ".join(known), INDENT, 2 * INDENT, width) if known else ())]
 
 
 def _cells(entry: Entry, titles: Sequence[str]) -> list[str]:

@@ -8,9 +8,9 @@ from stacktrans.names import MemoryName
 
 
 class Deque(StrengthMemory):
-    """Pops, pushes and reads at both ends; row 0 is the bottom.
+    """Pops, pushes and reads at both ends.
 
-    Within a step the pop from the top comes first, then the pop from the
+    Row 0 is the bottom. Within a step the pop from the top comes first, then the pop from the
     bottom on what is left, then both pushes, then both reads.
     """
 

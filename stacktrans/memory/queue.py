@@ -8,7 +8,10 @@ from stacktrans.names import MemoryName
 
 
 class Queue(StrengthMemory):
-    """Pops and reads at the front, pushes at the back; row 0 is the front."""
+    """Pops and reads at the front, pushes at the back.
+
+    Row 0 is the front.
+    """
 
     name = MemoryName.QUEUE
     signal_names = ("pop", "push")

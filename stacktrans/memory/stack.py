@@ -8,7 +8,10 @@ from stacktrans.names import MemoryName
 
 
 class Stack(StrengthMemory):
-    """Pops from the top, pushes on top, reads from the top; row 0 is the bottom."""
+    """Pops from the top, pushes on top, reads from the top.
+
+    Row 0 is the bottom.
+    """
 
     name = MemoryName.STACK
     signal_names = ("pop", "push")
