@@ -13,11 +13,11 @@ def shipped(kind: str) -> Path:
     return inside if inside.is_dir() else package.parent / kind
 
 
-def recipe_names() -> list[str]:
-    """The recipes there are."""
-    return sorted(path.stem for path in recipes().glob("*.yaml"))
+def recipe_names(folder: Path | None = None) -> list[str]:
+    """The recipes in a folder; those of today unless it is given."""
+    return sorted(path.stem for path in (folder or recipes()).glob("*.yaml"))
 
 
 def recipes() -> Path:
-    """The folder of recipes."""
+    """The folder of the recipes of today."""
     return Path(__file__).parent / "recipes"

@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from io import FileIO
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -270,9 +271,10 @@ class Trainer:
                 raise Interrupted(self.stop_requested)
         return outcome
 
-    def _opened_metrics(self) -> TextIO:
+    def _opened_metrics(self) -> FileIO:
         path = self.directory / METRICS
-        metrics = path.open("r+" if path.exists() else "w", encoding="utf-8")
+        # Without a buffer, which would fail once more when it is closed on a full disk.
+        metrics = FileIO(path, "r+" if path.exists() else "w")
         if not locked(metrics):
             raise TrainingError(f"{self.directory}: another process is training here")
         # What was recorded after the checkpoint that is resumed will be recorded again.
@@ -481,8 +483,9 @@ class Trainer:
 
     def _write_metrics(self, line: str) -> None:
         try:
-            self.metrics.write(line)
-            self.metrics.flush()
+            left = line.encode()
+            while left:
+                left = left[self.metrics.write(left) :]
         except OSError as error:
             raise TrainingError(f"{self.directory / METRICS}: {error.strerror}") from error
 
@@ -559,7 +562,6 @@ class Trainer:
         checkpoint.save(self.directory / "best", self.config, self.evaluated.state_dict())
 
     def _save_last(self) -> None:
-        self.metrics.flush()
         self.progress.metrics_size = self.metrics.tell()
         checkpoint.save(
             self.directory / "last",
