@@ -26,12 +26,11 @@ from pydantic import (
 from stacktrans import __version__
 from stacktrans.errors import UsageError, unknown_name
 from stacktrans.names import ControllerName, MemoryName
-from stacktrans.packaged import recipe_names
 from stacktrans.settings import Settings, overlaid
 from stacktrans.tasks.base import LONGEST, LengthLaw, Lengths
 
-FORMAT: Literal[1] = 1
-"""Version of the layout of configurations and checkpoints."""
+FORMAT: Literal[2] = 2
+"""Version of the layout of configurations and checkpoints; see `stacktrans.formats`."""
 
 
 def _in_order(lengths: Lengths) -> Lengths:
@@ -114,7 +113,8 @@ class TaskConfig(Strict):
         paper: the paper that it is from, whose recipes it is trained with.
         lengths: training and test lengths; null where nothing is drawn, as of a text.
         length_law: how lengths are spread over a range, or over each; null likewise.
-        recipes: changes to recipes, by the recipe's name.
+        recipes: changes to recipes, by the recipe's name; none in a run's configuration, which
+            has what came of them.
     """
 
     name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
@@ -125,13 +125,6 @@ class TaskConfig(Strict):
     lengths: TaskLengths | None = None
     length_law: LengthLaw | TaskLaws | None = None
     recipes: dict[str, Settings] = {}
-
-    @model_validator(mode="after")
-    def _recipes_exist(self) -> Self:
-        for name in self.recipes:
-            if name not in recipe_names():
-                raise ValueError(unknown_name("recipe", name, recipe_names()))
-        return self
 
     @property
     def ranges(self) -> TaskLengths:
@@ -518,7 +511,7 @@ class RunConfig(Strict):
         training: how.
     """
 
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     version: str = __version__
     recipe: str
     seed: Annotated[int, Field(ge=0)]
@@ -545,13 +538,10 @@ class RunConfig(Strict):
         # What is said of a task, and recipes of it that were not taken, decide nothing.
         task = self.task.model_copy(update={"recipes": {}, "description": ""})
         deciding = self.model_copy(update={"task": task}).model_dump(mode="json")
-        for section, settings in _NEUTRAL.items():
-            kept = {
-                key: value
-                for key, value in deciding[section].items()
-                if key not in settings or value != settings[key]
-            }
-            deciding[section] = kept
+        deciding["format"] = 1  # nor does how it is written down
+        deciding["training"] = _without_neutral(deciding["training"], _NEUTRAL)
+        parameters = _without_neutral(deciding["task"]["parameters"], _NEUTRAL_PARAMETERS)
+        deciding["task"]["parameters"] = parameters
         return hashlib.sha256(_yaml(json.dumps(deciding)).encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:
@@ -559,16 +549,22 @@ class RunConfig(Strict):
         return _yaml(self.model_dump_json())
 
 
-_NEUTRAL: dict[str, dict[str, object]] = {
-    "training": {
-        "read_rate": 1.0,
-        "rounding_kept": "last",
-        "rounding_rate": 1.0,
-        "solved_on": "test",
-        "solved_times": 2,
-    }
+_NEUTRAL: Settings = {
+    "read_rate": 1.0,
+    "rounding_kept": "last",
+    "rounding_rate": 1.0,
+    "solved_on": "test",
+    "solved_times": 2,
 }
-"""Settings that older versions lack, and the value with which a run is as it was in these."""
+"""Settings of training that older versions lack, and the value with which a run is as in these."""
+_NEUTRAL_PARAMETERS: Settings = {"characters": False, "deleted": 0, "known": ""}
+"""Parameters that tasks leave out, and what they are then."""
+
+
+def _without_neutral(settings: Settings, neutral: Settings) -> Settings:
+    return {
+        key: value for key, value in settings.items() if key not in neutral or value != neutral[key]
+    }
 
 
 # Of the same output, and faster where PyYAML was built with libyaml.

@@ -48,11 +48,11 @@ def weights_of(path: Path) -> Path | None:
     return next((place for place in places if os.path.isfile(place / WEIGHTS)), None)
 
 
-def recipe_names() -> list[str]:
-    """The recipes there are."""
-    return sorted(path.stem for path in recipes().glob("*.yaml"))
+def recipe_names(folder: Path | None = None) -> list[str]:
+    """The recipes in a folder; those of today unless it is given."""
+    return sorted(path.stem for path in (folder or recipes()).glob("*.yaml"))
 
 
 def recipes() -> Path:
-    """The folder of recipes."""
+    """The folder of the recipes of today."""
     return Path(__file__).parent / "recipes"
