@@ -100,10 +100,10 @@ def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int
         device: where the model is.
         parent: the process that waits for it.
     """
-    from stacktrans.checkpoint import read_config
+    from stacktrans.resolution import resolve
     from stacktrans.training import Interrupted, Trainer
 
-    config = read_config(directory)
+    config = resolve(config=str(directory / CONFIG))
 
     class OneStart(Trainer):
         """A trainer that stops where it would start again, or when nobody waits for it."""

@@ -44,7 +44,6 @@ app = typer.Typer(
     name="stacktrans",
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -105,6 +104,7 @@ def stacktrans(
     double-ended queue or list, and so learn string-to-string algorithms that
     hold far beyond the lengths they were trained on.
 
+        stacktrans list tasks
         stacktrans train --task copy --memory queue
         stacktrans eval checkpoints/copy-queue --lengths 65:128
         echo hello | stacktrans transduce checkpoints/reverse-stack

@@ -1,43 +1,48 @@
 """Checkpoints: directories with a configuration, weights and, for resuming, the rest.
 
-    config.yaml         the run's configuration
+    config.yaml         the run's configuration, whole
     model.safetensors   the weights
     training.pt         what else a run needs to go on (only in `last/`)
+    SHA256SUMS          checksums of these, which are checked when they are read
+    README.md           what is to be known of the model (once its run has ended)
 
-A run's directory holds two, `best/` and `last/`, and stands for its `best/`.
+A run's directory holds two, `best/` and `last/`, and stands for its `best/`. Those of format 1 have
+no checksums.
 """
 
 import contextlib
+import io
+import json
 import os
 import shutil
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
+from stacktrans.checksums import SUMS, check_sum, sums_of
 from stacktrans.config import FORMAT, RunConfig
-from stacktrans.errors import StacktransError
-from stacktrans.files import flush, replacing, write_atomically
+from stacktrans.errors import CheckpointError, UsageError
+from stacktrans.files import flush, write_flushed
+from stacktrans.names import CONFIG as CONFIG
+from stacktrans.names import WEIGHTS as WEIGHTS
 from stacktrans.packaged import shipped
 from stacktrans.resolution import resolve
 from stacktrans.sequences import Layout
 from stacktrans.settings import read_layer
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
-from stacktrans.transducer import Transducer
+from stacktrans.transducer import Transducer, weight_shapes
+from stacktrans.weights import check_shapes, load_weights, serialized
 
-CONFIG = "config.yaml"
-WEIGHTS = "model.safetensors"
+__all__ = ["CheckpointError", "load_weights"]
+
 TRAINING = "training.pt"
-
-
-class CheckpointError(StacktransError):
-    """A checkpoint can't be read or written; the message says what is wrong with it."""
+CARD = "README.md"
 
 
 def save(
@@ -45,32 +50,68 @@ def save(
     config: RunConfig,
     weights: Mapping[str, Tensor],
     training: Mapping[str, Any] | None = None,
+    *,
+    accuracy: Mapping[str, Any] | None = None,
+    card: str | None = None,
 ) -> None:
     """Write a checkpoint in the place of the one that was there.
 
     The old one stays whole until the new one is: it is moved aside and deleted
     only then, and `load` finds it where it was moved to.
 
+    Args:
+        directory: where.
+        config: of the run.
+        weights: by their names.
+        training: what else the run needs to go on.
+        accuracy: what the weights achieve, if that is known; it is said in their file.
+        card: what is to be known of the model, in Markdown.
+
     Raises:
         CheckpointError: it can't be written; what was there is still there.
     """
     directory = directory.resolve()
+    contents = {
+        CONFIG: config.to_yaml().encode(),
+        WEIGHTS: serialized(weights, _metadata(config, accuracy)),
+    }
+    if training is not None:
+        # Not into a file: of a full disk torch does not tell.
+        buffer = io.BytesIO()
+        torch.save(dict(training), buffer)
+        contents[TRAINING] = buffer.getvalue()
+    contents[SUMS] = sums_of(contents).encode()
+    if card is not None:
+        contents[CARD] = card.encode()
+    _write(directory, contents)
+
+
+def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str, str]:
+    """What the file of the weights says of them; the same for the same run."""
+    said = {
+        "task": config.task.name,
+        "version": config.version,
+        "configuration": config.identity(),
+    }
+    return said | ({"accuracy": json.dumps(accuracy)} if accuracy else {})
+
+
+def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
     new = directory.with_name(f".{directory.name}.new")
+    path = directory
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
-        write_atomically(new / CONFIG, config.to_yaml())
-        with replacing(new / WEIGHTS) as temporary:
-            content = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-            temporary.write_bytes(safetensors.torch.save(content))
-        if training is not None:
-            with replacing(new / TRAINING) as temporary:
-                torch.save(dict(training), temporary)
+        for name, content in contents.items():
+            path = directory / name
+            write_flushed(new / name, content)
+        path = directory
+        flush(new)
         _swap(new, directory)
-    except (OSError, RuntimeError, safetensors.SafetensorError) as error:
+    except OSError as error:
         shutil.rmtree(new, ignore_errors=True)
-        reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(f"{directory}: can't write the checkpoint: {reason}") from error
+        reason = error.strerror or error
+        raise CheckpointError(f"{path}: can't write the checkpoint: {reason}") from error
 
 
 def _swap(new: Path, directory: Path) -> None:
@@ -138,74 +179,78 @@ def load(name: str | Path, device: torch.device) -> Checkpoint:
     """Read a checkpoint and build its model.
 
     Raises:
-        CheckpointError: it is missing, truncated, foreign, or newer than this version.
+        CheckpointError: it is missing, damaged, foreign, or newer than this version.
     """
     path = locate(name)
     config = read_config(path)
-    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    task = _task_of(config)
     layout = task.layout
     model = Transducer(config.model, layout.inputs, layout.outputs)
     load_weights(model, path / WEIGHTS)
     return Checkpoint(path, config, task, layout, model.to(device).eval())
 
 
+def _task_of(config: RunConfig) -> Task:
+    return make_task(config.task.name, config.task.generator, config.task.parameters)
+
+
 def read_config(directory: Path) -> RunConfig:
-    """The configuration beside a checkpoint's weights; raises as `load` does."""
+    """A checkpoint's configuration, which fits its weights; raises as `load` does.
+
+    It is known to fit before a model is made, which may be too large to be made at all.
+    """
+    _check_whole(directory)
+    config = resolve(config=str(directory / CONFIG))
+    layout = _task_of(config).layout
+    check_shapes(directory / WEIGHTS, weight_shapes(config.model, layout.inputs, layout.outputs))
+    return config
+
+
+def _check_whole(directory: Path) -> None:
+    """Raise `CheckpointError` unless there is a configuration, undamaged, that can be read."""
     path = directory / CONFIG
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
-    layer = read_layer(path)
-    found = layer.settings.get("format")
-    if not isinstance(found, int):
+    try:
+        found = read_layer(path).settings.get("format")
+    except UsageError:
+        check_sum(path)
+        raise
+    if type(found) is not int:
+        check_sum(path)
         raise CheckpointError(f"{path}: no format number; this is not a stacktrans checkpoint")
     if found > FORMAT:
         raise CheckpointError(
             f"{path}: format {found} is newer than this stacktrans reads (up to {FORMAT}); "
             "upgrade stacktrans"
         )
-    # What an older version did not have is as its recipe has it.
-    return resolve(config=str(path))
-
-
-def load_weights(model: torch.nn.Module, path: Path) -> None:
-    """Fill a model from a safetensors file.
-
-    Raises:
-        CheckpointError: the file can't be read, or holds weights of another model.
-    """
-    try:
-        weights = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise CheckpointError(f"{path}: truncated or no safetensors file ({error})") from error
-    expected = model.state_dict()
-    for name in sorted(expected.keys() | weights.keys()):
-        there = _shape(weights.get(name))
-        wanted = _shape(expected.get(name))
-        if there != wanted:
-            raise CheckpointError(
-                f"{path}: weight {name} is {there}; the configuration asks for {wanted}"
-            )
-        if not weights[name].is_floating_point() or weights[name].isnan().any():
-            raise CheckpointError(f"{path}: weight {name} holds what is no number")
-    model.load_state_dict(weights)
-
-
-def _shape(tensor: Tensor | None) -> str:
-    return "absent" if tensor is None else "x".join(map(str, tensor.shape)) or "a number"
+    if found > 1 and not (directory / SUMS).is_file():
+        raise CheckpointError(f"{directory / SUMS}: missing; this is not a whole checkpoint")
+    check_sum(path)
 
 
 def load_training(directory: Path) -> dict[str, Any]:
     """What `save` was given as `training`; raises `CheckpointError` if it can't be read."""
     path = directory / TRAINING
+    if not path.is_file():
+        raise CheckpointError(f"{path}: missing; this run can't be resumed")
+    _check_whole(directory)
+    check_sum(path)
     try:
+        _refuse_packed(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: missing; this run can't be resumed") from error
     except Exception as error:  # torch raises many kinds for a damaged file
         raise CheckpointError(f"{path}: truncated or damaged") from error
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: holds no training state")
     return state
+
+
+def _refuse_packed(path: Path) -> None:
+    """Raise `ValueError` if a training state unfolds to more than its file: torch packs nothing."""
+    with zipfile.ZipFile(path) as archive:
+        if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
+            raise ValueError("packed")
 
 
 def last_of(run: Path) -> Path:

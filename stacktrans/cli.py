@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stacktrans import completion
 from stacktrans.application import INTERRUPTED, app, command
+from stacktrans.catalogue.command import list as list_
 from stacktrans.errors import UsageError
+from stacktrans.names import ControllerName, MemoryName
 from stacktrans.options import (
     CheckpointArgument,
     DepthOption,
@@ -22,6 +25,7 @@ from stacktrans.options import (
     PairFormat,
     TaskOption,
     check_positive,
+    either,
     find_device,
     given,
     parse_lengths,
@@ -50,8 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-STDIN = Path("-")
-
 
 @command
 def generate(
@@ -64,6 +66,15 @@ def generate(
         ),
     ] = None,
     depth: DepthOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one setting of the task, as its file has them; may be repeated.",
+            autocompletion=completion.settings_of_a_task,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which pairs.")] = 1,
     format: Annotated[PairFormat, typer.Option(help="How to write them.")] = PairFormat.tsv,
     out: Annotated[
@@ -78,6 +89,7 @@ def generate(
         stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
         stacktrans generate --task copy --count 1000 --format jsonl --out a.jsonl
         stacktrans generate --task parenthesis --depth 12
+        stacktrans generate --task copy --set parameters.symbols=1000 --set lengths.train=[1,5]
     """
     from stacktrans.files import write_atomically
     from stacktrans.measuring import ranges
@@ -85,7 +97,7 @@ def generate(
     from stacktrans.tasks import make_task
 
     check_positive("--count", count)
-    config = load_task(task)
+    config = load_task(task, set_ or [])
     maker = make_task(config.name, config.generator, config.parameters)
     given_bounds = [parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
@@ -116,19 +128,23 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            help="What to learn: copy, reverse, parenthesis, ... (see tasks/), or a YAML file."
+            help="What to learn: copy, reverse, parenthesis, ... (stacktrans list tasks), or a "
+            "YAML file.",
+            autocompletion=completion.tasks,
         ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            help="What to learn it with: stack, queue, deque, stack-rnn, list-rnn or none."
+            help=f"What to learn it with: {either(MemoryName)}.",
+            autocompletion=completion.memories,
         ),
     ] = None,
     controller: Annotated[
         str | None,
         typer.Option(
-            help="What operates the memory: lstm, gru, rnn, sigmoid or linear; as the recipe says."
+            help=f"What operates the memory: {either(ControllerName)}; as the recipe says.",
+            autocompletion=completion.controllers,
         ),
     ] = None,
     hidden: Annotated[
@@ -145,7 +161,8 @@ def train(
         str | None,
         typer.Option(
             help="default, which is taken if none is given: small, quick and sure; stops when "
-            "solved. paper: the settings of the paper that the task is from."
+            "solved. paper: the settings of the paper that the task is from.",
+            autocompletion=completion.recipes,
         ),
     ] = None,
     text: Annotated[
@@ -161,7 +178,12 @@ def train(
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change one setting; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one setting (stacktrans list settings); may be repeated.",
+            autocompletion=completion.settings_of_a_run,
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Which random numbers; 1 if not given.")
@@ -188,8 +210,20 @@ def train(
         Path | None, typer.Option(help="The run's directory; checkpoints/... if not given.")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted run.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Go on with an interrupted run.",
+            autocompletion=completion.runs,
+        ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the configuration, as --config reads it; train and write nothing.",
+        ),
+    ] = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -205,6 +239,7 @@ def train(
         stacktrans train --task reversal --memory stack --buffered
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
+        stacktrans train --task copy --memory queue --set layers=2 --dry-run > mine.yaml
         stacktrans train --resume checkpoints/copy-queue-1
     """
     budgets = [
@@ -246,8 +281,14 @@ def train(
         ]
         if text and not config:
             task = task or "text"
-        trainer = _fresh(task, recipe, config, options, set_ or [], out, device)
-    _run(trainer, as_json)
+        trainer = _fresh(task, recipe, config, options, set_ or [], out, device, dry_run)
+    if dry_run and as_json:
+        print_json(trainer.config.model_dump(mode="json"))
+    elif dry_run:
+        for line in trainer.config.to_yaml().splitlines():
+            print_data(line)
+    else:
+        _run(trainer, as_json)
 
 
 def _files_of(folder: Path) -> dict[str, str]:
@@ -264,6 +305,7 @@ def _fresh(
     assignments: list[str],
     out: Path | None,
     device: str,
+    dry_run: bool,
 ) -> "Trainer":
     from stacktrans.resolution import resolve
     from stacktrans.runs import check_free, claim
@@ -276,7 +318,8 @@ def _fresh(
     told = shell_text(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
     trainer = trainer_for(run)(run, Path(), find_device(device), command=told)
-    trainer.directory = claim(out, name)
+    if not dry_run:
+        trainer.directory = claim(out, name)
     return trainer
 
 
@@ -344,7 +387,11 @@ def eval(
     ] = False,
     depth: DepthOption = None,
     data: Annotated[
-        Path | None, typer.Option(help="Pairs of your own, as generate writes them.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pairs of your own, as generate writes them, in TSV or JSON lines; - for stdin.",
+        ),
     ] = None,
     text: Annotated[
         Path | None,
@@ -372,6 +419,7 @@ def eval(
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
+        stacktrans generate --task copy | stacktrans eval checkpoints/copy-queue --data -
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
@@ -481,6 +529,7 @@ def transduce(
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
     """
+    from stacktrans.text import STDIN
     from stacktrans.transduction import transduce_lines
 
     if max_length is not None:
@@ -509,12 +558,14 @@ def transduce(
 
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+    from stacktrans.text import STDIN, name_of
+
     for path in files or [STDIN]:
         if path == STDIN:
-            yield sys.stdin.fileno(), "standard input"
+            yield sys.stdin.fileno(), name_of(path)
             continue
         with path.open("rb") as stream:
-            yield stream.fileno(), str(path)
+            yield stream.fileno(), name_of(path)
 
 
 @command
@@ -600,12 +651,17 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
 
 
 command(sweep)
+command(list_)
 
 
 def main() -> None:
     """The entry point."""
     open_standard_streams()
+    completion.prepare()
     try:
-        app()
+        app(prog_name=completion.PROGRAM)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
+    except (OSError, UnicodeError) as error:  # in files of a shell, to install completion in
+        complain(f"completion can't be installed: {error}")
+        raise SystemExit(1) from None

@@ -25,12 +25,12 @@ from pydantic import (
 
 from stacktrans import __version__
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.packaged import recipe_names
+from stacktrans.names import ControllerName, MemoryName
 from stacktrans.settings import Settings, overlaid
 from stacktrans.tasks.base import LONGEST, LengthLaw, Lengths
 
-FORMAT: Literal[1] = 1
-"""Version of the layout of configurations and checkpoints."""
+FORMAT: Literal[2] = 2
+"""Version of the layout of configurations and checkpoints; see `stacktrans.formats`."""
 
 
 def _in_order(lengths: Lengths) -> Lengths:
@@ -91,7 +91,12 @@ class TaskLengths(Strict):
 
 
 class TaskLaws(Strict):
-    """How lengths are spread over the training and over the test range."""
+    """How lengths are spread over each range.
+
+    Attributes:
+        train: over the training range.
+        test: over the test range.
+    """
 
     train: LengthLaw
     test: LengthLaw
@@ -103,13 +108,14 @@ class TaskConfig(Strict):
     Attributes:
         name: how the command line calls it.
         description: what it maps to what, for people.
-        generator: a name in `stacktrans.tasks.GENERATORS`.
+        generator: what makes its strings: one of `stacktrans list generators`.
         parameters: what the generator is made with.
         paper: the paper that it is from, whose recipes it is trained with.
-        lengths: training and test lengths; None where nothing is drawn, as of a text.
+        lengths: training and test lengths; null where nothing is drawn, as of a text.
         length_law: how lengths are spread over a range, or over each: uniformly if a file does
-            not say; None likewise.
-        recipes: changes to recipes, by the recipe's name.
+            not say; null likewise.
+        recipes: changes to recipes, by the recipe's name; none in a run's configuration, which
+            has what came of them.
     """
 
     name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
@@ -128,13 +134,6 @@ class TaskConfig(Strict):
         if isinstance(task, dict) and task.get("lengths") and task.get("length_law") is None:
             return {**task, "length_law": "uniform"}
         return task
-
-    @model_validator(mode="after")
-    def _recipes_exist(self) -> Self:
-        for name in self.recipes:
-            if name not in recipe_names():
-                raise ValueError(unknown_name("recipe", name, recipe_names()))
-        return self
 
     @property
     def ranges(self) -> TaskLengths:
@@ -187,8 +186,8 @@ class ModelConfig(Strict):
     """The shape of a transducer and how it starts.
 
     Attributes:
-        memory: a name in `stacktrans.memory.MEMORIES`, or none.
-        controller: a name in `stacktrans.controllers.CONTROLLERS`.
+        memory: one of `stacktrans list memories`.
+        controller: one of `stacktrans list controllers`.
         layers: recurrent layers; a linear controller has one.
         hidden_size: units in each layer; a linear controller has none.
         recurrent: whether units see the layer's own output at the step before; without, only
@@ -244,23 +243,18 @@ class ModelConfig(Strict):
     start: StartConfig
     other_starts: list[Settings]
 
-    # Names are imported where they are checked: they live beside the modules, which need torch.
     @field_validator("memory")
     @classmethod
     def _memory_exists(cls, name: str) -> str:
-        from stacktrans.memory import MEMORIES
-
-        if name not in {*MEMORIES, "none"}:
-            raise ValueError(unknown_name("memory", name, [*MEMORIES, "none"]))
+        if name not in [*MemoryName]:
+            raise ValueError(unknown_name("memory", name, MemoryName))
         return name
 
     @field_validator("controller")
     @classmethod
     def _controller_exists(cls, name: str) -> str:
-        from stacktrans.controllers import CONTROLLERS
-
-        if name not in CONTROLLERS:
-            raise ValueError(unknown_name("controller", name, CONTROLLERS))
+        if name not in [*ControllerName]:
+            raise ValueError(unknown_name("controller", name, ControllerName))
         return name
 
     @model_validator(mode="after")
@@ -271,6 +265,7 @@ class ModelConfig(Strict):
 
     @model_validator(mode="after")
     def _memory_can_be_several(self) -> Self:
+        # Imported where it is needed, as what follows is: it waits for torch.
         from stacktrans.memory import ACTION_MEMORIES
 
         if self.memory_count > 1 and self.memory not in ACTION_MEMORIES:
@@ -526,7 +521,7 @@ class RunConfig(Strict):
         training: how.
     """
 
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     version: str = __version__
     recipe: str
     seed: Annotated[int, Field(ge=0)]
@@ -553,13 +548,10 @@ class RunConfig(Strict):
         # What is said of a task, and recipes of it that were not taken, decide nothing.
         task = self.task.model_copy(update={"recipes": {}, "description": ""})
         deciding = self.model_copy(update={"task": task}).model_dump(mode="json")
-        for section, settings in _NEUTRAL.items():
-            kept = {
-                key: value
-                for key, value in deciding[section].items()
-                if key not in settings or value != settings[key]
-            }
-            deciding[section] = kept
+        deciding["format"] = 1  # nor does how it is written down
+        deciding["training"] = _without_neutral(deciding["training"], _NEUTRAL)
+        parameters = _without_neutral(deciding["task"]["parameters"], _NEUTRAL_PARAMETERS)
+        deciding["task"]["parameters"] = parameters
         return hashlib.sha256(_yaml(json.dumps(deciding)).encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:
@@ -567,16 +559,22 @@ class RunConfig(Strict):
         return _yaml(self.model_dump_json())
 
 
-_NEUTRAL: dict[str, dict[str, object]] = {
-    "training": {
-        "read_rate": 1.0,
-        "rounding_kept": "last",
-        "rounding_rate": 1.0,
-        "solved_on": "test",
-        "solved_times": 2,
-    }
+_NEUTRAL: Settings = {
+    "read_rate": 1.0,
+    "rounding_kept": "last",
+    "rounding_rate": 1.0,
+    "solved_on": "test",
+    "solved_times": 2,
 }
-"""Settings that older versions lack, and the value with which a run is as it was in these."""
+"""Settings of training that older versions lack, and the value with which a run is as in these."""
+_NEUTRAL_PARAMETERS: Settings = {"characters": False, "deleted": 0, "known": ""}
+"""Parameters that tasks leave out, and what they are then."""
+
+
+def _without_neutral(settings: Settings, neutral: Settings) -> Settings:
+    return {
+        key: value for key, value in settings.items() if key not in neutral or value != neutral[key]
+    }
 
 
 # Of the same output, and faster where PyYAML was built with libyaml.

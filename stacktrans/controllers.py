@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from stacktrans.config import ModelConfig, StartConfig
+from stacktrans.names import ControllerName
 
 ControllerState = tuple[Tensor, ...]
 
@@ -32,6 +33,7 @@ class Layer(nn.Module, ABC):
 
     Attributes:
         gates: names of the blocks of H rows in the weights.
+        settings: of the model's configuration, those that concern it.
         states: how many vectors [H] the state is made of; the first is the output.
         hidden_size: number of units H.
         below_weight: [gates * H, size of what comes from below].
@@ -40,6 +42,7 @@ class Layer(nn.Module, ABC):
     """
 
     gates: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[str, ...]] = ()
     states: ClassVar[int]
     hidden_size: int
     below_weight: Tensor
@@ -70,7 +73,7 @@ class Layer(nn.Module, ABC):
 
 
 class LinearLayer(Layer):
-    """What a linear controller has instead of units: it passes on [x_t ; r_{t-1}] as it is.
+    """No units: what a linear controller sees, [x_t ; r_{t-1}], is passed on as it is.
 
     All that is learned is in the signals, values and outputs, each linear in what is passed on
     but for a nonlinearity of its own (hao2018, section 3.1).
@@ -116,6 +119,7 @@ class RecurrentLayer(Layer):
     """
 
     bias: Tensor
+    settings = ("layers", "hidden_size", "recurrent", "biases", "initial_state", "state_gradient")
 
     def __init__(
         self,
@@ -236,12 +240,12 @@ class SigmoidLayer(RNNLayer):
 
 
 RECURRENT: dict[str, type[RecurrentLayer]] = {
-    "lstm": LSTMLayer,
-    "gru": GRULayer,
-    "rnn": RNNLayer,
-    "sigmoid": SigmoidLayer,
+    ControllerName.LSTM: LSTMLayer,
+    ControllerName.GRU: GRULayer,
+    ControllerName.RNN: RNNLayer,
+    ControllerName.SIGMOID: SigmoidLayer,
 }
-CONTROLLERS: dict[str, type[Layer]] = {**RECURRENT, "linear": LinearLayer}
+CONTROLLERS: dict[str, type[Layer]] = {**RECURRENT, ControllerName.LINEAR: LinearLayer}
 
 
 def with_gradient(state: Tensor, share: float) -> Tensor:

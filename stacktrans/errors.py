@@ -27,6 +27,10 @@ class UsageError(StacktransError):
     exit_code = 2
 
 
+class CheckpointError(StacktransError):
+    """A checkpoint can't be read or written; the message says what is wrong with it."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """A message for a name that does not exist, offering the nearest that does.
 

@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any
 
 
 @contextlib.contextmanager
@@ -47,13 +47,21 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_flushed(path: Path, content: bytes) -> None:
+    """Write a new file so that it survives a loss of power."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it is there whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def locked(stream: TextIO) -> bool:
+def locked(stream: IO[Any]) -> bool:
     """Whether a file could be had for this process alone, until it is closed."""
     try:
         import fcntl

@@ -11,7 +11,7 @@ from stacktrans.options import check_positive
 from stacktrans.randomness import Purpose, generator
 from stacktrans.sequences import Pair
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task
-from stacktrans.text import read_pairs
+from stacktrans.text import name_of, read_pairs
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -86,5 +86,5 @@ def scores_of_data(
     results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
     for range_, within in results:
         if not within.count:
-            raise UsageError(f"--lengths {range_}: {data} has no source of such a length")
+            raise UsageError(f"--lengths {range_}: {name_of(data)} has no source of such a length")
     return results

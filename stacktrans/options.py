@@ -1,11 +1,13 @@
 """What the commands take: options that several share, and reading their values."""
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stacktrans import completion
 from stacktrans.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 TaskOption = Annotated[
     str,
     typer.Option(
-        help="A task: copy, reverse, parenthesis, ... (see tasks/), or a YAML file of your own."
+        help="A task: copy, reverse, parenthesis, ... (stacktrans list tasks), or a YAML file of "
+        "your own.",
+        autocompletion=completion.tasks,
     ),
 ]
 DepthOption = Annotated[
@@ -29,7 +33,9 @@ DepthOption = Annotated[
 CheckpointArgument = Annotated[
     str,
     typer.Argument(
-        metavar="CHECKPOINT", help="A checkpoint's or a run's directory, or a shipped name."
+        metavar="CHECKPOINT",
+        help="A checkpoint's or a run's directory, or a name of stacktrans list checkpoints.",
+        autocompletion=completion.checkpoints,
     ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, ...")]
@@ -49,6 +55,12 @@ class PairFormat(StrEnum):
 
     tsv = "tsv"
     jsonl = "jsonl"
+
+
+def either(names: Iterable[str]) -> str:
+    """Names in a sentence: one of them."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
 
 
 def parse_lengths(text: str) -> "Lengths":

@@ -1,6 +1,12 @@
 """What comes with stacktrans beside its code: recipes, tasks and trained models."""
 
+import os
 from pathlib import Path
+
+from stacktrans.names import WEIGHTS
+
+BY_KIND = ("by_memory", "by_controller")
+"""What a recipe says of one kind of memory or controller alone stands under these."""
 
 
 def shipped(kind: str) -> Path:
@@ -13,11 +19,40 @@ def shipped(kind: str) -> Path:
     return inside if inside.is_dir() else package.parent / kind
 
 
-def recipe_names() -> list[str]:
-    """The recipes there are."""
-    return sorted(path.stem for path in recipes().glob("*.yaml"))
+def folders(kind: str) -> list[Path]:
+    """Where files of a kind are looked for: where one works, and then among those shipped."""
+    return [Path(kind), shipped(kind)]
+
+
+def task_files() -> dict[str, Path]:
+    """The tasks there are, by name: those in ./tasks, and the shipped ones that these leave."""
+    paths = [path for folder in folders("tasks") for path in sorted(folder.glob("*.yaml"))]
+    return {path.stem: path for path in reversed(paths)}
+
+
+def checkpoints() -> dict[str, Path]:
+    """The trained models there are, by what commands call them: shipped ones and ./checkpoints."""
+    own, came = folders("checkpoints")
+    found = {path.name: path for path in _trained(came)}
+    theirs = {path.resolve() for path in found.values()}
+    return found | {str(path): path for path in _trained(own) if path.resolve() not in theirs}
+
+
+def _trained(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.name[0] != "." and weights_of(path)]
+
+
+def weights_of(path: Path) -> Path | None:
+    """The part of a run's directory, or the checkpoint itself, that has weights; None for none."""
+    places = (path, path / "best", path / "last")
+    return next((place for place in places if os.path.isfile(place / WEIGHTS)), None)
+
+
+def recipe_names(folder: Path | None = None) -> list[str]:
+    """The recipes in a folder; those of today unless it is given."""
+    return sorted(path.stem for path in (folder or recipes()).glob("*.yaml"))
 
 
 def recipes() -> Path:
-    """The folder of recipes."""
+    """The folder of the recipes of today."""
     return Path(__file__).parent / "recipes"

@@ -1,7 +1,7 @@
 """What a run writes down: a record every so many batches, and a summary at its end."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from stacktrans.tasks.base import Lengths
 
@@ -107,6 +107,16 @@ class Summary:
     version: str
     torch: str
     seed: int
+
+
+def achieved(found: Record | Summary) -> dict[str, Any]:
+    """What weights achieve, of what was measured of them."""
+    parts = ("train", "test", "development")
+    accuracies = {part: getattr(found, part) for part in parts}
+    measured = {part: asdict(accuracy) for part, accuracy in accuracies.items() if accuracy}
+    if isinstance(found, Summary):
+        return measured | {part: asdict(text) for part, text in found.texts.items()}
+    return measured | ({} if found.validation is None else {"validation": found.validation})
 
 
 BUDGETS = {"max_steps", "time_limit"}

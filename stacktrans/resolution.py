@@ -7,10 +7,12 @@ recipe, a configuration file, the command line's options, and `--set`.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stacktrans import __version__
+from pydantic import BaseModel
+
 from stacktrans.config import FORMAT, RunConfig, TaskConfig
 from stacktrans.errors import UsageError, unknown_name
-from stacktrans.packaged import recipe_names, recipes, shipped
+from stacktrans.formats import Rules, rules_of, written_format
+from stacktrans.packaged import BY_KIND, folders, recipe_names, task_files
 from stacktrans.settings import (
     Layer,
     Settings,
@@ -32,18 +34,28 @@ def find_task(name: str) -> Path:
     """
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
-    folders = [Path("tasks"), shipped("tasks")]
-    for folder in folders:
+    for folder in folders("tasks"):
         if (folder / f"{name}.yaml").is_file():
             return folder / f"{name}.yaml"
-    known = {path.stem for folder in folders for path in folder.glob("*.yaml")}
-    raise UsageError(unknown_name("task", name, known))
+    raise UsageError(unknown_name("task", name, task_files()))
 
 
-def load_task(name: str) -> TaskConfig:
-    """The task of a name or file; raises `UsageError` if it can't be read."""
-    layer = read_layer(find_task(name))
-    return _checked_task(layer.settings, [layer])
+def load_task(name: str, assignments: Sequence[str] = ()) -> TaskConfig:
+    """The task of a name or file.
+
+    Args:
+        name: of the task, or its file.
+        assignments: changes to it given as `key=value`, the keys as in its file or, as in a run's
+            configuration, after `task.`.
+
+    Raises:
+        UsageError: it can't be read, or a change is wrong; the message says where.
+    """
+    changes = [option_layer(assignment, TaskConfig, "task") for assignment in assignments]
+    layers = [read_layer(find_task(name)), *changes]
+    task = _checked_task(overlay(layers), layers)
+    _check_recipes(layers, recipe_names())
+    return task
 
 
 def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
@@ -64,25 +76,37 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
     return task
 
 
+def _check_recipes(task_layers: Sequence[Layer], known: Sequence[str]) -> None:
+    """Raise `UsageError` if a task changes a recipe that there is not."""
+    for layer in task_layers:
+        for name in layer.section("recipes").settings:
+            if name not in known:
+                place = layer.place(("recipes", name))
+                raise UsageError(f"{place}: {unknown_name('recipe', name, known)}")
+
+
 _DRAWING = ("lengths", "length_law")
 """What a task says of the strings that are drawn."""
 
 
 def _recipe_layers(
-    recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
+    rules: Rules, recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
 ) -> list[Layer]:
     """What a recipe says in general, for tasks of a paper, and for the task.
 
     Args:
+        rules: whose recipe it is.
         recipe: its name.
         paper: of the task.
         model: what is asked for; the memory is.
         task_layers: of the task.
     """
-    if recipe not in recipe_names():
-        raise UsageError(unknown_name("recipe", recipe, recipe_names()))
-    found = [read_layer(recipes() / f"{recipe}.yaml")]
-    of_paper = recipes() / paper / f"{recipe}.yaml"
+    known = rules.recipe_names()
+    if recipe not in known:
+        raise UsageError(unknown_name("recipe", recipe, known))
+    _check_recipes(task_layers, known)
+    found = [read_layer(rules.recipes / f"{recipe}.yaml")]
+    of_paper = rules.recipes / paper / f"{recipe}.yaml"
     if of_paper.is_file():
         found.append(read_layer(of_paper))
     found += [layer.section("recipes", recipe) for layer in task_layers]
@@ -94,15 +118,12 @@ def _recipe_layers(
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
     """A layer, and then what it says of the given kinds of memory and controller alone."""
-    settings = {key: value for key, value in layer.settings.items() if key not in _BY_KIND}
+    settings = {key: value for key, value in layer.settings.items() if key not in BY_KIND}
     parts = [Layer(layer.origin, settings, layer.node)]
     for key, name in kinds.items():
         special = layer.section(key, name)
         parts += _expanded(special, kinds) if special.settings else []
     return parts
-
-
-_BY_KIND = ("by_memory", "by_controller")
 
 
 def resolve(
@@ -116,6 +137,9 @@ def resolve(
 ) -> RunConfig:
     """Put a run's configuration together.
 
+    A file of today's format is a whole configuration, and no recipe lies under it; one of an older
+    format is completed by what was the rule then (see `stacktrans.formats`).
+
     Args:
         task: name or file of a task.
         recipe: name of a recipe.
@@ -127,54 +151,108 @@ def resolve(
     Raises:
         UsageError: something is missing, unknown or wrong; the message says where.
     """
-    layers = [read_layer(config)] if config else []
+    file = read_layer(config) if config else None
+    found = written_format(file) if file else None
+    rules, whole = rules_of(found), found == FORMAT
+    layers = [file] if file else []
     if task:
         layers.append(Layer(TASK_OPTION, {"task": task}))
     if recipe:
         layers.append(Layer("--recipe", {"recipe": recipe}))
-    layers.append(Layer("settings", settings or {}))
+    if settings:
+        layers.append(Layer("settings", settings))
     layers += options
     layers += [option_layer(assignment, RunConfig) for assignment in assignments]
-    asked = overlay(layers)
-    _check_format(asked, config)
-
     _check_kinds(layers)
-    model = asked.get("model", {})
-    if "memory" not in model:
-        raise UsageError(
-            "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
-        )
-    if not isinstance(model["memory"], str):
-        raise UsageError(f"model.memory: expected a name (given: {model['memory']!r})")
+    asked = overlay(layers)
+    if whole and file:
+        _check_recipe_kept(asked, file)
+        _refuse_missing([name for name in ("task",) if name not in asked], layers)
+
     first, *changes = _task_layers(layers)
-    paper = _checked_task(overlay([first, *changes]), [first, *changes]).paper
-    name = asked.get("recipe", "default")
-    recipe_layers = _recipe_layers(name, paper, model, [first, *changes])
+    # The task may be another than the whole configuration's own.
+    whole_task = whole and file is not None and first.origin == file.origin
+    recipe_layers = [] if whole_task else _recipes_under(asked, rules, [first, *changes])
     task_layers = [first, *(layer.section("task") for layer in recipe_layers), *changes]
-    task_settings = _without_task_changes(overlay(task_layers))
+    layers = layers if whole else [*recipe_layers, *layers]
+    task_settings = overlay([Layer("", rules.task), *task_layers])
     _checked_task(task_settings, task_layers)
-    layers = [*recipe_layers, *layers]
-    resolved = overlay(layers) | {"task": task_settings, "recipe": name}
-    return validated(RunConfig, resolved, layers)
+    task_settings = _said_whole(task_settings, rules, layers, whole_task)
+    resolved = {**rules.run, **overlay(layers), "task": task_settings}
+    if found:
+        resolved["format"] = FORMAT
+    run = validated(RunConfig, resolved, layers)
+    if whole:
+        _check_whole(run, layers, whole_task)
+    return run
 
 
-def _without_task_changes(task: Settings) -> Settings:
-    """A task without what its recipes change in it, which has been done."""
-    recipes = task.get("recipes", {})
-    kept = {
-        name: {key: value for key, value in changes.items() if key != "task"}
-        for name, changes in recipes.items()
-    }
-    return {**task, "recipes": kept}
+def _recipes_under(asked: Settings, rules: Rules, task_layers: Sequence[Layer]) -> list[Layer]:
+    """What the recipe says that lies under what is asked for."""
+    _check_memory(asked)
+    paper = _checked_task(overlay(task_layers), task_layers).paper
+    name = str(asked.get("recipe", rules.run.get("recipe", "default")))
+    return _recipe_layers(rules, name, paper, asked["model"], task_layers)
 
 
-def _check_format(settings: Settings, config: str | None) -> None:
-    found = settings.get("format", FORMAT)
-    if isinstance(found, int) and found > FORMAT:
+def _check_recipe_kept(asked: Settings, file: Layer) -> None:
+    """Raise `UsageError` if a whole configuration is to have a recipe that it is not of."""
+    if asked.get("recipe") != file.settings.get("recipe"):
         raise UsageError(
-            f"{config or 'settings'}: format {found} is newer than this stacktrans "
-            f"{__version__} reads (up to {FORMAT}); upgrade stacktrans"
+            f"recipe {asked['recipe']}: {file.origin} is a whole configuration, "
+            "which takes nothing from a recipe"
         )
+
+
+def _said_whole(task: Settings, rules: Rules, layers: Sequence[Layer], already: bool) -> Settings:
+    """A task with what else its generator is made with, and without recipes, which are laid down.
+
+    Args:
+        task: its settings.
+        rules: what completes them.
+        layers: where they came from.
+        already: whether it is the task of a whole configuration, from which nothing is missing.
+
+    Raises:
+        UsageError: something is.
+    """
+    from stacktrans.tasks import default_parameters
+
+    given, generator = task.get("parameters", {}), task["generator"]
+    defaults = {**default_parameters(generator), **rules.parameters.get(generator, {})}
+    missing = {name: value for name, value in defaults.items() if name not in given}
+    if already:
+        names = [f"parameters.{name}" for name in missing if "parameters" in task]
+        names += [name for name in ("parameters", "recipes") if name not in task]
+        _refuse_missing([f"task.{name}" for name in names], layers)
+    return {**task, "parameters": {**given, **missing}, "recipes": {}}
+
+
+def _check_whole(run: RunConfig, layers: Sequence[Layer], with_task: bool) -> None:
+    """Raise `UsageError` if settings were not said, even such as may be left out by users."""
+    missing = _unsaid(run)
+    _refuse_missing([name for name in missing if with_task or not name.startswith("task.")], layers)
+
+
+def _refuse_missing(names: Sequence[str], layers: Sequence[Layer]) -> None:
+    if names:
+        raise UsageError(
+            "\n".join(
+                f"{nearest_place(layers, name.split('.'))}: {name} is missing" for name in names
+            )
+        )
+
+
+def _unsaid(section: BaseModel, prefix: str = "") -> list[str]:
+    """The settings that stand in the code alone."""
+    unsaid = []
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if name not in section.model_fields_set:
+            unsaid.append(prefix + name)
+        elif isinstance(value, BaseModel):
+            unsaid += _unsaid(value, f"{prefix}{name}.")
+    return unsaid
 
 
 def _check_kinds(layers: Sequence[Layer]) -> None:
@@ -185,6 +263,17 @@ def _check_kinds(layers: Sequence[Layer]) -> None:
                 raise UsageError(f"{layer.place((section,))}: {section}: expected settings")
         if not isinstance(layer.settings.get("recipe", ""), str):
             raise UsageError(f"{layer.place(('recipe',))}: recipe: expected a name")
+
+
+def _check_memory(asked: Settings) -> None:
+    """Raise `UsageError` if no memory is asked for: recipes differ in it."""
+    model = asked.get("model", {})
+    if "memory" not in model:
+        raise UsageError(
+            "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
+        )
+    if not isinstance(model["memory"], str):
+        raise UsageError(f"model.memory: expected a name (given: {model['memory']!r})")
 
 
 def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:

@@ -208,11 +208,16 @@ def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str
     return "settings"
 
 
-def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
+def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
     """Settings from one `--set key=value`.
 
     The key is a path such as `training.learning_rate`, or the last part of one
     where that is unambiguous; the value is read as YAML.
+
+    Args:
+        assignment: what was given.
+        known: the settings that there are.
+        section: what these are called in a run's configuration, which a key may begin with.
 
     Raises:
         UsageError: there is no such key, or it is not of the form `key=value`.
@@ -221,7 +226,7 @@ def option_layer(assignment: str, known: type[BaseModel]) -> Layer:
     origin = f"--set {assignment}"
     if not equals or not key:
         raise UsageError(f"{origin}: expected key=value")
-    path = setting_path(key, known, origin)
+    path = setting_path(key.removeprefix(f"{section}."), known, origin)
     try:
         value = parsed_value(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

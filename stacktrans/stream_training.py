@@ -103,7 +103,7 @@ class StreamTrainer(Trainer):
                 group["lr"] *= self.stream.rate_decay
         if not progress.best or merit > progress.best:
             progress.best, progress.best_step = merit, progress.step
-            self._save_best()
+            self._save_best(record)
         progress.epoch += 1
         self._begin_epoch()
         return self._judge_start()

@@ -4,6 +4,7 @@ import json
 import os
 import select
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,6 +15,8 @@ from stacktrans.tasks.base import Task
 from stacktrans.visible import json_text
 
 PairFormat = Literal["tsv", "jsonl"]
+STDIN = Path("-")
+"""What stands for standard input among files."""
 LINES_AT_ONCE = 256
 CHUNK = 1 << 16
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -96,18 +99,25 @@ def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     return json_text({"source": source, "target": target})
 
 
+def name_of(path: Path) -> str:
+    """What a file is called in messages."""
+    return "standard input" if path == STDIN else str(path)
+
+
 def read_pairs(path: Path, task: Task) -> list[Pair]:
-    """Read pairs written by `format_pair`: JSON lines in a .jsonl file, else TSV.
+    """Read pairs as `format_pair` writes them, of a file or of standard input.
+
+    They are JSON lines if the file's name ends with .jsonl or .json, or if the first line with
+    anything on it begins with { and has no tab; TSV otherwise, whose lines all have one.
 
     Raises:
         UsageError: the file can't be read.
         StacktransError: a line is no pair over the task's alphabets.
     """
-    try:
-        lines = path.read_bytes().removeprefix(BYTE_ORDER_MARK).split(b"\n")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    as_json = path.suffix in {".jsonl", ".json"}
+    lines, name = read_lines(path), name_of(path)
+    first = next((line for line in lines if line.strip()), b"")
+    begins_as_json = first.lstrip().startswith(b"{") and b"\t" not in first
+    as_json = path.suffix in {".jsonl", ".json"} or begins_as_json
     pairs = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -116,10 +126,19 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
             source, target = _fields(decode_line(line), as_json)
             pairs.append(_pair(task, task.source.split(source), task.target.split(target)))
         except StacktransError as error:
-            raise StacktransError(f"{path}:{number}: {error}") from error
+            raise StacktransError(f"{name}:{number}: {error}") from error
     if not pairs:
-        raise StacktransError(f"{path}: holds no pairs")
+        raise StacktransError(f"{name}: holds no pairs")
     return pairs
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of a file or of standard input; raises `UsageError` if it can't be read."""
+    try:
+        content = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{name_of(path)}: {error.strerror}") from error
+    return content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
 
 
 def _pair(task: Task, source: list[str], target: list[str]) -> Pair:

@@ -7,8 +7,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from io import FileIO
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ from stacktrans.examples import Examples
 from stacktrans.files import locked, write_atomically
 from stacktrans.judging import decided_by, reported_on
 from stacktrans.language import Perplexity
+from stacktrans.model_card import model_card
 from stacktrans.objective import indecision, objective
 from stacktrans.optimizers import make_optimizer
 from stacktrans.randomness import Purpose, generator
@@ -37,6 +39,7 @@ from stacktrans.records import (
     Accuracy,
     Record,
     Summary,
+    achieved,
 )
 from stacktrans.sequences import Batch, Pair
 from stacktrans.settings import Layer, overlay, validated
@@ -271,9 +274,10 @@ class Trainer:
                 raise Interrupted(self.stop_requested)
         return outcome
 
-    def _opened_metrics(self) -> TextIO:
+    def _opened_metrics(self) -> FileIO:
         path = self.directory / METRICS
-        metrics = path.open("r+" if path.exists() else "w", encoding="utf-8")
+        # Without a buffer, which would fail once more when it is closed on a full disk.
+        metrics = FileIO(path, "r+" if path.exists() else "w")
         if not locked(metrics):
             raise TrainingError(f"{self.directory}: another process is training here")
         # What was recorded after the checkpoint that is resumed will be recorded again.
@@ -482,8 +486,9 @@ class Trainer:
 
     def _write_metrics(self, line: str) -> None:
         try:
-            self.metrics.write(line)
-            self.metrics.flush()
+            left = line.encode()
+            while left:
+                left = left[self.metrics.write(left) :]
         except OSError as error:
             raise TrainingError(f"{self.directory / METRICS}: {error.strerror}") from error
 
@@ -543,7 +548,7 @@ class Trainer:
         # Of weights that are as good, the later: they were trained on for longer.
         if not progress.best or merit >= progress.best:
             progress.best, progress.best_step = merit, progress.step
-            self._save_best()
+            self._save_best(record)
         if training.stop != "solved":
             return training.stop if progress.since_best >= training.patience else None
         measured = [record.test, record.train if training.solved_on == "both" else record.test]
@@ -556,11 +561,11 @@ class Trainer:
         training = self.config.training
         return training.stop == "solved" and self.progress.solved_in_a_row >= training.solved_times
 
-    def _save_best(self) -> None:
-        checkpoint.save(self.directory / "best", self.config, self.evaluated.state_dict())
+    def _save_best(self, measured: Record | None = None) -> None:
+        weights, accuracy = self.evaluated.state_dict(), achieved(measured) if measured else None
+        checkpoint.save(self.directory / "best", self.config, weights, accuracy=accuracy)
 
     def _save_last(self) -> None:
-        self.metrics.flush()
         self.progress.metrics_size = self.metrics.tell()
         checkpoint.save(
             self.directory / "last",
@@ -635,7 +640,8 @@ class Trainer:
             self.progress.best_step = self.progress.step
             self._save_best()
         self._save_last()
-        self.average.model = checkpoint.load(self.directory / "best", self.device).model
+        kept = checkpoint.load(self.directory / "best", self.device)
+        self.average.model = kept.model
         train, test = self._measure_both(Purpose.SUMMARY)
         summary = Summary(
             outcome=outcome,
@@ -656,5 +662,16 @@ class Trainer:
             torch=torch.__version__,
             seed=self.config.seed,
         )
+        self._describe(kept, summary)
         write_atomically(self.directory / SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
+
+    def _describe(self, kept: checkpoint.Checkpoint, summary: Summary) -> None:
+        """Say beside the kept weights what they achieve."""
+        checkpoint.save(
+            self.directory / "best",
+            kept.config,
+            kept.model.state_dict(),
+            accuracy=achieved(summary),
+            card=model_card(kept, asdict(summary), self.directory),
+        )

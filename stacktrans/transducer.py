@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from stacktrans.config import ModelConfig, StartConfig
 from stacktrans.controllers import (
+    RECURRENT,
     Controller,
     ControllerState,
     Disturbance,
@@ -514,6 +515,58 @@ class Transducer(nn.Module):
             for name, weight in self.named_parameters()
             if not name.startswith(outside) and not name.endswith("initial_state")
         )
+
+
+Shapes = dict[str, tuple[int, ...]]
+"""Of tensors, by their names."""
+
+
+def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
+    """The shapes of a transducer's weights, known without making it.
+
+    Arguments are those of `Transducer`; what it saves as its state is of these shapes.
+    """
+    one_hot = config.embedding_size == "one-hot"
+    embedded = inputs if one_hot else int(config.embedding_size)
+    memory = make_memory(config)
+    read = memory.reads * config.memory_size if memory else 0
+    size = controller_size(config, embedded, read)
+    shapes: Shapes = {} if one_hot else {"embedding.weight": (inputs, embedded)}
+    signals = len(memory.signal_names) if memory else 0
+    signals += len(BUFFER_SIGNALS) if config.buffered else 0
+    if signals:
+        shapes |= _linear("operation.signals", size, signals, config.biases)
+    if memory:
+        pushed = memory.pushes * config.memory_size
+        shapes |= _linear("operation.values", size, pushed, config.biases)
+    shapes |= _controller_shapes(config, embedded, read)
+    shown = config.output_size if memory else None
+    if shown:
+        shapes |= _linear("output.0", size, shown, config.biases)
+    return shapes | _linear("classifier", shown or size, outputs, config.biases)
+
+
+def _controller_shapes(config: ModelConfig, embedded: int, read: int) -> Shapes:
+    kind = RECURRENT.get(config.controller)
+    if kind is None:
+        return {}
+    size, shapes = config.hidden_size, Shapes()
+    rows = len(kind.gates) * size
+    for depth in range(config.layers):
+        layer = {
+            "input_weight": (rows, embedded),
+            "below_weight": (rows, size if depth else read),
+            "initial_state": (kind.states, size),
+            **({"hidden_weight": (rows, size)} if config.recurrent else {}),
+            **({"bias": (rows,)} if config.biases else {}),
+        }
+        shapes |= {f"controller.layers.{depth}.{name}": shape for name, shape in layer.items()}
+    return shapes
+
+
+def _linear(name: str, inputs: int, outputs: int, biases: bool) -> Shapes:
+    weight: Shapes = {f"{name}.weight": (outputs, inputs)}
+    return weight | ({f"{name}.bias": (outputs,)} if biases else {})
 
 
 def _bias_of(head: nn.Linear) -> Tensor:

@@ -43,12 +43,13 @@ def _has_a_form(character: str) -> bool:
 def json_text(value: Any) -> str:
     """A value as JSON in one line, in which what can't be seen is escaped.
 
-    Numbers that are none or infinite, which JSON does not have, are null.
+    Numbers that are none or infinite, which JSON does not have, are null; what else it has no form
+    for is shown as text.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
     if text.isprintable():
         return text
     return "".join(

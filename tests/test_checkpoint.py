@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-import yaml
+from changed_checkpoints import change_config, change_weights, reseal
 
 from stacktrans import checkpoint
 from stacktrans.checkpoint import CheckpointError
+from stacktrans.checksums import SUMS
 from stacktrans.config import RunConfig
-from stacktrans.errors import StacktransError
 from stacktrans.files import write_atomically
 from stacktrans.resolution import resolve
 from stacktrans.sequences import JointSequence
@@ -73,7 +73,11 @@ def test_saving_again_replaces_all(saved: Path) -> None:
     checkpoint.save(saved, config, tiny_model(config).state_dict())
     assert checkpoint.load(saved, CPU).config.model.hidden_size == 7
     assert sorted(path.name for path in saved.parent.iterdir()) == ["run"]
-    assert sorted(path.name for path in saved.iterdir()) == ["config.yaml", "model.safetensors"]
+    assert sorted(path.name for path in saved.iterdir()) == [
+        "SHA256SUMS",
+        "config.yaml",
+        "model.safetensors",
+    ]
 
 
 @pytest.mark.parametrize("call", ["rename", "replace", "fsync"])
@@ -137,9 +141,9 @@ def test_training_state_holds_no_code(saved: Path) -> None:
 
 
 def test_a_newer_format_is_refused(saved: Path) -> None:
-    path = saved / "config.yaml"
-    path.write_text(path.read_text().replace("format: 1", "format: 2"))
-    with pytest.raises(CheckpointError, match=r"format 2 is newer .* upgrade"):
+    change_config(saved, "format: 2", "format: 3")
+    (saved / SUMS).write_text("whatever comes then")
+    with pytest.raises(CheckpointError, match=r"format 3 is newer .* upgrade"):
         checkpoint.load(saved, CPU)
 
 
@@ -150,6 +154,7 @@ def test_foreign_directories_are_refused(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no such checkpoint"):
         checkpoint.load(tmp_path / "absent", CPU)
     (saved / "config.yaml").write_text("architectures: [GPT]\n")
+    reseal(saved)
     with pytest.raises(CheckpointError, match="not a stacktrans checkpoint"):
         checkpoint.load(saved, CPU)
     (saved / "config.yaml").unlink()
@@ -188,23 +193,19 @@ def test_texts_are_written_whole_or_not_at_all(
     assert [other.name for other in tmp_path.iterdir()] == ["summary.json"]
 
 
-def test_a_configuration_of_an_older_version_is_completed_from_its_recipe(saved: Path) -> None:
-    before = checkpoint.read_config(saved)
-    path = saved / "config.yaml"
-    written = yaml.safe_load(path.read_text())
-    del written["training"]["sharpening"], written["training"]["curriculum"]
-    written["version"] = "0.0.1"
-    path.write_text(yaml.safe_dump(written))
-    after = checkpoint.load(saved, CPU).config
-    assert after == before.model_copy(update={"version": "0.0.1"})
-    del written["task"]["generator"]
-    path.write_text(yaml.safe_dump(written))
-    with pytest.raises(StacktransError, match=r"config.yaml:\d+: generator is missing"):
-        checkpoint.load(saved, CPU)
-
-
-@pytest.mark.parametrize("wrong", [torch.nan, None])
-def test_weights_that_are_no_numbers_are_refused(saved: Path, wrong: float | None) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (torch.nan, "holds what is no number"),
+        (None, "holds what is no number"),
+        (torch.inf, "holds infinite numbers"),
+        (-torch.inf, "holds infinite numbers"),
+    ],
+)
+@pytest.mark.parametrize("sealed", [True, False])
+def test_weights_that_are_no_numbers_are_refused(
+    saved: Path, wrong: float | None, message: str, sealed: bool
+) -> None:
     path = saved / "model.safetensors"
     weights = safetensors.torch.load_file(path)
     name = "controller.layers.0.bias"
@@ -214,5 +215,15 @@ def test_weights_that_are_no_numbers_are_refused(saved: Path, wrong: float | Non
         else weights[name].index_fill(0, torch.tensor([3]), wrong)
     )
     safetensors.torch.save_file(weights, path)
-    with pytest.raises(CheckpointError, match=f"weight {name} holds what is no number"):
+    if sealed:
+        reseal(saved)
+    with pytest.raises(CheckpointError, match=f"weight {name} {message}"):
+        checkpoint.load(saved, CPU)
+
+
+def test_numbers_too_large_for_a_model_are_refused(saved: Path) -> None:
+    weights = safetensors.torch.load_file(saved / "model.safetensors")
+    weights["classifier.bias"] = weights["classifier.bias"].double().fill_(1e300)
+    change_weights(saved, weights)
+    with pytest.raises(CheckpointError, match=r"weight classifier.bias holds infinite numbers"):
         checkpoint.load(saved, CPU)

@@ -18,7 +18,7 @@ from stacktrans import checkpoint
 
 def test_help_of_everything() -> None:
     everything = run("--help").stdout.decode()
-    for command in ("generate", "train", "eval", "transduce", "inspect"):
+    for command in ("generate", "train", "eval", "transduce", "inspect", "list"):
         assert command in everything
         text = run(command, "--help").stdout.decode()
         assert f"stacktrans {command} " in text, "an example"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from command_line import ENVIRONMENT, STACKTRANS, run, shell, start
 
+from stacktrans.kernels import compiling
+
 
 def test_transduce_answers_line_by_line_in_order(model: Path, tmp_path: Path) -> None:
     lines = [b"abc", b"a", b"hello world".replace(b" ", b"-"), b"abc"]
@@ -109,9 +111,20 @@ def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
     assert run("transduce", model, "-", stdin=b"abc\n").stdout == plain
 
 
-def test_compiling_is_told_once(model: Path, tmp_path: Path) -> None:
+def test_compiling_is_told_once_and_where_code_is_damaged(model: Path, tmp_path: Path) -> None:
+    expected = run("transduce", model, stdin=b"abc\n").stdout
+    kept = compiling._DIRECTORY
+    assert kept
+    damaged = tmp_path / "stacktrans" / kept.name
+    damaged.mkdir(parents=True)
+    files = sorted(kept.glob("*.nbc"))
+    assert any("sequence_forward" in file.name for file in files)
+    for number, file in enumerate(files):
+        whole = file.read_bytes()
+        (damaged / file.name).write_bytes(whole[: len(whole) // 2 * (number % 2)])
     command = f"echo abc | stacktrans transduce {model}"
     first, second = (shell(command, tmp_path, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2))
-    assert first.stdout == second.stdout
+    assert first.stdout == second.stdout == expected
+    assert first.returncode == second.returncode == 0
     assert "compiling for this machine, once" in first.stderr.decode()
     assert "compiling" not in second.stderr.decode()

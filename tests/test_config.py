@@ -6,7 +6,10 @@ import pytest
 import yaml
 
 from stacktrans.config import RunConfig
+from stacktrans.controllers import CONTROLLERS
 from stacktrans.errors import StacktransError, UsageError
+from stacktrans.memory import MEMORIES
+from stacktrans.names import ControllerName, MemoryName
 from stacktrans.packaged import recipe_names, shipped
 from stacktrans.resolution import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths
@@ -300,3 +303,8 @@ def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> 
 def test_settings_that_do_not_fit_are_named(changes: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         copy_queue(assignments=list(changes))
+
+
+def test_every_name_has_its_class() -> None:
+    assert {*MEMORIES, MemoryName.NONE} == {*MemoryName}
+    assert set(CONTROLLERS) == {*ControllerName}

@@ -150,7 +150,7 @@ def test_laws_that_a_task_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("generator", "parameters", "message"),
     [
-        ("waiting-reversal", {"symbols": 99}, "symbols is 99; expected a number from 1 to 62"),
+        ("waiting-reversal", {"symbols": -9}, "symbols is -9; expected a number from 1 to"),
         ("waiting-reversal", {"deleted": 2}, "deleted is 2; expected a number from 0 to 1"),
         ("parity", {"symbols": 2}, "symbols"),
         ("next-symbol", {"predict": ["c"], "root": "S"}, "rules"),

@@ -1,13 +1,18 @@
 """The shipped models do what is said of them."""
 
 import json
+import re
+import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import safetensors
 import torch
+import yaml
 
-from stacktrans import checkpoint
+from stacktrans import __version__, checkpoint
 from stacktrans.decoding import transduce
 from stacktrans.evaluation import score
 from stacktrans.packaged import shipped
@@ -20,6 +25,23 @@ SAME_LENGTH = ["parenthesis-lstm", "reversal-linear", "xor-buffered"]
 STREAMS = ["addition", "anbncn", "memorization"]
 NAMES = [*JOINT, *SAME_LENGTH, *STREAMS]
 CPU = torch.device("cpu")
+
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_licence_and_how_to_cite_are_with_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert project["project"]["license"] == citation["license"] == "Apache-2.0"
+    assert "Apache License" in (ROOT / project["project"]["license-files"][0]).read_text()
+    assert [author["name"] for author in citation["authors"]] == ["The stacktrans authors"]
+    assert project["project"]["authors"] == citation["authors"]
+    assert (citation["cff-version"], citation["version"]) == ("1.2.0", __version__)
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {"/LICENSE", "/CITATION.cff"} <= set(included)
+    packed = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert {f"checkpoints/{name}" for name in NAMES} | {"CITATION.cff"} <= packed.keys()
 
 
 def test_these_are_shipped() -> None:
@@ -36,6 +58,28 @@ def test_shipped_models_are_small_and_tell_where_they_come_from(name: str) -> No
     assert summary["command"].startswith("stacktrans train --task ")
     assert summary["outcome"] == "solved"
     assert checkpoint.load(directory, CPU).config.recipe == "default"
+    with safetensors.safe_open(directory / "model.safetensors", "pt") as file:
+        said = file.metadata()
+    assert said["configuration"] == checkpoint.read_config(directory).identity()
+    assert json.loads(said["accuracy"])["test"]["coarse"] == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_models_have_cards_whose_example_is_true(name: str) -> None:
+    card = (shipped("checkpoints") / name / "README.md").read_text()
+    example = re.search(
+        r"^\$ (?:echo|printf \S+) (.*) \| stacktrans transduce (.*)\n(.*)", card, re.M
+    )
+    assert example
+    (source,), place, printed = shlex.split(example[1]), example[2], example[3]
+    assert place == f"checkpoints/{name}"
+    loaded = checkpoint.load(name, CPU)
+    ids = loaded.task.source.encode(loaded.task.source.split(source))
+    (answer,) = transduce(loaded.model, loaded.layout, [ids])
+    assert loaded.task.target.join(loaded.task.target.decode(answer.target)) == printed
+    summary = json.loads((shipped("checkpoints") / name / "summary.json").read_text())
+    for fact in (summary["command"], f"torch {summary['torch']}", "Apache-2.0", "1.0000"):
+        assert fact in card
 
 
 @pytest.mark.parametrize("name", JOINT)

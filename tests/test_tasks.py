@@ -21,7 +21,6 @@ from stacktrans.tasks.base import (
     NotASource,
     UnknownSymbol,
 )
-from stacktrans.tasks.rearrangement import meaningless_symbols
 
 SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml") if path.stem != "text")
 
@@ -118,7 +117,7 @@ def test_laws_of_length_differ_where_the_grammar_s_is_uneven() -> None:
 
 
 def test_the_meaningless_symbols_are_128_printable_characters() -> None:
-    symbols = meaningless_symbols(128)
+    symbols = make_task("mine", "copy", {"symbols": 128}).source.symbols
     assert symbols[0] == "!"
     assert symbols[93] == "~"
     assert symbols[94] == "À"
@@ -131,7 +130,10 @@ def test_the_meaningless_symbols_are_128_printable_characters() -> None:
     ("generator_name", "parameters", "message"),
     [
         ("copi", {}, "did you mean 'copy'"),
-        ("copy", {"symbols": 5000}, "symbols is 5000; expected a number from 1 to"),
+        ("copy", {"symbols": 0}, "symbols is 0; expected a number from 1 to 65536"),
+        ("reverse", {"symbols": 65_537}, "symbols is 65537; expected a number from 1 to 65536"),
+        ("memorization", {"symbols": True}, "symbols is True; expected a number"),
+        ("waiting-reversal", {"symbols": "9"}, "symbols is '9'; expected a number"),
         ("copy", {"letters": 5}, "letters"),
         ("grammar", {"root": "A", "rules": {"A": [{"probability": 0.5, "source": "b"}]}}, "'A'"),
     ],
@@ -141,6 +143,34 @@ def test_wrong_parameters_are_named(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         make_task("mine", generator_name, parameters)
+
+
+@pytest.mark.parametrize(
+    ("generator_name", "most", "source", "target"),
+    [
+        ("copy", 156, "s1000 s7", "s1000 s7"),
+        ("reverse", 156, "s1000 s7", "s7 s1000"),
+        ("bigram-flip", 156, "s1 s2 s3 s4", "s2 s1 s4 s3"),
+        ("waiting-reversal", 62, "s1000 s7 # #", "# # s7 s1000"),
+        ("memorization", 61, "s1000 s7 =", "s7 s1000"),
+    ],
+)
+def test_symbols_are_words_where_characters_run_out(
+    generator_name: str, most: int, source: str, target: str
+) -> None:
+    characters = make_task("mine", generator_name, {"symbols": most})
+    assert all(len(symbol) == 1 for symbol in characters.source.symbols)
+    assert not characters.source.words
+    assert make_task("mine", generator_name, {"symbols": most + 1}).source.words
+    task = make_task("mine", generator_name, {"symbols": 1000})
+    answer = task.answer(task.source.split(source))
+    known = [symbol or mark for symbol, mark in zip(answer, target.split(), strict=True)]
+    assert task.target.join(known) == target
+    (pair,) = task.sample(np.random.default_rng(1), Lengths(40, 40), 1, "uniform")
+    numbers = {int(symbol[1:]) for symbol in task.source.decode(pair.source) if symbol[0] == "s"}
+    assert max(numbers) > 500
+    with pytest.raises(UnknownSymbol, match="s1001"):
+        task.source.encode(["s1001"])
 
 
 def test_alphabets_write_characters_side_by_side_and_words_apart() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from changed_checkpoints import reseal
 from command_line import run
 from test_training import assert_same_run, ignore, records_of, stop_after
 from typer.testing import CliRunner, Result
@@ -106,6 +107,7 @@ def test_the_files_are_needed_for_nothing_but_training(
     shutil.copytree(trained / "best", moved)
     config = moved / "config.yaml"
     config.write_text(config.read_text().replace(str(folder), "nowhere"))
+    reseal(moved)
     lost = invoke("eval", moved)
     assert lost.exit_code == 2
     assert "nowhere/valid.txt: No such file" in lost.stderr

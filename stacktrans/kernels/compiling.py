@@ -1,5 +1,7 @@
 """How every compiled function here is compiled: without Python objects, cached, without the GIL."""
 
+import contextlib
+import functools
 import getpass
 import hashlib
 import os
@@ -12,6 +14,9 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from stacktrans.kernels.code_cache import CodeCache, state_directory
+from stacktrans.terminal import complain
+
 Array = np.ndarray[Any, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 # A compiled function is typed as the function it was, not as what numba makes of it.
@@ -19,31 +24,38 @@ _njit: Any = numba.njit
 _config: Any = numba.config
 
 
-def _cache_directory() -> str:
+def _cache_directory() -> Path | None:
     """Where compiled code is kept between runs: a directory for each state of these sources.
 
-    Numba compiles a function again when its own file changed, but not when a file with
-    a function that it calls did.
+    None if there is no place for it.
     """
     sources = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         sources.update(path.read_bytes())
-    name = sources.hexdigest()[:16]
-    try:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        directory = Path(_config.CACHE_DIR or Path(home) / "stacktrans") / name
-        directory.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        return str(_without_home() / name)
-    if not os.access(directory, os.W_OK):
-        return str(_without_home() / name)
-    return str(directory)
+    state = sources.hexdigest()[:16]
+    for root in (_at_home, _without_home):
+        with contextlib.suppress(OSError, RuntimeError):
+            return state_directory(root(), state)
+    return None
+
+
+def _at_home() -> Path:
+    """The user's own place for what can be made again.
+
+    Raises:
+        RuntimeError: there is no home.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(_config.CACHE_DIR or Path(home) / "stacktrans")
 
 
 def _without_home() -> Path:
     """A place that keeps compiled code as long as the machine runs, if nobody else can write there.
 
     What is read from it is run.
+
+    Raises:
+        OSError: there is none.
     """
     shared = Path(tempfile.gettempdir()) / f"stacktrans-{getattr(os, 'getuid', getpass.getuser)()}"
     try:
@@ -91,17 +103,12 @@ def compiled_sum(function: Function) -> Function:
 
 def compiled_entry(function: Function) -> Function:
     """Compile what Python calls, at the first call; kept on disk with all that it calls."""
-    elsewhere = _config.CACHE_DIR
-    _config.CACHE_DIR = _DIRECTORY
-    try:
-        wrapped: Function = _njit(
-            function, cache=True, nogil=True, error_model="numpy", fastmath=_EXACT
-        )
-    finally:
-        _config.CACHE_DIR = elsewhere
-    return wrapped
+    wrapped: Any = _njit(function, nogil=True, error_model="numpy", fastmath=_EXACT)
+    wrapped._cache = CodeCache(function, _DIRECTORY, _say_that_it_compiles)
+    typed: Function = wrapped
+    return typed
 
 
-def compiled_before(entry: str) -> bool:
-    """Whether an earlier run on this machine has left compiled code of an entry, for some sizes."""
-    return any(Path(_DIRECTORY).rglob(f"*.{entry}-*.nbc"))
+@functools.cache
+def _say_that_it_compiles() -> None:
+    complain("compiling for this machine, once (some seconds)")

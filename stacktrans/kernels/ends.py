@@ -18,9 +18,12 @@ Derivatives, in terms of strengths. A pop leaves to the boundary the sum of its 
 and those of the rows taken away, less u: so its gradient goes to each of them, and, with
 minus, to u. A read gives the boundary, the row within which the sum reaches 1, the rest to
 1: so where x[i] is the product of the gradient of what is read with the value of row i,
-each row before the boundary has the gradient x[i] - x[boundary]. Ties are taken as torch takes
-them in the cumulative form: a row whose sum is exactly u is taken away, and one
-whose sum is exactly 1 is still before the boundary.
+each row before the boundary has the gradient x[i] - x[boundary].
+
+Ties are those of `stacktrans.memory.strengths`. If the rows taken away have just the strength of
+the pop, the boundary keeps its gradient to itself; if those before the boundary fill a read, it
+has no part in it. A row pushed with strength 0 has the gradient of the reads of its own step,
+whether or not they get that far, and of the first pop after it, if it is taken away by it.
 """
 
 from typing import Any, NamedTuple
@@ -121,6 +124,7 @@ def _pop(amount: Any, strength: Array, inward: Array, outward: Array) -> Any:
 
 @compiled
 def _pop_adjoint(
+    amount: Any,
     first_before: int,
     strength_before: Any,
     strength: Array,
@@ -130,10 +134,16 @@ def _pop_adjoint(
 ) -> Any:
     """Undo a pop; gives back the gradient of its amount."""
     boundary = inward[0]
+    row = first_before
+    total = strength.dtype.type(0)
+    while row != boundary:
+        total += strength[row]
+        row = inward[row]
     passed = grad.dtype.type(0)
     if boundary != 0:
-        passed = grad[boundary]
         strength[boundary] = strength_before
+        if total != amount:
+            passed = grad[boundary]
     row = first_before
     nearer = 0
     while row != boundary:
@@ -191,8 +201,11 @@ def _read_adjoint(
     grad_read: Array,
     grad: Array,
     grad_values: Array,
-) -> None:
-    """Add to the gradients of strengths and values, given that of what was read at an end."""
+) -> int:
+    """Add to the gradients of strengths and values, given that of what was read at an end.
+
+    Gives back the boundary, or 0.
+    """
     one = strength.dtype.type(1)
     row = inward[0]
     total = strength.dtype.type(0)
@@ -201,15 +214,24 @@ def _read_adjoint(
         add_scaled(grad_values[row - 1], strength[row], grad_read)
         total += strength[row]
         row = inward[row]
-    if row == 0:
-        return
-    boundary = row
+    boundary: int = row
+    if boundary == 0 or total == one:
+        return boundary
     add_scaled(grad_values[boundary - 1], one - total, grad_read)
     share = dot(grad_read, values[boundary - 1])
     row = inward[0]
     while row != boundary:
         grad[row] -= share
         row = inward[row]
+    return boundary
+
+
+@compiled
+def _forget_empty(first: int, after: int, strength: Array, grad: Array) -> None:
+    """Take their gradients from those of some rows that have strength 0."""
+    for row in range(first, after):
+        if strength[row] == 0:
+            grad[row] = 0
 
 
 @compiled
@@ -260,6 +282,7 @@ def memory_adjoint(
     item: int,
     step: int,
     new: int,
+    signals: Array,
     values: Array,
     grad_reads: Array,
     grad: Array,
@@ -274,6 +297,7 @@ def memory_adjoint(
         item: which of the batch.
         step: which of the T steps.
         new: the row pushed first in this step.
+        signals: [signals] strengths.
         values: [rows, m].
         grad_reads: [reads * m] of the vectors read.
         grad: [rows + 1] of the strengths after the step; changed in place.
@@ -283,16 +307,25 @@ def memory_adjoint(
     strength = rows.strength[item]
     links = rows.links[item]
     size = values.shape[1]
+    pushes = ends.pushes.shape[0]
     for read in range(ends.reads.shape[0]):
         part = grad_reads[read * size : (read + 1) * size]
-        _read_adjoint(strength, links[ends.reads[read]], values, part, grad, grad_values)
-    for push in range(ends.pushes.shape[0] - 1, -1, -1):
+        end = ends.reads[read]
+        boundary = _read_adjoint(strength, links[end], values, part, grad, grad_values)
+        for row in range(new, new + pushes):
+            # What was pushed at the other end lies beyond any boundary.
+            if boundary != 0 and strength[row] == 0 and ends.pushes[row - new, 1] != end:
+                grad[row] += dot(part, values[row - 1])
+    for push in range(pushes - 1, -1, -1):
         signal, end = ends.pushes[push]
         grad_signals[signal] = grad[new + push]
         _push_undone(new + push, links[end], links[1 - end])
     for pop in range(ends.pops.shape[0] - 1, -1, -1):
         signal, end = ends.pops[pop]
+        if pop == 0 and step > 0:
+            _forget_empty(new - pushes, new, strength, grad)
         grad_signals[signal] = _pop_adjoint(
+            signals[signal],
             rows.first_before[item, step, pop],
             rows.strength_before[item, step, pop],
             strength,

@@ -565,6 +565,7 @@ class _MemoryAlone(torch.autograd.Function):
             memory_backward(
                 ctx.ends,
                 rows.of(part),
+                as_array(signals[part]),
                 as_array(pushed[part]),
                 as_array(grads[0][part]),
                 in_place(grad_strength[part]),

@@ -113,6 +113,7 @@ def sequence_backward(
                 item,
                 step,
                 new + 1,
+                trace.signals[place],
                 values[item],
                 grad_read[item],
                 grad_strength[item],
@@ -189,6 +190,7 @@ def memory_forward(
 def memory_backward(
     ends: Ends,
     rows: Rows,
+    signals: Array,
     values: Array,
     grad_reads: Array,
     grad_strength: Array,
@@ -200,6 +202,7 @@ def memory_backward(
     Args:
         ends: the kind of memory.
         rows: the memory after the last step; becomes that before the first.
+        signals: [B, T, signals].
         values: [B, rows, m] the vectors of all rows.
         grad_reads: [B, T, reads * m].
         grad_strength: [B, rows + 1] zeros.
@@ -216,6 +219,7 @@ def memory_backward(
                 item,
                 step,
                 step * pushes + 1,
+                signals[item, step],
                 values[item],
                 grad_reads[item, step],
                 grad_strength[item],

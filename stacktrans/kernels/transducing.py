@@ -1,6 +1,5 @@
 """A transducer's steps in compiled code."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ from stacktrans.embeddings import Embedding
 from stacktrans.kernels.actions import UNLIMITED, Actions
 from stacktrans.kernels.carrying import Carried
 from stacktrans.kernels.cells import CELLS
-from stacktrans.kernels.compiling import compiled_before
 from stacktrans.kernels.ends import ENDS
 from stacktrans.kernels.fused import (
     Kind,
@@ -26,7 +24,6 @@ from stacktrans.kernels.fused import (
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import can_run
 from stacktrans.memory import ACTION_MEMORIES, ActionList, ActionMemory, make_memory
-from stacktrans.terminal import complain
 
 
 def kind_of(config: ModelConfig, hard: bool = False) -> Kind:
@@ -82,7 +79,6 @@ def sequence(
         heads: weight and bias of the signals, weight and bias of the values.
         disturb: what is done to the sums of a layer, [M, gates * H].
     """
-    _say_that_it_compiles(f"{_entry(kind)}_backward")
     layers = _layers(controller)
     if kind.buffered:
         # After the last input nothing is read.
@@ -113,7 +109,6 @@ def piece(
         disturb: what is done to the sums of a layer, [B * T, gates * H].
         state: what the strings carry; None for strings that begin.
     """
-    _say_that_it_compiles(f"{_entry(kind)}_backward")
     layers = _layers(controller)
     projected, ids = _projected(layers, inputs.flatten(), embedding, disturb)
     ids = ids.view(inputs.shape)
@@ -158,7 +153,6 @@ class Run:
         embedding: Embedding,
         heads: Sequence[Tensor],
     ) -> None:
-        _say_that_it_compiles(f"{_entry(kind)}_forward")
         layers, ids = _layers(controller), torch.arange(embedding.num_embeddings)
         self._running = Running(
             kind,
@@ -184,14 +178,3 @@ def _weights(layers: Sequence[Layer]) -> list[LayerWeights]:
         LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
         for layer in layers
     ]
-
-
-def _entry(kind: Kind) -> str:
-    """What the compiled functions that run a kind are called."""
-    return "sequence" if isinstance(kind.memory, str) else "action"
-
-
-@functools.cache
-def _say_that_it_compiles(entry: str) -> None:
-    if not compiled_before(entry):
-        complain("compiling for this machine, once (some seconds)")

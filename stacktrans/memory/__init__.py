@@ -1,6 +1,7 @@
 """Differentiable memories, each behind the interface of `stacktrans.memory.base`.
 
-A new memory is one class beside these and one entry in a table here.
+A new memory is one class beside these, its name in `stacktrans.names`, and one entry in a table
+here.
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ from stacktrans.memory.deque import Deque
 from stacktrans.memory.queue import Queue
 from stacktrans.memory.stack import Stack
 from stacktrans.memory.strengths import StrengthMemory
+from stacktrans.names import MemoryName
 
 STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
     memory.name: memory for memory in (Stack, Queue, Deque)
@@ -26,8 +28,8 @@ def make_memory(config: ModelConfig) -> Memory[Any] | None:
     """The memory of a model; None for none."""
     if config.memory in ACTION_MEMORIES:
         kind = ACTION_MEMORIES[config.memory]
-        return kind(config.memory_count, config.read_depth, config.no_op, config.capacity)
-    return STRENGTH_MEMORIES[config.memory]() if config.memory != "none" else None
+        return kind(*(getattr(config, setting) for setting in kind.settings))
+    return None if config.memory == MemoryName.NONE else STRENGTH_MEMORIES[config.memory]()
 
 
 __all__ = [

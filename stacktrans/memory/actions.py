@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.memory.base import Memory, MemoryState, State
+from stacktrans.names import MemoryName
 
 EMPTY = -1.0
 """What an empty cell holds (joulin2015, section 3.1)."""
@@ -35,6 +36,7 @@ class ActionMemory(Memory[State]):
         actions: their names, in the order of the signals of each stack or list.
     """
 
+    settings = ("memory_count", "read_depth", "no_op", "capacity")
     kind: ClassVar[str]
     own_actions: ClassVar[tuple[str, ...]]
 
@@ -145,7 +147,7 @@ class StackCells(MemoryState):
 class ActionStack(ActionMemory[StackCells]):
     """Stacks that are pushed to or popped: joulin2015, section 3.1."""
 
-    name = "stack-rnn"
+    name = MemoryName.STACK_RNN
     kind = "stack"
     own_actions = ("push", "pop")
 
@@ -186,7 +188,7 @@ class ActionList(ActionMemory[ListCells]):
     is lost. What is read is the head, then the cells next to it: left, right, left and so on.
     """
 
-    name = "list-rnn"
+    name = MemoryName.LIST_RNN
     kind = "list"
     own_actions = ("insert", "left", "right")
 

@@ -13,6 +13,8 @@ class MemoryState:
     """What a memory holds after some steps, for a batch of B strings; never changed in place."""
 
 
+VECTOR_SETTINGS = ("memory_size", "value_nonlinearity")
+"""Settings of a model that say what is pushed, whatever its memory."""
 State = TypeVar("State", bound=MemoryState)
 
 
@@ -24,11 +26,14 @@ class Memory(ABC, Generic[State]):
 
     Attributes:
         name: how settings call it.
+        settings: of the model's configuration, what it is made with beside what all memories
+            have, in the order of its arguments.
         signal_names: what the controller gives at each step; the first word of each says what
             is done.
     """
 
     name: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]] = ()
     signal_names: tuple[str, ...]
 
     @property

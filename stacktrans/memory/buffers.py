@@ -6,13 +6,12 @@ each step with the strength i_{t-1} that the controller gave at the step before 
 buffer with strength o_t; after the last step, the n-th symbol of the answer is what is
 read with strength 1 after n - 1 has been popped.
 
-Both keep cumulative strengths, as `Queue` does.
+Both keep P[i], the sum of the strengths from the front up to row i: a pop is then
+max(0, P - u), and a read of strength 1 takes min(1, P[i]) - min(1, P[i-1]) of row i.
 """
 
 import torch
 from torch import Tensor
-
-from stacktrans.memory.strengths import rise
 
 BUFFER_SIGNALS = ("input read", "output write")
 """Names of i_t and o_t, which follow the signals of the memory."""
@@ -39,7 +38,8 @@ def popped(cumulative: Tensor, amount: Tensor) -> Tensor:
 
 def read_weights(cumulative: Tensor) -> Tensor:
     """How much of each row is read with strength 1: [..., T]."""
-    return rise(cumulative.clamp(max=1))
+    taken = cumulative.clamp(max=1)
+    return torch.diff(taken, dim=-1, prepend=torch.zeros_like(taken[..., :1]))
 
 
 def written_weights(cumulative: Tensor, first: int, count: int) -> Tensor:

@@ -1,11 +1,34 @@
-"""Memories that keep a strength for each row (grefenstette2015): stack, queue and deque."""
+"""Memories that keep a strength for each row (grefenstette2015): stack, queue and deque.
+
+All are made of two operations, at either end of the rows. With s[i] the strength of row i,
+and above[i] the sum of the strengths of the rows nearer to the end,
+
+    a pop of strength u leaves     max(0, s[i] - max(0, u - above[i]))     equations 2, 4, 7, 8
+    a read takes of each row       min(s[i], max(0, 1 - above[i]))         equations 3, 5, 10, 11
+
+Ties. Where a max or a min has two equal arguments, its derivative is that of the left one, as
+the paper has it (section 3.1). So
+
+    a row with just the strength that a pop has left for it is taken away, and is a constant 0;
+    a row that a pop has no strength left for (u = above[i]) keeps its strength, and its
+        derivative is by this strength alone: not by u, nor by the rows above it;
+    a row of strength 0 is a constant 0 after the next pop, wherever it is;
+    a row that just fills what a read has room for is read by its strength, and so is one of
+        strength 0; one that there is no room for (above[i] = 1) is a constant 0.
+
+Saturated signals, which are exactly 0 or 1, tie at every step. What ties is a matter of rounding,
+too: above[i] is summed row by row from the end inwards, in the precision of the strengths, and
+the compiled code (`stacktrans.kernels.ends`) makes the same comparisons of the same sums.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from stacktrans.memory.base import Memory, MemoryState
 
@@ -74,12 +97,11 @@ class Strengths(MemoryState):
     """What a memory holds after some steps, for a batch of B strings.
 
     Attributes:
-        cumulative: [B, rows] cumulative strengths; which end they are summed
-            from is the memory's own business.
-        rows: the pushed vectors V_t, bottom (or front) first.
+        strengths: [B, rows] the strength s_t of each row, bottom (or front) first.
+        rows: the pushed vectors V_t, in the same order.
     """
 
-    cumulative: Tensor
+    strengths: Tensor
     rows: Rows
 
 
@@ -129,9 +151,9 @@ class StrengthMemory(Memory[Strengths]):
     def read_weights(self, state: Strengths) -> Tensor:
         """[B, len(ends), rows]: how much of each row each read is made of."""
 
-    @abstractmethod
     def strengths(self, state: Strengths) -> Tensor:
         """[B, rows]: the strength s_t of each row, bottom (or front) first."""
+        return state.strengths
 
     @abstractmethod
     def row_origins(self, steps: int) -> list[int]:
@@ -154,11 +176,49 @@ def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(weights[:, :, reach], values[:, reach])
 
 
-def rise(cumulative: Tensor) -> Tensor:
-    """Differences of sums that grow along the rows: x[i] - x[i-1], x[-1] being 0."""
-    return torch.diff(cumulative, dim=-1, prepend=torch.zeros_like(cumulative[..., :1]))
+class _RunningSum(torch.autograd.Function):
+    """Sums of numbers [B, n] up to each, added one by one in their own precision."""
+
+    @staticmethod
+    def forward(ctx: Any, numbers: Tensor) -> Tensor:
+        """[B, n] to [B, n]."""
+        if numbers.device.type != "cpu":
+            return numbers.cumsum(1)
+        # On a processor torch's own sums are of float64, and round otherwise.
+        return torch.from_numpy(np.add.accumulate(numbers.detach().numpy(), axis=1))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        """[B, n] to [B, n]."""
+        return grads[0].flip(1).cumsum(1).flip(1)
 
 
-def fall(cumulative: Tensor) -> Tensor:
-    """Differences of sums that shrink along the rows: x[i] - x[i+1], 0 after the last."""
-    return -torch.diff(cumulative, dim=-1, append=torch.zeros_like(cumulative[..., :1]))
+def _sums(strengths: Tensor) -> tuple[Tensor, Tensor]:
+    """For each row, the sum of the strengths up to it, without it and with it; [B, rows] each."""
+    apply: Any = _RunningSum.apply
+    through: Tensor = apply(strengths)
+    return functional.pad(through[:, :-1], (1, 0)), through
+
+
+def popped(strengths: Tensor, amount: Tensor) -> Tensor:
+    """The strengths that a pop leaves: equations 2, 4, 7 and 8.
+
+    Args:
+        strengths: [B, rows] those nearest to the end first.
+        amount: [B, 1] strength of the pop.
+    """
+    above, through = _sums(strengths)
+    # At a tie the two are the same number, but only one of them is a constant.
+    taken = torch.where(above == amount, above, amount)
+    return torch.relu(torch.where(above > amount, strengths, through - taken))
+
+
+def read_by(strengths: Tensor) -> Tensor:
+    """How much of each row a read takes: equations 3, 5, 10 and 11.
+
+    Args:
+        strengths: [B, rows] those nearest to the end first.
+    """
+    above, through = _sums(strengths)
+    beyond = (through > 1) & (strengths > 0)
+    return torch.where(beyond, torch.relu(1 - above), strengths)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stacktrans import completion
 from stacktrans.errors import UsageError
 from stacktrans.options import DeviceOption, JsonOption, check_device, check_positive
 from stacktrans.terminal import complain, print_data, print_json, print_out, progress_console
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 def sweep(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep, as in experiments/.")],
     profile: Annotated[
-        str | None, typer.Option(help="One of the file's profiles, such as small.")
+        str | None,
+        typer.Option(
+            help="One of the file's profiles, such as small.", autocompletion=completion.profiles
+        ),
     ] = None,
     only: Annotated[
         str | None,

@@ -162,12 +162,13 @@ def _record(job: Job) -> Record:
 
 def _refuse_another_run(job: Job) -> None:
     """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
-    from stacktrans.checkpoint import CONFIG, read_config
+    from stacktrans.checkpoint import CONFIG
+    from stacktrans.resolution import resolve
 
     path = job.directory / CONFIG
     if not path.exists():
         return
-    there = read_config(job.directory)
+    there = resolve(config=str(path))
     # Of a text, the task has learned its words since.
     if any(getattr(there, part) != getattr(job.config, part) for part in _DECIDING):
         raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")

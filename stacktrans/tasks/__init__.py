@@ -41,6 +41,12 @@ class TaskError(UsageError):
         super().__init__(message)
 
 
+def default_parameters(generator: str) -> Settings:
+    """What a generator's parameters are that are not given, of those that need not be."""
+    known = inspect.signature(GENERATORS[generator]).parameters.values()
+    return {each.name: each.default for each in known if each.default is not each.empty}
+
+
 def make_task(name: str, generator: str, parameters: Settings) -> Task:
     """The task that a generator makes with its parameters.
 

@@ -43,9 +43,9 @@ class Corpus(Task):
     """A text in three files, a sentence on each line.
 
     Args:
-        train: the file to train on; None if there is nothing to train.
-        valid: the file to stop and to choose by; None likewise.
-        test: the file to test on; None likewise.
+        train: the file to train on, if there is anything to train.
+        valid: the file to stop and to choose by, likewise.
+        test: the file to test on, likewise.
         unit: what the symbols are, "words" or "characters".
         vocabulary: the most symbols that are known, the end of a sentence and the unknown one
             included: the most frequent of the file to train on.

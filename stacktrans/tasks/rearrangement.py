@@ -7,31 +7,22 @@ from typing import ClassVar
 import numpy as np
 
 from stacktrans.sequences import Ids, Pair
-from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
-
-ASCII = [chr(code) for code in range(0x21, 0x7F)]
-LATIN_LETTERS = [chr(code) for code in range(0xC0, 0x100) if chr(code).isalpha()]
-
-
-def meaningless_symbols(count: int) -> list[str]:
-    """`count` printable characters: ASCII without the space, then Latin-1 letters."""
-    available = ASCII + LATIN_LETTERS
-    if type(count) is not int or not 1 <= count <= len(available):
-        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {len(available)}")
-    return available[:count]
+from stacktrans.tasks.alphabets import PRINTABLE, meaningless_symbols
+from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task, drawn_lengths
 
 
 class Rearrangement(Task):
     """The target holds the source's symbols in another order.
 
     Args:
-        symbols: how many different symbols there are.
+        symbols: how many different symbols there are: printable characters as long as these
+            suffice, or else words s1, s2, ... separated by spaces.
     """
 
     multiple_of: ClassVar[int] = 1
 
     def __init__(self, symbols: int = 128) -> None:
-        self.source = self.target = Alphabet(meaningless_symbols(symbols), words=False)
+        self.source = self.target = meaningless_symbols(symbols, PRINTABLE)
 
     @abstractmethod
     def rearrange(self, source: Ids) -> Ids:

@@ -6,17 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from stacktrans.sequences import Ids, Pair
+from stacktrans.tasks.alphabets import DIGITS, meaningless_symbols
 from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
 
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 WAIT = "#"
-
-
-def digits(count: int) -> list[str]:
-    """`count` digits and then letters; raises `ValueError` if there are not so many."""
-    if type(count) is not int or not 1 <= count <= len(DIGITS):
-        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {len(DIGITS)}")
-    return list(DIGITS[:count])
 
 
 class WaitingReversal(Task):
@@ -25,7 +18,8 @@ class WaitingReversal(Task):
     Only what follows the target's first marks is scored, and lengths are those of w.
 
     Args:
-        symbols: how many symbols w is made of.
+        symbols: how many symbols w is made of: digits and letters as long as these suffice, or
+            else words s1, s2, ... separated by spaces, as the marks are then, too.
         deleted: how many of them, the last ones, are left out of the answer, which then has
             marks at its end that are not scored.
     """
@@ -33,7 +27,7 @@ class WaitingReversal(Task):
     same_length = True
 
     def __init__(self, symbols: int = 2, deleted: int = 0) -> None:
-        self.source = self.target = Alphabet([*digits(symbols), WAIT], words=False)
+        self.source = self.target = meaningless_symbols(symbols, DIGITS, [WAIT])
         if type(deleted) is not int or not 0 <= deleted < symbols:
             raise ValueError(f"deleted is {deleted!r}; expected a number from 0 to {symbols - 1}")
         self._wait = symbols

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stacktrans.sequences import Ids, Pair, Stream
+from stacktrans.tasks.alphabets import DIGITS, meaningless_symbols
 from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
 from stacktrans.tasks.patterns import blocks_of
-from stacktrans.tasks.running import digits
 
 
 class StreamTask(Task):
@@ -60,7 +60,8 @@ class Counting(StreamTask):
     begins with the first symbol. Counts are 1 or more, and the length is their sum.
 
     Args:
-        pattern: runs of symbols and how often each comes, as `blocks_of` reads it.
+        pattern: runs of symbols and how often each comes, such as a^n b^m c^(2n+m); see
+            `blocks_of`.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -123,13 +124,13 @@ class Memorization(StreamTask):
     """1223= -> 3221: a string, and then its reverse
 
     Args:
-        symbols: how many symbols strings are made of.
+        symbols: how many symbols strings are made of: digits but for 0 and letters as long as
+            these suffice, or else words s1, s2, ... separated by spaces, as = is then, too.
     """
 
     def __init__(self, symbols: int = 2) -> None:
-        written = digits(symbols + 1)[1:]
-        self.source = self.target = Alphabet([*written, "="], words=False)
-        self._symbols = written
+        self.source = self.target = meaningless_symbols(symbols, DIGITS[1:], ["="])
+        self._symbols = self.source.symbols[:symbols]
 
     @property
     def layout(self) -> Stream:

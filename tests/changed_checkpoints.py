@@ -1,0 +1,32 @@
+"""Checkpoints that are changed on purpose."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from stacktrans import checkpoint
+from stacktrans.checksums import SUMS, sums_of
+
+
+def reseal(directory: Path) -> None:
+    """Have the checksums be those of the files as they are now."""
+    names = (checkpoint.CONFIG, checkpoint.WEIGHTS, checkpoint.TRAINING)
+    there = [directory / name for name in names if (directory / name).exists()]
+    (directory / SUMS).write_text(sums_of({path.name: path.read_bytes() for path in there}))
+
+
+def change_config(directory: Path, old: str, new: str) -> None:
+    """Replace a part of a checkpoint's configuration."""
+    path = directory / checkpoint.CONFIG
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    reseal(directory)
+
+
+def change_weights(directory: Path, weights: Mapping[str, Tensor]) -> None:
+    """Replace a checkpoint's weights."""
+    save_file(dict(weights), directory / checkpoint.WEIGHTS)
+    reseal(directory)

@@ -1,0 +1,286 @@
+"""The command `list`: what there is to choose from."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stacktrans.catalogue.entries import Entry
+from stacktrans.catalogue.kinds import KINDS
+from stacktrans.catalogue.layout import lines
+from stacktrans.cli import app
+from stacktrans.controllers import CONTROLLERS
+from stacktrans.memory import MEMORIES
+from stacktrans.packaged import shipped
+from stacktrans.resolution import load_task, resolve
+from stacktrans.tasks import GENERATORS, make_task
+
+TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["list", *arguments])
+
+
+def listed(kind: str) -> dict[str, dict[str, object]]:
+    result = invoke(kind, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return {entry["name"]: entry for entry in json.loads(result.stdout)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_listed_has_a_line_with_its_meaning(kind: str) -> None:
+    entries = json.loads(invoke(kind, "--json").stdout)
+    assert entries
+    shown = invoke(kind).stdout.splitlines()
+    for entry in entries:
+        assert entry["meaning"].strip(), entry["name"]
+        named = [line for line in shown if line.startswith(f"{entry['name']} ")]
+        assert any(entry["meaning"] in line for line in named), entry["name"]
+        assert not any(line.endswith(" ") for line in shown)
+
+
+def test_list_alone_says_what_can_be_listed() -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["name", *KINDS]
+    assert [entry["name"] for entry in json.loads(invoke("--json").stdout)] == [*KINDS]
+
+
+def test_an_unknown_kind_gets_the_nearest() -> None:
+    result = invoke("task")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "unknown kind 'task'; did you mean 'tasks'?" in result.stderr
+
+
+def test_tasks_have_their_files_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = listed("tasks")
+    assert sorted(found) == TASKS
+    for name, entry in found.items():
+        task = load_task(name)
+        assert entry["meaning"] == task.description
+        assert (entry["generator"], entry["parameters"]) == (task.generator, task.parameters)
+    assert found["copy"]["lengths"] == {"train": [8, 64], "test": [65, 128]}
+    assert found["text"]["lengths"] is None
+    (line,) = [line for line in invoke("tasks").stdout.splitlines() if line.startswith("copy ")]
+    for part in ("8:64", "65:128", "abc -> abc", "generator copy: symbols=128"):
+        assert part in line
+
+
+MINE = """
+name: mine
+description: |
+  letters of mine,
+  twice
+generator: copy
+parameters: {symbols: 5}
+lengths: {train: [1, 2], test: [3, 4]}
+length_law: uniform
+"""
+
+
+def test_tasks_of_one_s_own_are_listed_and_broken_ones_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tasks").mkdir()
+    Path("tasks/mine.yaml").write_text(MINE)
+    Path("tasks/copy.yaml").write_text(MINE.replace("letters", "other letters"))
+    assert listed("tasks")["mine"]["file"] == "tasks/mine.yaml"
+    assert str(listed("tasks")["copy"]["meaning"]).startswith("other")
+    (line,) = [line for line in invoke("tasks").stdout.splitlines() if line.startswith("mine ")]
+    assert "letters of mine, twice (generator copy: symbols=5; tasks/mine.yaml)" in line
+    Path("tasks/wrong.yaml").write_text(MINE.replace("symbols: 5", "symbols: 0"))
+    Path("tasks/unreadable.yaml").write_bytes(b"\xff")
+    result = invoke("tasks")
+    assert result.exit_code == 1
+    assert "tasks/wrong.yaml:7: task mine: parameters: symbols is 0" in result.stderr
+    assert "tasks/unreadable.yaml: " in result.stderr
+    assert len(result.stdout.splitlines()) == 1 + len(TASKS) + 1
+
+
+def test_generators_have_the_parameters_that_they_take() -> None:
+    found = listed("generators")
+    assert list(found) == list(GENERATORS)
+
+    def parameters(name: str) -> dict[str, dict[str, object]]:
+        entries = found[name]["parameters"]
+        assert isinstance(entries, list)
+        return {entry["name"]: entry for entry in entries}
+
+    assert parameters("copy")["symbols"]["default"] == 128
+    assert "default" not in parameters("counting")["pattern"]
+    assert list(parameters("next-symbol")) == ["predict", "characters", "root", "rules"]
+    assert parameters("parity") == {}
+    for name in TASKS:
+        task = load_task(name)
+        assert task.parameters.keys() <= parameters(task.generator).keys()
+    defaults = {name: part["default"] for name, part in parameters("text").items()}
+    make_task("mine", "text", defaults)
+    shown = invoke("generators").stdout
+    assert "\n    symbols=128: how many different symbols" in shown
+    assert "\n    pattern (required): runs of symbols" in shown
+
+
+def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
+    model = resolve(task="copy", settings={"model": {"memory": "none"}}).model.model_dump()
+    memories, controllers = listed("memories"), listed("controllers")
+    assert list(memories) == [*MEMORIES, "none"]
+    assert list(controllers) == list(CONTROLLERS)
+    for entry in [*memories.values(), *controllers.values()]:
+        settings = entry.get("settings", {})
+        assert isinstance(settings, dict)
+        assert settings.items() <= model.items()
+    assert memories["deque"]["signals"] == ["pop top", "push top", "pop bottom", "push bottom"]
+    assert memories["deque"]["settings"] == {"memory_size": 32, "value_nonlinearity": "tanh"}
+    assert "memory_count=1" in invoke("memories").stdout
+    assert "hidden_size=64" in invoke("controllers").stdout
+
+
+def test_recipes_say_what_their_first_lines_do() -> None:
+    entries = json.loads(invoke("recipes", "--json").stdout)
+    names = [(entry["name"], entry["paper"]) for entry in entries]
+    papers = (None, "hao2018", "joulin2015")
+    assert names == [(name, paper) for name in ("default", "paper") for paper in papers]
+    first = (Path(__file__).parent.parent / "stacktrans/recipes/default.yaml").read_text()
+    assert entries[0]["meaning"] == first.splitlines()[0].removeprefix("# ")
+    assert entries[0]["settings"]["model"]["hidden_size"] == 64
+
+
+def test_checkpoints_shipped_and_of_one_s_own(
+    trained: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("checkpoints").mkdir()
+    Path("checkpoints/run").symlink_to(trained)
+    Path("checkpoints/untrained").symlink_to(model)
+    Path("checkpoints/notes").mkdir()
+    found = listed("checkpoints")
+    shown = invoke("checkpoints").stdout
+    assert found["reverse-stack"]["memory"] == "stack"
+    (line,) = [line for line in shown.splitlines() if line.startswith("reverse-stack ")]
+    assert "coarse 1.000 on 65:128" in line
+    summary = json.loads((trained / "summary.json").read_text())
+    assert found["checkpoints/run"]["summary"] == summary
+    assert f"coarse {summary['test']['coarse']:.3f} on 6:8" in shown
+    (line,) = [line for line in shown.splitlines() if line.startswith("checkpoints/untrained ")]
+    assert "nothing yet" in line
+    assert "checkpoints/notes" not in found
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.yaml", None, "config.yaml: No such file"),
+        ("config.yaml", "model: [", "config.yaml:1: "),
+        ("summary.json", '{"test": ', "summary.json: not readable as JSON"),
+        ("summary.json", '{"test": {"coarse": "all"}}', None),
+        ("evaluation.json", '{"results": [[]]}', None),
+        ("config.yaml", "{task: [copy], model: 3}", None),
+        ("config.yaml", "recipe: !!binary aGVsbG8=", None),
+    ],
+)
+def test_damaged_checkpoints_do_not_hide_the_others(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    content: str | None,
+    message: str | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("checkpoints/run")
+    run.mkdir(parents=True)
+    (run / "model.safetensors").touch()
+    (run / "config.yaml").write_text("task: {name: mine}")
+    (run / file).unlink(missing_ok=True)
+    if content is not None:
+        (run / file).write_text(content)
+    result = invoke("checkpoints")
+    assert result.exit_code == (1 if message else 0)
+    assert (message or "") in result.stderr
+    assert "reverse-stack" in result.stdout
+    assert ("checkpoints/run" in result.stdout) == (message is None)
+    names = [entry["name"] for entry in json.loads(invoke("checkpoints", "--json").stdout)]
+    assert ("checkpoints/run" in names) == (message is None)
+
+
+def test_settings_have_types_in_plain_words_and_defaults() -> None:
+    found = listed("settings")
+    run = resolve(task="copy", settings={"model": {"memory": "none"}})
+    for path, entry in found.items():
+        value: object = run.model_dump()
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if not path.startswith(("task.", "model.start.", "model.memory")) and "default" in entry:
+            assert entry["default"] == value, path
+    types = {path: str(entry["type"]) for path, entry in found.items()}
+    assert types["model.layers"] == "whole number from 1 to 64"
+    assert types["model.capacity"] == "whole number from 1 to 65536 or null"
+    assert types["model.embedding_size"] == "whole number from 1 to 65536 or one-hot"
+    assert types["training.averaging"] == "number from 0 to under 1"
+    assert types["training.prune"] == "true or false"
+    assert types["training.optimizer"] == "rmsprop, adam or sgd"
+    assert types["training.stream"] == "settings or null"
+    assert types["training.stream.steps"] == "whole number from 1"
+    assert types["task.lengths.train"] == "[shortest, longest]"
+    assert types["training.length_law"] == "uniform, task, {mean, deviation}, {depth} or null"
+    for said in types.values():
+        assert not any(name in said for name in ("Literal", "Config", "Lengths", "<", "dict"))
+
+
+def test_what_needs_no_torch_does_not_wait_for_it() -> None:
+    kinds = ["tasks", "generators", "recipes", "settings", "checkpoints"]
+    code = (
+        "import sys; from stacktrans.catalogue.kinds import KINDS; "
+        f"[KINDS[kind]() for kind in {kinds}]; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+ENTRIES = (
+    Entry("short", "Some words that say what it is.", {"lengths": "65:128", "rate": "0.0001"}),
+    Entry("longer-name", "Other words.", {"lengths": "1:2"}, remarks=["the 1st"]),
+    Entry("has-parts", "Its parts follow.", parts=[("size=128", "how large\nit is")]),
+)
+
+
+def text_of(laid_out: Sequence[str]) -> str:
+    return " ".join(" ".join(laid_out).split())
+
+
+@pytest.mark.parametrize("width", [None, 200, 100, 80, 60, 40, 24])
+def test_lists_fit_the_terminal_and_cut_nothing(width: int | None) -> None:
+    laid_out = list(lines(ENTRIES, width))
+    assert all(len(line) <= (width or 200) for line in laid_out)
+    whole = text_of(laid_out)
+    for part in ("Some words that say what it is.", "65:128", "0.0001", "Other words. (the 1st)"):
+        assert part in whole
+    assert "size=128: how large it is" in whole
+
+
+def test_lists_in_a_pipe_have_a_line_for_each() -> None:
+    assert list(lines(ENTRIES, None)) == [
+        "name         lengths  rate    meaning",
+        "short        65:128   0.0001  Some words that say what it is.",
+        "longer-name  1:2              Other words. (the 1st)",
+        "has-parts                     Its parts follow.",
+        "    size=128: how large it is",
+    ]
+
+
+def test_lists_name_their_columns_where_these_do_not_fit() -> None:
+    assert list(lines(ENTRIES[:1], 19)) == [
+        "name",
+        "    meaning",
+        "short",
+        "    lengths",
+        "        65:128;",
+        "        rate 0.0001",
+        "    Some words that",
+        "    say what it is.",
+    ]

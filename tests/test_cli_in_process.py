@@ -1,0 +1,185 @@
+"""The command line in one process: what it reads, changes and refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+from small_runs import SETTINGS
+from typer.testing import CliRunner, Result
+
+from stacktrans.cli import app
+from stacktrans.config import RunConfig
+from stacktrans.resolution import resolve
+
+
+def invoke(*arguments: str | Path, stdin: bytes = b"") -> Result:
+    result = CliRunner().invoke(app, [*map(str, arguments)], input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def scores(result: Result) -> object:
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)["results"]
+    return found
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+def test_eval_reads_pairs_from_stdin_as_from_a_file(model: Path, tmp_path: Path, form: str) -> None:
+    pairs = invoke("generate", "--task", "copy", "--lengths", "1:4", "--format", form).stdout
+    # An empty line and a byte order mark are no pairs, and a symbol may look like JSON.
+    content = b"\xef\xbb\xbf\n" + (b"{ab\t{ab\n" if form == "tsv" else b"") + pairs.encode()
+    path = tmp_path / f"pairs.{form}"
+    path.write_bytes(content)
+    of_file = scores(invoke("eval", model, "--data", path, "--json"))
+    assert scores(invoke("eval", model, "--data", "-", "--json", stdin=content)) == of_file
+    # What a file's name does not tell, its content does, as where a shell passes a pipe.
+    unnamed = tmp_path / "pairs"
+    unnamed.write_bytes(content)
+    assert scores(invoke("eval", model, "--data", unnamed, "--json")) == of_file
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"abc\tabc\nabc\n", "standard input:2: expected source, a tab, target; found 'abc'"),
+        (b'\n{"source": "a"}\n', "standard input:2: expected a JSON object with source and target"),
+        (b'{"source": "a", "target": "b"}\na\tb\n', "standard input:2: expected a JSON object"),
+        (b"\n", "standard input: holds no pairs"),
+        (b"", "standard input: holds no pairs"),
+    ],
+)
+def test_eval_names_what_is_wrong_with_stdin(model: Path, content: bytes, message: str) -> None:
+    result = invoke("eval", model, "--data", "-", stdin=content)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+
+
+def test_eval_names_lengths_that_stdin_lacks(model: Path) -> None:
+    result = invoke("eval", model, "--data", "-", "--lengths", "9:9", stdin=b"ab\tab\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--lengths 9:9: standard input has no source of such a length" in result.stderr
+
+
+def test_generate_changes_settings_of_the_task() -> None:
+    options = ("generate", "--task", "copy", "--count", "30")
+    changed = invoke(*options, "--set", "parameters.symbols=1000", "--set", "lengths.train=[2, 3]")
+    sources = [line.split("\t")[0].split(" ") for line in changed.stdout.splitlines()]
+    assert {len(source) for source in sources} == {2, 3}
+    assert max(int(symbol[1:]) for source in sources for symbol in source) > 500
+    as_in_train = invoke(
+        *options, "--set", "task.parameters={symbols: 1000}", "--set", "task.lengths.train=[2, 3]"
+    )
+    assert as_in_train.stdout == changed.stdout
+    normal = ("--set", "length_law={mean: 3, deviation: 0.1}", "--set", "lengths.train=[1, 9]")
+    lines = invoke(*options, *normal).stdout.splitlines()
+    assert {len(line.split("\t")[0]) for line in lines} <= {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("parameters.symbols=0", "--set parameters.symbols=0: task copy: parameters: symbols is 0"),
+        ("parameters.letters=3", "--set parameters.letters=3: task copy: unknown parameter"),
+        ("task.lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean"),
+        ("lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean 'lengths'?"),
+        ("task=reverse", "unknown setting 'task'"),
+        ("learning_rate=1", "unknown setting 'learning_rate'"),
+        ("lengths.train=[5, 2]", "--set lengths.train=[5, 2]: lengths.train: "),
+        ("lengths.train", "--set lengths.train: expected key=value"),
+        ("=3", "--set =3: expected key=value"),
+        ("lengths=[", "--set lengths=[: the value is not readable as YAML"),
+        ("generator=copi", "--set generator=copi: task copy: unknown generator 'copi'"),
+    ],
+)
+def test_generate_refuses_changes(assignment: str, message: str) -> None:
+    result = invoke("generate", "--task", "copy", "--set", assignment)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def text_folder(place: Path) -> Path:
+    place.mkdir()
+    for part in ("train", "valid", "test"):
+        (place / f"{part}.txt").write_text("the old man sees the sea .\nno\n" * 5)
+    return place
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--task", "copy", "--memory", "queue", "--set", "training.curriculum=null"),
+        ("--task", "reversal", "--memory", "stack", "--recipe", "paper", "--seed", "5"),
+        ("--task", "gender", "--memory", "none", "--controller", "gru", "--time-limit", "90s"),
+        ("--task", "anbn", "--memory", "stack-rnn", "--recipe", "paper", "--workers", "2"),
+        ("--text", "mytext", "--memory", "list-rnn", "--set", "learning_rate=0.0000001"),
+    ],
+)
+def test_a_dry_run_prints_what_a_configuration_file_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text_folder(Path("mytext"))
+    before = sorted(tmp_path.rglob("*"))
+    printed = invoke("train", *options, "--dry-run")
+    assert (printed.exit_code, printed.stderr) == (0, "")
+    as_json = json.loads(invoke("train", *options, "--dry-run", "--json").stdout)
+    assert sorted(tmp_path.rglob("*")) == before
+    Path("mine.yaml").write_text(printed.stdout)
+    assert resolve(config="mine.yaml") == RunConfig.model_validate(as_json)
+    assert resolve(config="mine.yaml").to_yaml() == printed.stdout
+    assert invoke("train", "--config", "mine.yaml", "--dry-run").stdout == printed.stdout
+
+
+def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> None:
+    small = [word for setting in SETTINGS for word in ("--set", setting)]
+    options = ("train", "--task", "copy", "--memory", "stack", "--max-steps", "1", *small)
+    run = tmp_path / "run"
+    printed = invoke(*options, "--out", run, "--dry-run").stdout
+    assert not run.exists()
+    assert invoke(*options, "--out", run).exit_code == 0
+    assert (run / "config.yaml").read_text() == printed
+    # So has a run that would be gone on with.
+    further = invoke("train", "--resume", run, "--max-steps", "9", "--dry-run").stdout
+    assert further == printed.replace("max_steps: 1\n", "max_steps: 9\n")
+    assert (run / "config.yaml").read_text() == printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "copy"], "no memory given"),
+        (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "--set lr=1"),
+        (["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"], "9:"),
+        (["--task", "copy", "--memory", "queue", "--device", "abacus"], "--device abacus"),
+        (["--task", "copy", "--memory", "queue", "--out", "."], "--out ."),
+        (["--text", "absent", "--memory", "none"], "absent: expected a folder"),
+        (["--resume", "absent"], "absent: no run to resume here"),
+        (["--resume", "absent", "--task", "copy"], "only its budgets"),
+    ],
+)
+def test_a_dry_run_refuses_what_would_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("something").touch()
+    result = invoke("train", *arguments, "--dry-run")
+    assert (result.exit_code in (1, 2), result.stdout) == (True, "")
+    assert message in result.stderr
+
+
+def test_a_vocabulary_of_a_thousand_goes_through_every_command(tmp_path: Path) -> None:
+    run, sources = tmp_path / "run", tmp_path / "sources.txt"
+    small = [word for setting in SETTINGS[1:] for word in ("--set", setting)]
+    many = ("--set", "task.parameters.symbols=1000", "--max-steps", "1")
+    trained = invoke("train", "--task", "copy", "--memory", "queue", *many, *small, "--out", run)
+    assert trained.exit_code == 0
+    scores(invoke("eval", run, "--count", "5", "--lengths", "2:3", "--json"))
+    sources.write_text("s1000 s7\ns7 s1001\n")
+    answered = invoke("transduce", run, sources)
+    assert answered.exit_code == 1
+    assert f"{sources}:2: symbol 2 is 's1001'" in answered.stderr
+    said = answered.stdout.splitlines()[0].split(" ")
+    assert all(symbol[0] == "s" and 1 <= int(symbol[1:]) <= 1000 for symbol in said)
+    followed = json.loads(invoke("inspect", run, "s1000 s7", "--json").stdout)
+    assert [step["input"] for step in followed["steps"][1:3]] == ["s1000", "s7"]

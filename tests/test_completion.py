@@ -1,0 +1,176 @@
+"""What shells offer for words that are being typed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import ENVIRONMENT, STACKTRANS
+from typer.testing import CliRunner
+
+from stacktrans.catalogue.kinds import KINDS
+from stacktrans.cli import app
+from stacktrans.completion import PROGRAM
+from stacktrans.config import RunConfig
+from stacktrans.controllers import CONTROLLERS
+from stacktrans.memory import MEMORIES
+from stacktrans.packaged import shipped
+from stacktrans.resolution import resolve
+
+TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
+CHECKPOINTS = sorted(path.name for path in shipped("checkpoints").glob("*/"))
+
+
+def asked(line: str) -> dict[str, str]:
+    """What bash asks with, for the last word of a line."""
+    number = str(len(line.split(" ")) - 1)
+    return {"_STACKTRANS_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": number}
+
+
+def offered(line: str) -> list[str]:
+    result = CliRunner().invoke(app, [], env=asked(line), prog_name=PROGRAM)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.split()
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_names() -> None:
+    assert "transduce" in offered("stacktrans ")
+    assert offered("stacktrans train --task ") == TASKS
+    assert offered("stacktrans generate --task rev") == ["reversal", "reversal-deletion", "reverse"]
+    assert offered("stacktrans train --memory ") == sorted([*MEMORIES, "none"])
+    assert offered("stacktrans train --controller ") == sorted(CONTROLLERS)
+    assert offered("stacktrans train --recipe ") == ["default", "paper"]
+    assert offered("stacktrans list ") == sorted(KINDS)
+    assert offered("stacktrans transduce --h") == ["--hard", "--help"]
+    for command in ("eval", "transduce", "inspect"):
+        assert offered(f"stacktrans {command} ") == CHECKPOINTS
+    assert offered("stacktrans train --task absent") == []
+
+
+def test_tasks_and_runs_of_one_s_own(place: Path) -> None:
+    (place / "tasks").mkdir()
+    (place / "tasks" / "mine.yaml").write_text("no: [task")
+    (place / "tasks" / "two words.yaml").touch()
+    assert offered("stacktrans train --task m") == ["memorization", "mine"]
+    assert "two" not in offered("stacktrans train --task ")
+    for run in ("checkpoints/copy-run", "elsewhere/copy-other"):
+        for part in ("best", "last"):
+            (place / run / part).mkdir(parents=True)
+            (place / run / part / "model.safetensors").touch()
+    (place / "checkpoints" / "copy-nothing").mkdir()
+    assert offered("stacktrans eval ") == sorted([*CHECKPOINTS, "checkpoints/copy-run"])
+    in_folder = ["checkpoints/copy-deque", "checkpoints/copy-queue", "checkpoints/copy-run"]
+    assert offered("stacktrans eval checkpoints/copy") == in_folder
+    assert offered("stacktrans eval elsewhere/") == ["elsewhere/copy-other"]
+    assert offered("stacktrans eval ./elsewhere/c") == ["./elsewhere/copy-other"]
+    absolute = str(place / "elsewhere" / "copy-other")
+    assert offered(f"stacktrans eval {absolute[:-3]}") == [absolute]
+    assert offered("stacktrans train --resume ") == ["checkpoints/copy-run"]
+
+
+def leaves(settings: object, prefix: str = "") -> list[str]:
+    if not isinstance(settings, dict) or not settings:
+        return [prefix.removesuffix(".") + "="]
+    return [leaf for key in settings for leaf in leaves(settings[key], f"{prefix}{key}.")]
+
+
+def test_settings_of_runs() -> None:
+    found = offered("stacktrans train --task copy --set ")
+    config = resolve(task="copy", settings={"model": {"memory": "stack"}}).model_dump()
+    config["model"]["start"]["gate_bias"] = {}
+    known = {section: config[section] for section in ("seed", "threads", "workers", "training")}
+    assert {*leaves(known), "model.layers=", "model.start.weights="} <= set(found)
+    assert {"training.stream.steps=", "training.curriculum.share="} <= set(found)
+    assert {"task.parameters.symbols=", "task.lengths.train=", "task.length_law="} <= set(found)
+    sections = ("model", "training")
+    given = {path.removesuffix("=") for path in found if path.startswith(sections)}
+    assert {path.split(".")[1] for path in given} == {
+        *RunConfig.model_fields["model"].annotation.model_fields,  # type: ignore[union-attr]
+        *RunConfig.model_fields["training"].annotation.model_fields,  # type: ignore[union-attr]
+    } - {"memory"}
+
+
+def test_settings_of_tasks(place: Path) -> None:
+    found = offered("stacktrans generate --task copy --set ")
+    assert {"parameters.symbols=", "lengths.train=", "lengths.test=", "length_law="} <= set(found)
+    assert not any(key.startswith("model") for key in found)
+    (place / "mine.yaml").write_text("parameters: {pattern: a^n b^n}\nlengths: 3\n")
+    found = offered("stacktrans generate --task mine.yaml --set ")
+    assert found == ["lengths=", "parameters.pattern="]
+
+
+@pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"- list", b"lengths: {1: 2", b""])
+def test_files_that_are_none_offer_nothing(place: Path, content: bytes) -> None:
+    (place / "mine.yaml").write_bytes(content)
+    assert offered("stacktrans generate --task mine.yaml --set ") == []
+    assert offered("stacktrans sweep mine.yaml --profile ") == []
+    assert "training.seed=" not in offered("stacktrans train --task mine.yaml --set s")
+
+
+def test_profiles_of_sweeps(place: Path) -> None:
+    (place / "mine.yaml").write_text("profiles: {small: {}, 2: {}, 'not this': {}}\n")
+    assert offered("stacktrans sweep mine.yaml --profile ") == ["2", "small"]
+    assert offered("stacktrans sweep --profile ") == []
+
+
+def test_a_shell_has_its_answer_without_torch_or_numpy() -> None:
+    code = (
+        "import sys\n"
+        "from stacktrans.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print('loaded', *{'torch', 'numpy'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    for line in ("stacktrans eval rev", "stacktrans generate --task copy --set par"):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**ENVIRONMENT, **asked(line)},
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr.decode().strip()) == (0, "loaded")
+        assert done.stdout.decode().split()[0] in ("reversal-linear", "parameters.symbols=")
+
+
+def test_shells_get_what_is_said_of_a_word_in_one_line() -> None:
+    result = subprocess.run(
+        [*STACKTRANS],
+        env={
+            **ENVIRONMENT,
+            "_STACKTRANS_COMPLETE": "complete_fish",
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            "_TYPER_COMPLETE_ARGS": "stacktrans eval --ha",
+            "COLUMNS": "40",
+        },
+        capture_output=True,
+        check=False,
+    )
+    (line,) = result.stdout.decode().splitlines()
+    assert line.startswith("--hard\tUse the memory without degrees")
+
+
+def test_completion_is_installed_where_a_shell_looks(place: Path) -> None:
+    (place / ".bashrc").write_text("# mine\n")
+    command = [*STACKTRANS, "--install-completion"]
+    environment = {**os.environ, **ENVIRONMENT, "HOME": str(place)}
+    script = f"{' '.join(command)}; exit $?"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (place / ".bashrc").read_text().startswith("# mine\n")
+    assert "_STACKTRANS_COMPLETE" in (place / ".bash_completions" / "stacktrans.sh").read_text()
+    (place / ".bashrc").write_bytes(b"# \xff\n")
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env=environment, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"stacktrans: completion can't be installed: ")
+    assert b"Traceback" not in done.stderr
+    assert (place / ".bashrc").read_bytes() == b"# \xff\n"

@@ -1,0 +1,333 @@
+"""Checkpoints that are damaged, forged or of another model are refused, soon and by name."""
+
+import hashlib
+import json
+import random
+import resource
+import shutil
+import subprocess
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import yaml
+from changed_checkpoints import reseal
+from command_line import SMALL
+from test_checkpoint import tiny_config, tiny_model
+from typer.testing import CliRunner
+
+from stacktrans import checkpoint
+from stacktrans.checkpoint import CheckpointError
+from stacktrans.checksums import SUMS
+from stacktrans.cli import app
+from stacktrans.config import ModelConfig
+from stacktrans.errors import StacktransError
+from stacktrans.packaged import shipped
+from stacktrans.resolution import resolve
+from stacktrans.transducer import Transducer, weight_shapes
+from stacktrans.weights import serialized
+
+CPU = torch.device("cpu")
+FILES = ("config.yaml", "model.safetensors", "training.pt")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    config = tiny_config()
+    path = tmp_path / "run"
+    checkpoint.save(path, config, tiny_model(config).state_dict(), {"step": 3})
+    return path
+
+
+def read(directory: Path) -> None:
+    checkpoint.load(directory, CPU)
+    checkpoint.load_training(directory)
+
+
+def test_flipped_bits_are_refused_with_the_file_s_name(saved: Path) -> None:
+    bits = random.Random(13)
+    read(saved)
+    for number in range(100):
+        path = saved / FILES[number % len(FILES)]
+        whole = path.read_bytes()
+        flipped = bytearray(whole)
+        flipped[bits.randrange(len(whole))] ^= 1 << bits.randrange(8)
+        path.write_bytes(flipped)
+        with pytest.raises(StacktransError, match=path.name) as caught:
+            read(saved)
+        assert caught.value.exit_code == 1
+        path.write_bytes(whole)
+    read(saved)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two batches."""
+    directory = tmp_path_factory.mktemp("runs") / "run"
+    command = ["train", "--task", "copy", "--memory", "queue", "--max-steps", "2", *SMALL]
+    assert CliRunner().invoke(app, [*command, "--out", str(directory)]).exit_code == 0
+    return directory
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_flipped_bit_ends_a_command_with_one(trained: Path, tmp_path: Path, name: str) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    path = run / "last" / name
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 4
+    path.write_bytes(content)
+    commands = [["train", "--resume", str(run), "--max-steps", "3"]]
+    if name != "training.pt":
+        last = str(run / "last")
+        commands += [["transduce", last], ["eval", last], ["inspect", last]]
+    for command in commands:
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 1
+        assert f"{name}: " in done.stderr
+
+
+def test_sha256sum_takes_the_checksums(saved: Path) -> None:
+    lines = (saved / SUMS).read_text().splitlines()
+    found = {name: hashlib.sha256((saved / name).read_bytes()).hexdigest() for name in FILES}
+    assert lines == [f"{digest}  {name}" for name, digest in found.items()]
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--status", "-c", SUMS], cwd=saved, check=True)
+
+
+def without_line(name: str) -> Callable[[str], str]:
+    def changed(sums: str) -> str:
+        return "".join(line for line in sums.splitlines(keepends=True) if name not in line)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without_line("config.yaml"), "config.yaml: SHA256SUMS has no checksum of it"),
+        (without_line("model"), "model.safetensors: SHA256SUMS has no checksum of it"),
+        (without_line("training"), "training.pt: SHA256SUMS has no checksum of it"),
+        (lambda sums: "", "config.yaml: SHA256SUMS has no checksum of it"),
+        (lambda sums: sums[:200], "SHA256SUMS:3: damaged"),
+        (lambda sums: sums.replace(" ", "\x1b"), "SHA256SUMS:1: damaged"),
+        (lambda sums: sums + "é", "SHA256SUMS: damaged: byte"),
+    ],
+)
+def test_a_checkpoint_without_all_checksums_is_not_whole(
+    saved: Path, change: Callable[[str], str], message: str
+) -> None:
+    path = saved / SUMS
+    path.write_text(change(path.read_text()), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=message):
+        read(saved)
+
+
+def test_a_checkpoint_without_checksums_is_not_whole(saved: Path) -> None:
+    (saved / SUMS).unlink()
+    for reading in (checkpoint.load_training, checkpoint.read_config):
+        with pytest.raises(CheckpointError, match="SHA256SUMS: missing; this is not a whole"):
+            reading(saved)
+
+
+def test_checkpoints_of_the_first_format_have_no_checksums(saved: Path) -> None:
+    (saved / SUMS).unlink()
+    path = saved / "config.yaml"
+    path.write_text(path.read_text().replace("format: 2", "format: 1"))
+    read(saved)
+
+
+def test_a_training_state_that_unfolds_is_refused(saved: Path) -> None:
+    path = saved / "training.pt"
+    with zipfile.ZipFile(path) as archive:
+        parts = {part: archive.read(part) for part in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, content in parts.items():
+            archive.writestr(part, content + bytes(1 << 20))
+    reseal(saved)
+    with pytest.raises(CheckpointError, match=r"training.pt: truncated or damaged"):
+        checkpoint.load_training(saved)
+
+
+@contextmanager
+def cheaply() -> Iterator[None]:
+    """What takes no more than 5 s of a processor and 100 MiB."""
+    began, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert time.process_time() - began < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+
+
+LARGE = [
+    {"hidden_size": 16384},
+    {"layers": 64, "hidden_size": 65536},
+    {"embedding_size": 65536},
+    {"output_size": 65536},
+    {"memory": "stack-rnn", "memory_count": 65536},
+    {"memory": "stack-rnn", "memory_count": 65536, "memory_size": 65536, "read_depth": 65536},
+    {
+        "memory": "list-rnn",
+        "layers": 64,
+        **dict.fromkeys(
+            (
+                "hidden_size",
+                "memory_count",
+                "memory_size",
+                "embedding_size",
+                "output_size",
+                "read_depth",
+            ),
+            65536,
+        ),
+    },
+    {"controller": "linear", "memory_size": 65536},
+]
+
+
+@pytest.mark.parametrize("sizes", LARGE)
+def test_sizes_are_compared_with_the_weights_before_a_model_is_made(
+    saved: Path, sizes: dict[str, Any]
+) -> None:
+    path = saved / "config.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["model"].update(sizes)
+    path.write_text(yaml.safe_dump(config))
+    reseal(saved)
+    run = saved.parent / "resumed"
+    shutil.copytree(saved, run / "last")
+    with cheaply():
+        for command in (["transduce", str(saved)], ["train", "--resume", str(run)]):
+            done = CliRunner().invoke(app, command)
+            assert done.exit_code == 1
+            assert "model.safetensors: weight" in done.stderr
+            assert "the configuration asks for" in done.stderr
+
+
+SHAPES = [
+    {"memory": memory, "controller": controller, **more}
+    for memory, controller in product(
+        ("stack", "deque", "stack-rnn", "list-rnn", "none"),
+        ("lstm", "gru", "sigmoid", "linear"),
+    )
+    for more in (
+        {},
+        {"embedding_size": "one-hot", "biases": False, "buffered": True, "output_size": None},
+        {"recurrent": False, "initial_state": "zero", "read_depth": 3, "no_op": False},
+    )
+]
+
+
+@pytest.mark.parametrize("settings", SHAPES)
+def test_shapes_are_known_without_a_model(settings: dict[str, Any]) -> None:
+    config = resolve(task="copy", settings={"model": settings}).model
+    small = {"hidden_size": 5, "memory_size": 3}
+    if config.controller != "linear":
+        small["layers"] = 2
+    if config.memory.endswith("rnn"):
+        small["memory_count"] = 2
+    config = ModelConfig.model_validate({**config.model_dump(), **small})
+    made = Transducer(config, 7, 4).state_dict()
+    assert weight_shapes(config, 7, 4) == {name: tuple(part.shape) for name, part in made.items()}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in shipped("checkpoints").glob("*-*")))
+def test_shapes_of_shipped_models_are_known(name: str) -> None:
+    loaded = checkpoint.load(name, CPU)
+    shapes = weight_shapes(loaded.config.model, loaded.layout.inputs, loaded.layout.outputs)
+    assert shapes == {key: tuple(part.shape) for key, part in loaded.model.state_dict().items()}
+
+
+def forged(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]:
+    """What makes a file of weights one with another header."""
+
+    def made(content: bytes) -> bytes:
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:end])
+        change(header)
+        text = json.dumps(header).encode()
+        return len(text).to_bytes(8, "little") + text + content[end:]
+
+    return made
+
+
+def with_header(text: bytes) -> Callable[[bytes], bytes]:
+    return lambda content: len(text).to_bytes(8, "little") + text + content[-1000:]
+
+
+BIAS = "classifier.bias"
+
+
+@pytest.mark.parametrize(
+    ("forge", "message"),
+    [
+        (lambda content: bytes([255] * 8) + content[8:], "shorter than its header"),
+        (lambda content: (1 << 40).to_bytes(8, "little") + content[8:], "shorter than its header"),
+        (with_header(b" " * (2 << 20)), "the header has 2097152 bytes"),
+        (with_header(b"[" * 100_000), "no safetensors file"),
+        (with_header(b"9" * 100_000), "no safetensors file"),
+        (with_header(b"\xff\xfe"), "no safetensors file"),
+        (with_header(b"[]"), "does not describe tensors"),
+        (with_header(b'{"a": 3}'), "does not describe tensors"),
+        (with_header(b'{"a": {}, "a": {}}'), "a name is there twice"),
+        (forged(lambda header: header[BIAS].update(shape=[10**12])), "bias is 1000000000000;"),
+        (forged(lambda header: header[BIAS].update(shape=[-1])), "bias is without a shape"),
+        (forged(lambda header: header[BIAS].update(shape="12")), "bias is without a shape"),
+        (forged(lambda header: header[BIAS].update(shape=[2] * 9999)), "of 9999 dimensions"),
+        (forged(lambda header: header[BIAS].pop("shape")), "bias is absent"),
+        (forged(lambda header: header[BIAS].update(dtype="F999")), "holds what is no number"),
+        (forged(lambda header: header[BIAS].update(dtype=["F32"])), "holds what is no number"),
+        (forged(lambda header: header[BIAS].update(dtype="F64")), "does not lie where it should"),
+        (
+            forged(lambda header: header[BIAS].update(data_offsets=[10**12, 10**12 + 24])),
+            "does not lie where it should",
+        ),
+        (
+            forged(lambda header: header[BIAS].update(data_offsets=[-24, 0])),
+            "bias has no place",
+        ),
+        (forged(lambda header: header[BIAS].update(data_offsets=7)), "bias has no place"),
+        (
+            forged(lambda header: header.update({"a\x1b[2Jb": header.pop(BIAS)})),
+            r"weight 'a\\x1b\[2Jb' is 6; the configuration asks for absent",
+        ),
+        (lambda content: content + b"more", "bytes of weights; expected"),
+    ],
+)
+def test_headers_that_lie_are_refused(
+    saved: Path, forge: Callable[[bytes], bytes], message: str
+) -> None:
+    path = saved / "model.safetensors"
+    path.write_bytes(forge(path.read_bytes()))
+    reseal(saved)
+    with cheaply(), pytest.raises(CheckpointError, match=message) as caught:
+        checkpoint.load(saved, CPU)
+    assert "model.safetensors" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_equal_weights_make_equal_files(saved: Path) -> None:
+    weights = tiny_model(tiny_config()).state_dict()
+    said = {"task": "copy", "version": "1", "configuration": "a", "accuracy": "{}"}
+    assert len({serialized(weights, said) for _ in range(20)}) == 1
+    assert safetensors.torch.load(serialized(weights, said)).keys() == weights.keys()
+    before = {name: (saved / name).read_bytes() for name in FILES}
+    checkpoint.save(saved, tiny_config(), weights, {"step": 3})
+    assert before == {name: (saved / name).read_bytes() for name in FILES}
+
+
+def test_a_file_of_weights_says_what_it_is(saved: Path) -> None:
+    accuracy = {"test": {"coarse": 0.5}}
+    config = tiny_config()
+    checkpoint.save(saved, config, tiny_model(config).state_dict(), accuracy=accuracy)
+    with safetensors.safe_open(saved / "model.safetensors", "pt") as file:
+        said = file.metadata()
+    assert json.loads(said.pop("accuracy")) == accuracy
+    assert said == {"task": "copy", "version": config.version, "configuration": config.identity()}
+    assert checkpoint.load(saved, CPU).config.identity() == said["configuration"]

@@ -1,0 +1,109 @@
+"""What can't be written is named, and what was written before stays."""
+
+import errno
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import SMALL
+from test_checkpoint import tiny_config, tiny_model
+from typer.testing import CliRunner
+
+from stacktrans import checkpoint
+from stacktrans.checkpoint import CheckpointError
+from stacktrans.cli import app
+from stacktrans.files import write_flushed
+
+CPU = torch.device("cpu")
+FILES = ("config.yaml", "model.safetensors", "training.pt", "SHA256SUMS", "README.md")
+TRAIN = ["train", "--task", "copy", "--memory", "queue", *SMALL]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    checkpoint.save(path, tiny_config(), tiny_model(tiny_config()).state_dict(), {"step": 3})
+    return path
+
+
+def full_at(name: str, after: int = 0) -> Callable[[Path, bytes], None]:
+    """What writes files until one of a name is written for the n-th time."""
+    left = after
+
+    def write(path: Path, content: bytes) -> None:
+        nonlocal left
+        if path.name == name:
+            left -= 1
+            if left < 0:
+                write_flushed(path, content[: len(content) // 2])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_flushed(path, content)
+
+    return write
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_full_disk_is_told_with_the_file_and_leaves_the_old_checkpoint(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    monkeypatch.setattr(checkpoint, "write_flushed", full_at(name))
+    other = tiny_model(tiny_config(), seed=1).state_dict()
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.save(saved, tiny_config(), other, {"step": 4}, card="# model\n")
+    message = f"{saved / name}: can't write the checkpoint: No space left on device"
+    assert str(caught.value) == message
+    assert caught.value.exit_code == 1
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert [path.name for path in saved.parent.iterdir()] == ["run"]
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Files that can't grow beyond some bytes, as on a disk that is full then."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_what_torch_writes_fails_as_all_else(saved: Path) -> None:
+    large = {"numbers": torch.zeros(10_000)}
+    weights = tiny_model(tiny_config()).state_dict()
+    with files_up_to(20_000), pytest.raises(CheckpointError, match=r"training.pt: .*too large"):
+        checkpoint.save(saved, tiny_config(), weights, large)
+    assert checkpoint.load_training(saved) == {"step": 3}
+
+
+def test_a_run_that_fills_the_disk_ends_with_one_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(checkpoint, "write_flushed", full_at("training.pt", after=1))
+    full = CliRunner().invoke(app, [*TRAIN, "--max-steps", "10", "--out", "run"])
+    assert full.exit_code == 1
+    where = tmp_path / "run" / "last" / "training.pt"
+    assert full.stderr.endswith(
+        f"stacktrans: {where}: can't write the checkpoint: No space left on device\n"
+    )
+    monkeypatch.undo()
+    resumed = CliRunner().invoke(app, ["train", "--resume", str(tmp_path / "run")])
+    assert resumed.exit_code == 0, resumed.stderr
+
+
+def test_metrics_that_can_not_be_written_are_named(tmp_path: Path) -> None:
+    # A checkpoint is smaller than what is recorded of so many batches.
+    options = ["--set", "loss_every=1", "--set", "accuracy_every=1000", "--max-steps", "300"]
+    with files_up_to(25_000):
+        full = CliRunner().invoke(app, [*TRAIN, *options, "--out", str(tmp_path / "run")])
+    assert full.exit_code == 1
+    assert full.stderr.endswith(f"{tmp_path / 'run' / 'metrics.jsonl'}: File too large\n")
+    metrics = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(metrics[0])["step"] == 1

@@ -1,0 +1,97 @@
+"""What is said beside a model's weights of how it was made and how good it is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors
+import torch
+from command_line import SMALL
+from test_checkpoint import tiny_config, tiny_model
+from typer.testing import CliRunner
+
+from stacktrans import checkpoint
+from stacktrans.cli import app
+from stacktrans.model_card import model_card
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few batches, in the directory `run` of where it was trained."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        command = ["train", "--task", "copy", "--memory", "queue", "--max-steps", "5", *SMALL]
+        assert CliRunner().invoke(app, [*command, "--out", "run"]).exit_code == 0
+    return folder / "run"
+
+
+def test_a_run_that_has_ended_says_what_came_of_it(run: Path) -> None:
+    card = (run / "best" / "README.md").read_text()
+    summary = json.loads((run / "summary.json").read_text())
+    assert "copy: LSTM 8, memory queue of 4, embeddings 4; 754 parameters" in card
+    assert "| stacktrans transduce run\n" in card
+    assert "Lengths of sources: 1:5" in card
+    assert "lengths 6:8 | 20 |" in card
+    assert "Licence" not in card
+    with safetensors.safe_open(run / "best" / "model.safetensors", "pt") as file:
+        said = json.loads(file.metadata()["accuracy"])
+    assert said == {part: summary[part] for part in ("train", "test")}
+
+
+SUMMARY = {
+    "parameters": 3,
+    "command": "stacktrans train --out $'a\x1b[2Jb\n```\n# no title'",
+    "rule": "the <b>best</b> | of *all*",
+    "outcome": "solved",
+    "steps": 7,
+    "attempts": 1,
+    "seed": 1,
+    "version": "0\x9b1m",
+    "torch": "\u202e2",
+    "train": {"coarse": 0.5, "fine": 0.25, "count": 4},
+    "test": None,
+}
+
+
+def card_of(directory: Path, **more: Any) -> str:
+    config = tiny_config()
+    described = config.task.model_copy(update={"description": "a -> b\n\n# [x](y) `c` \x07"})
+    config = config.model_copy(update={"task": described})
+    checkpoint.save(directory, config, tiny_model(config).state_dict())
+    return model_card(checkpoint.load(directory, CPU), SUMMARY, "place", **more)
+
+
+def test_nothing_of_a_file_is_markup_or_control(tmp_path: Path) -> None:
+    card = card_of(tmp_path / "model")
+    assert all(letter.isprintable() or letter == "\n" for letter in card)
+    assert [line for line in card.splitlines() if line.startswith("#")] == [
+        "# copy, memory stack",
+        "## Training",
+        "## Accuracy",
+    ]
+    assert r"a\x1b[2Jb\n```\n# no title" in card
+    assert "the \\<b>best\\</b> \\| of \\*all\\*" in card
+    assert r"Task: a -> b\\n\\n# \[x](y) \`c\` \\x07" in card
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("!", "printf '%s\\n' '!' | stacktrans transduce place"),
+        ('"%!', "printf '%s\\n' '\"%!' | stacktrans transduce place"),
+    ],
+)
+def test_an_example_is_what_a_shell_understands(tmp_path: Path, source: str, command: str) -> None:
+    assert f"$ {command}\n" in card_of(tmp_path / "model", source=source)
+
+
+def test_what_eval_measured_and_the_licence_are_said(tmp_path: Path) -> None:
+    found = {"lengths": [3, 9], "count": 8, "coarse": 0.5, "fine": 0.75, "symbols": 0.875}
+    evaluation = {"seed": 4, "hard": True, "results": [found]}
+    card = card_of(tmp_path / "model", evaluations=[evaluation], licence="Apache-2.0")
+    assert "| `eval --seed 4`, lengths 3:9, hard | 8 | 0.500 | 0.750 | 0.8750 |" in card
+    assert card.endswith("## Licence\n\nApache-2.0\n")
