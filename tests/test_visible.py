@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from rich.console import Console
@@ -151,12 +152,15 @@ def test_a_sweep_s_names_are_shown_escaped(
 def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from stacktrans.accuracy_chart import accuracy_chart
+    from stacktrans.evaluation import Scores
     from stacktrans.figures import CHART, content_of, empty_figure
     from stacktrans.sweeps.pictures import _picture
     from stacktrans.tasks.base import Lengths
 
+    one = np.ones(1, dtype=np.int64)
+    results = [(Lengths(1, 1), Scores(one, np.ones(1), one, one, 0 * one))]
     for text in HOSTILE[:3]:
-        written = accuracy_chart([], Lengths(1, 2), text, tmp_path / "a.svg")
+        written = accuracy_chart(results, Lengths(1, 2), text, tmp_path / "a.svg")
         _picture(tmp_path / "b.svg", text, lambda axis: None)
         for content in (written.decode(), (tmp_path / "b.svg").read_text()):
             assert harmless(content)
