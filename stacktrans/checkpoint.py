@@ -235,12 +235,12 @@ def load_training(directory: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this run can't be resumed")
     _check_whole(directory)
-    check_sum(path)
     try:
         _refuse_packed(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
         raise CheckpointError(f"{path}: truncated or damaged") from error
+    check_sum(path)
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: holds no training state")
     return state

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from changed_checkpoints import reseal
 from command_line import ENVIRONMENT, SMALL, STACKTRANS, run, shell, start, wait_for
 
 from stacktrans import checkpoint
@@ -289,6 +290,7 @@ def test_a_damaged_training_state_is_told(trained: Path, tmp_path: Path) -> None
         else:
             state[key] = value
         torch.save(state, copy / "last" / "training.pt")
+        reseal(copy / "last")
         done = run("train", "--resume", copy)
         assert done.returncode == 1
         assert "training.pt: damaged" in done.stderr.decode()
