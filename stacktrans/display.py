@@ -1,6 +1,5 @@
 """How records, scores and traces are shown in a terminal."""
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -79,11 +78,6 @@ class TrainingDisplay(ProgressDisplay):
     def show(self, record: Record) -> None:
         """Show one more record."""
         self.records.append(record)
-        # A display that can't be written to is no reason to lose a run.
-        with contextlib.suppress(OSError):
-            self._show(record)
-
-    def _show(self, record: Record) -> None:
         if self.live:
             self.live.refresh()
         elif self._is_due(record):
