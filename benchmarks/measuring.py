@@ -164,21 +164,28 @@ def training_batch(which: str, kernel: str) -> Callable[[], None]:
     return run
 
 
-def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], None]:
-    """A piece of streams that go on, with the model of joulin2015, from ids to new weights."""
+def stack_rnn(count: int, hidden: int, kernel: str, capacity: int | None = None) -> "Transducer":
+    """The model of joulin2015 with its weights as drawn: sigmoid units, and stacks of numbers."""
     import torch
 
     from stacktrans.resolution import resolve
     from stacktrans.transducer import Transducer
 
-    streams, count = map(int, which.split("x"))
     shape = {"memory": "stack-rnn", "memory_count": count, "memory_size": 1, "read_depth": 2}
-    units = {"controller": "sigmoid", "hidden_size": job.hidden, "recurrent": False}
+    units = {"controller": "sigmoid", "hidden_size": hidden, "recurrent": False}
     plain = {"biases": False, "no_op": False, "value_nonlinearity": "sigmoid"}
     ends = {"embedding_size": "one-hot", "output_size": None, "kernel": kernel}
-    settings = {"model": {**shape, **units, **plain, **ends}}
+    settings = {"model": {**shape, **units, **plain, **ends, "capacity": capacity}}
     torch.manual_seed(1)
-    model = Transducer(resolve(task="copy", settings=settings).model, SYMBOLS, SYMBOLS)
+    return Transducer(resolve(task="copy", settings=settings).model, SYMBOLS, SYMBOLS)
+
+
+def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], None]:
+    """A piece of streams that go on, with the model of joulin2015, from ids to new weights."""
+    import torch
+
+    streams, count = map(int, which.split("x"))
+    model = stack_rnn(count, job.hidden, kernel)
     ids = torch.randint(SYMBOLS, (streams, job.steps + 1))
     everything = torch.ones(streams, job.steps, dtype=torch.bool)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)

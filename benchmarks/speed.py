@@ -9,10 +9,11 @@
     e  from nothing to a solved task, by the command line
     f  a very long line, transduced by the command line
     g  a whole batch of training with the small models of hao2018
-    h  streams in pieces, with the models of joulin2015, beside the published speeds
+    h  streams in pieces, with the models of joulin2015, and the speeds that it publishes
 
-Times are of this machine; what can be compared is the ratios. `measuring.py` says how they
-are taken.
+Times are of this machine; what can be compared is the ratios, but for those of part h to
+published speeds, which are of another machine and of other work: `peer.py` compares the two
+side by side. `measuring.py` says how times are taken.
 """
 
 import argparse
@@ -38,7 +39,7 @@ from stacktrans import __version__
 TASKS = (("copy", "queue"), ("reverse", "stack"))
 SMALL_TASKS = ("reversal", "parenthesis", "agreement")
 PUBLISHED = {(40, 10): 3500, (10, 2): 23_400}
-"""Symbols a second, by hidden units and stacks."""
+"""Symbols a second of the C++ on its authors' machine, by hidden units and stacks."""
 
 
 @dataclass(frozen=True)
@@ -403,16 +404,19 @@ def streams(scale: Scale) -> Iterator[Result]:
     yield Result(
         "Streams in pieces, stacks with actions",
         f"Training by the next symbol of streams that go on from piece to piece, {scale.piece} "
-        "symbols at once, from ids to new weights, one thread: symbols a second, and those that "
-        "are published for the C++ of joulin2015, on another machine; our speed as a multiple of "
-        "the published one, and the multiple of our time that the definition in torch takes.",
+        "symbols at once, from ids to new weights, one thread: symbols a second; those that "
+        "joulin2015 publishes for its C++, and our speed as a multiple of them; and the multiple "
+        "of our time that the definition in torch takes. The published figures are of another "
+        "machine and of other work: the C++ takes one stream, changes its weights after every "
+        "symbol, carries each symbol's error back through 50 steps, and depends on the size that "
+        "its stacks are given. `peer.py` runs both side by side.",
         [
             "hidden",
             "stacks",
             "streams",
             "symbols a second",
-            "published",
-            "of published",
+            "published, elsewhere",
+            "multiple of it",
             "definition takes",
         ],
         rows,
