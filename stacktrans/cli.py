@@ -324,10 +324,11 @@ def _fresh(
 
 
 def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
-    from stacktrans.checkpoint import last_of, read_config
+    from stacktrans.checkpoint import read_config
+    from stacktrans.runs import last_saved
     from stacktrans.trainers import trainer_for
 
-    kind = trainer_for(read_config(last_of(directory)))
+    kind = trainer_for(read_config(last_saved(directory)))
     return kind.resume(directory, budgets, find_device(device))
 
 

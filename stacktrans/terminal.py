@@ -1,9 +1,10 @@
 """The terminal: messages, tables and progress, even when nobody reads them any more."""
 
 import contextlib
+import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from stacktrans.visible import json_text, visible
 
@@ -18,28 +19,61 @@ def complain(*problems: str) -> None:
     more than a name.
     """
     message = "\n".join(map(visible, problems))
-    with contextlib.suppress(OSError):
-        print(f"stacktrans: {message}", file=sys.stderr, flush=True)
+    print(f"stacktrans: {message}", file=Dispensable(sys.stderr), flush=True)
 
 
 def silence_stdout() -> None:
     """Let everything that is still printed vanish."""
+    _silence(sys.stdout)
+
+
+def _silence(stream: TextIO) -> None:
     # Otherwise the interpreter fails again when it flushes what is left at exit.
     with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class Dispensable(io.TextIOBase):
+    """A stream that takes whatever is written, even when it can't be written any more.
+
+    A reader may leave, a disk be full, a terminal be closed: the work goes on without them.
+
+    Args:
+        stream: where it goes as long as it can.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError:
+            _silence(self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            _silence(self._stream)
 
 
 def progress_console() -> "Console":
-    """A console on stderr whose reader may leave."""
+    """A console on stderr, without which the work goes on."""
     from stacktrans.consoles import VisibleConsole
 
-    class Progress(VisibleConsole):
-        """A console whose reader may leave: the work goes on without it."""
-
-        def on_broken_pipe(self) -> None:
-            self.quiet = True
-
-    return Progress(stderr=True)
+    return VisibleConsole(file=cast(TextIO, Dispensable(sys.stderr)))
 
 
 def print_out(*renderables: Any) -> None:

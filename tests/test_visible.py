@@ -151,6 +151,8 @@ def test_a_sweep_s_names_are_shown_escaped(
 
 def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
+    from matplotlib.axes import Axes
+
     from stacktrans.accuracy_chart import accuracy_chart
     from stacktrans.evaluation import Scores
     from stacktrans.figures import CHART, content_of, empty_figure
@@ -159,9 +161,13 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
 
     one = np.ones(1, dtype=np.int64)
     results = [(Lengths(1, 1), Scores(one, np.ones(1), one, one, 0 * one))]
+
+    def draw(axis: Axes) -> None:
+        axis.plot([1], label="one")
+
     for text in HOSTILE[:3]:
         written = accuracy_chart(results, Lengths(1, 2), text, tmp_path / "a.svg")
-        _picture(tmp_path / "b.svg", text, lambda axis: None)
+        _picture(tmp_path / "b.svg", text, draw)
         for content in (written.decode(), (tmp_path / "b.svg").read_text()):
             assert harmless(content)
     assert content_of(empty_figure(*CHART), tmp_path / "c.svg")

@@ -1,5 +1,6 @@
 """What a worker does: one run, from its configuration to its record."""
 
+import contextlib
 import json
 import traceback
 from collections.abc import Callable, Mapping
@@ -68,7 +69,8 @@ def _worked(job: Job) -> Record:
     try:
         record = _record(job)
     except Exception as error:  # whatever it is, the other runs go on
-        (job.directory / "error.txt").write_text(traceback.format_exc())
+        with contextlib.suppress(OSError):  # of a directory that is gone, too
+            (job.directory / "error.txt").write_text(traceback.format_exc())
         reason = str(error) or type(error).__name__
         return failure(job, reason)
     finally:
