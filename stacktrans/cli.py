@@ -470,13 +470,14 @@ def transduce(
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
     """
+    from stacktrans.reading import check_readable
     from stacktrans.transduction import transduce_lines
 
     if max_length is not None:
         check_positive("--max-length", max_length)
     for path in files or []:
-        if path.is_dir() or not (path.exists() or path == STDIN):
-            raise UsageError(f"{path}: {'a directory' if path.is_dir() else 'no such file'}")
+        if path != STDIN:
+            check_readable(path)
     loaded = _load(checkpoint, device, hard)
     failed = False
     for descriptor, name in _inputs(files):
@@ -495,11 +496,13 @@ def transduce(
 
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+    from stacktrans.reading import opened
+
     for path in files or [STDIN]:
         if path == STDIN:
             yield sys.stdin.fileno(), "standard input"
             continue
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             yield stream.fileno(), str(path)
 
 

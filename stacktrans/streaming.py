@@ -6,6 +6,7 @@ import torch
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import likeliest
+from stacktrans.errors import OVERFLOW
 from stacktrans.tasks.base import UnknownSymbol
 from stacktrans.text import Piece
 
@@ -68,14 +69,19 @@ class LineStream:
             self._failed = True
         if not len(ids):
             return "", problem
-        said = self._task.target.decode(self._said(torch.from_numpy(ids)))
+        found = self._said(torch.from_numpy(ids))
+        if found is None:
+            self._failed = True
+            return "", OVERFLOW
+        said = self._task.target.decode(found)
         # Words after others are parted from them.
         text = self._task.target.join(["", *said] if self._count else said)
         self._count += len(ids)
         return text, problem
 
-    def _said(self, ids: torch.Tensor) -> list[int]:
+    def _said(self, ids: torch.Tensor) -> list[int] | None:
+        """What the model says of symbols; None if its numbers overflow."""
         inputs = ids.unsqueeze(0).to(self._model.classifier.weight.device)
         hidden = self._run.step(inputs).hidden
-        symbols: list[int] = likeliest(self._model.read_out(hidden))[0][0].tolist()
-        return symbols
+        symbols, log_probabilities = likeliest(self._model.read_out(hidden))
+        return None if log_probabilities.isnan().any() else [*map(int, symbols[0])]

@@ -7,11 +7,11 @@ from typing import Any
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.errors import StacktransError
+from stacktrans.errors import OVERFLOW, StacktransError
 from stacktrans.language import Following, followings
 from stacktrans.streaming import LineStream, can_stream
 from stacktrans.tasks.corpus import Corpus, Vocabulary
-from stacktrans.text import decode_line, line_groups
+from stacktrans.text import check_length, decode_line, line_groups
 from stacktrans.transducer import Transducer
 
 
@@ -111,12 +111,16 @@ def _answer(
             if not symbols:
                 line.output = ""
                 continue
+            check_length(symbols)
             sources.append(task.source.encode(symbols))
             waiting.append(line)
         except StacktransError as error:
             line.error = str(error)
     answers = transduce(checkpoint.model, checkpoint.layout, sources, max_length)
     for line, answer in zip(waiting, answers, strict=True):
+        if math.isnan(answer.log_probability):
+            line.error = OVERFLOW
+            continue
         line.output = task.target.join(task.target.decode(answer.target))
         line.probability = math.exp(answer.log_probability)
         line.ended = answer.ended
@@ -126,4 +130,8 @@ def _look_ahead(model: Transducer, vocabulary: Vocabulary, lines: Sequence[Line]
     """Find out what a model of a text expects after each symbol of some lines."""
     for line in lines:
         if line.source and line.source.strip():
-            line.following = followings(model, vocabulary, vocabulary.split(line.source))
+            found = followings(model, vocabulary, vocabulary.split(line.source))
+            if any(math.isnan(one.log_probability) for one in found):
+                line.error = OVERFLOW
+            else:
+                line.following = found
