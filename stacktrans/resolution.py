@@ -4,7 +4,8 @@ It is laid down in layers, each over the one before: the recipe, the task's own 
 recipe, a configuration file, the command line's options, and `--set`.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from stacktrans import __version__
@@ -34,8 +35,9 @@ def find_task(name: str) -> Path:
         return Path(name)
     folders = [Path("tasks"), shipped("tasks")]
     for folder in folders:
-        if (folder / f"{name}.yaml").is_file():
-            return folder / f"{name}.yaml"
+        with contextlib.suppress(OSError):  # no file has a name as long as that
+            if (folder / f"{name}.yaml").is_file():
+                return folder / f"{name}.yaml"
     known = {path.stem for folder in folders for path in folder.glob("*.yaml")}
     raise UsageError(unknown_name("task", name, known))
 
@@ -87,9 +89,15 @@ def _recipe_layers(
         found.append(read_layer(of_paper))
     found += [layer.section("recipes", recipe) for layer in task_layers]
     kinds = {"by_memory": model["memory"]}
-    usual = overlay([part for layer in found for part in _expanded(layer, kinds)])
+    usual = overlay(_checked(part for layer in found for part in _expanded(layer, kinds)))
     kinds["by_controller"] = str(model.get("controller", usual["model"]["controller"]))
-    return [part for layer in found for part in _expanded(layer, kinds)]
+    return _checked(part for layer in found for part in _expanded(layer, kinds))
+
+
+def _checked(layers: Iterable[Layer]) -> list[Layer]:
+    listed = list(layers)
+    _check_kinds(listed)
+    return listed
 
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
@@ -161,8 +169,12 @@ def resolve(
 def _without_task_changes(task: Settings) -> Settings:
     """A task without what its recipes change in it, which has been done."""
     recipes = task.get("recipes", {})
+    if not isinstance(recipes, dict):
+        return task
     kept = {
         name: {key: value for key, value in changes.items() if key != "task"}
+        if isinstance(changes, dict)
+        else changes
         for name, changes in recipes.items()
     }
     return {**task, "recipes": kept}
