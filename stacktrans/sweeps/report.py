@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from stacktrans.sweeps.file import Figure
+from stacktrans.sweeps.markup import as_cell, as_code, as_text
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.table import (
     Cell,
@@ -31,7 +32,7 @@ def markdown(plan: Plan, records: Records) -> str:
         records: of the runs that there are, by identity.
     """
     cells = cells_of(plan, records)
-    parts = [f"# {plan.file.title}", summary(plan, records)]
+    parts = [f"# {as_text(' '.join(plan.file.title.split()))}", summary(plan, records)]
     parts += [_details(plan, cells), _failures(plan, records)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -39,7 +40,7 @@ def markdown(plan: Plan, records: Records) -> str:
 def summary(plan: Plan, records: Records) -> str:
     """What was run, published beside measured, and which claims held; without a heading."""
     cells = cells_of(plan, records)
-    parts = [_origin(plan, records), plan.file.description.strip()]
+    parts = [_origin(plan, records), as_text(plan.file.description.strip())]
     parts += [_overview(plan, cells, measure) for measure in plan.file.measures]
     return "\n\n".join(part for part in [*parts, _claims(plan, cells)] if part)
 
@@ -51,15 +52,17 @@ def _origin(plan: Plan, records: Records) -> str:
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
     return (
-        f"Written by `stacktrans sweep {plan.path.name}{profile}`: {len(finished)} of "
+        f"Written by {as_code(f'stacktrans sweep {plan.path.name}{profile}')}: {len(finished)} of "
         f"{len(plan.runs)} runs, {hours:.1f} hours of training"
-        + (f" ({'; '.join(versions)})." if versions else ".")
+        + (f" ({as_text('; '.join(versions))})." if versions else ".")
     )
 
 
 def _overview(plan: Plan, cells: Sequence[Cell], measure: str) -> str:
     heading, *rows = overview_rows(plan, cells, measure)
-    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in rows)]
+    named = [[as_text(name), *cells] for name, *cells in rows]
+    heading = [as_text(name) for name in heading]
+    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in named)]
     return "\n".join(lines)
 
 
@@ -95,7 +98,7 @@ def _details(plan: Plan, cells: Sequence[Cell]) -> str:
 
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
-    names = [cell.condition, cell.task, cell.measure]
+    names = [as_text(name) for name in (cell.condition, cell.task, cell.measure)]
     if not cell.values:
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
     mean = sum(cell.values) / len(cell.values)
@@ -122,13 +125,13 @@ def _claims(plan: Plan, cells: Sequence[Cell]) -> str:
     lines = ["| claim | source | here |", "|---|---|---|"]
     for claim in plan.file.claims:
         verdict = VERDICTS[holds(plan, claim, cells)]
-        lines.append(_row([claim.claim, claim.source, verdict]))
+        lines.append(_row([as_text(claim.claim), as_text(claim.source), verdict]))
     return "\n".join(lines)
 
 
 def _failures(plan: Plan, records: Records) -> str:
     failed = [
-        f"- {run.name}: {records[run.identity]['error']}"
+        f"- {as_text(run.name)}: {as_text(' '.join(records[run.identity]['error'].split()))}"
         for run in plan.runs
         if "error" in records.get(run.identity, {})
     ]
@@ -211,18 +214,23 @@ def as_csv(plan: Plan, records: Records) -> str:
     stream = io.StringIO()
     own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
+    writer.writerow(
+        _cells(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
+    )
     for run in plan.runs:
         if record := records.get(run.identity):
             values = [value_of(record, *measure) for measure in plan.file.measures.items()]
-            writer.writerow(
-                [
-                    run.condition,
-                    *run.axes.values(),
-                    *(record.get(key, "") for key in own),
-                    *("" if value is None else value for value in values),
-                    record.get("error", ""),
-                    record["command"],
-                ]
-            )
+            cells = [
+                run.condition,
+                *run.axes.values(),
+                *(record.get(key, "") for key in own),
+                *("" if value is None else value for value in values),
+                record.get("error", ""),
+                record["command"],
+            ]
+            writer.writerow(_cells(cells))
     return stream.getvalue()
+
+
+def _cells(values: Sequence[Any]) -> list[Any]:
+    return [as_cell(value) for value in values]
