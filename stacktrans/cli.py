@@ -530,14 +530,15 @@ def transduce(
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
     """
+    from stacktrans.reading import check_readable
     from stacktrans.text import STDIN
     from stacktrans.transduction import transduce_lines
 
     if max_length is not None:
         check_positive("--max-length", max_length)
     for path in files or []:
-        if path.is_dir() or not (path.exists() or path == STDIN):
-            raise UsageError(f"{path}: {'a directory' if path.is_dir() else 'no such file'}")
+        if path != STDIN:
+            check_readable(path)
     loaded = _load(checkpoint, device, hard)
     failed = False
     for descriptor, name in _inputs(files):
@@ -559,13 +560,14 @@ def transduce(
 
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+    from stacktrans.reading import opened
     from stacktrans.text import STDIN, name_of
 
     for path in files or [STDIN]:
         if path == STDIN:
             yield sys.stdin.fileno(), name_of(path)
             continue
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             yield stream.fileno(), name_of(path)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import likeliest
+from stacktrans.errors import OVERFLOW
 from stacktrans.tasks.base import UNKNOWN, UnknownSymbol
 from stacktrans.text import Piece
 
@@ -73,7 +74,11 @@ class LineStream:
             self._failed = True
         if not len(ids):
             return "", problem
-        said = self._task.target.decode(self._said(torch.from_numpy(ids)))
+        found = self._said(torch.from_numpy(ids))
+        if found is None:
+            self._failed = True
+            return "", OVERFLOW
+        said = self._task.target.decode(found)
         if self._marked:
             said = [*map(self._mark, symbols, said)]
         # Words after others are parted from them.
@@ -86,8 +91,9 @@ class LineStream:
         self._coming.append(symbol)
         return said if next(self._scored) else UNKNOWN
 
-    def _said(self, ids: torch.Tensor) -> list[int]:
+    def _said(self, ids: torch.Tensor) -> list[int] | None:
+        """What the model says of symbols; None if its numbers overflow."""
         inputs = ids.unsqueeze(0).to(self._model.classifier.weight.device)
         hidden = self._run.step(inputs).hidden
-        symbols: list[int] = likeliest(self._model.read_out(hidden))[0][0].tolist()
-        return symbols
+        symbols, log_probabilities = likeliest(self._model.read_out(hidden))
+        return None if log_probabilities.isnan().any() else [*map(int, symbols[0])]

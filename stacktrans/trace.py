@@ -1,6 +1,7 @@
 """What a transducer did at each step, as data."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
 from stacktrans.memory.strengths import Strengths
@@ -122,7 +123,7 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
-        StacktransError: there is nothing to follow.
+        StacktransError: there is nothing to follow, or the model's numbers overflow.
     """
     task = checkpoint.task
     ids = task.source.encode(source)
@@ -139,6 +140,7 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
         if task.same_length:
             each = zip(steps, scored, strict=True)
             steps = [replace(step, scored=known) for step, known in each]
+    _check_numbers(steps)
     return Trace(
         source=task.source.join(source),
         answer=task.target.join(written),
@@ -149,6 +151,16 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
         correct=None if expected is None else answer.ended and _agree(written, expected),
         steps=steps,
     )
+
+
+def _check_numbers(steps: Sequence[Step]) -> None:
+    """Raise `StacktransError` if there are steps at which something is no number, or infinite."""
+    for step in steps:
+        vectors = [*step.pushed.values(), *(cell for cells in step.tops.values() for cell in cells)]
+        shown = [step.probability or 0, step.held, step.input_left or 0, step.output_held or 0]
+        shown += [*step.signals.values(), *itertools.chain.from_iterable(vectors)]
+        if not all(map(math.isfinite, shown)):
+            raise StacktransError(f"step {step.step}: {OVERFLOW}")
 
 
 def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:

@@ -7,12 +7,12 @@ from typing import Any
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.errors import StacktransError
+from stacktrans.errors import OVERFLOW, StacktransError
 from stacktrans.language import Following, followings
 from stacktrans.streaming import LineStream, can_stream
 from stacktrans.tasks.base import with_marks
 from stacktrans.tasks.corpus import Corpus, Vocabulary
-from stacktrans.text import decode_line, line_groups
+from stacktrans.text import check_length, decode_line, line_groups
 from stacktrans.transducer import Transducer
 
 
@@ -127,12 +127,16 @@ def _answer(
             if not symbols:
                 line.output = ""
                 continue
+            check_length(symbols)
             sources.append(task.source.encode(symbols))
             waiting.append((line, symbols))
         except StacktransError as error:
             line.error = str(error)
     answers = transduce(checkpoint.model, checkpoint.layout, sources, max_length)
     for (line, symbols), answer in zip(waiting, answers, strict=True):
+        if math.isnan(answer.log_probability):
+            line.error = OVERFLOW
+            continue
         said = task.target.decode(answer.target)
         if scored and task.same_length:
             line.scored = [*task.scored(symbols)]
@@ -146,4 +150,8 @@ def _look_ahead(model: Transducer, vocabulary: Vocabulary, lines: Sequence[Line]
     """Find out what a model of a text expects after each symbol of some lines."""
     for line in lines:
         if line.source and line.source.strip():
-            line.following = followings(model, vocabulary, vocabulary.split(line.source))
+            found = followings(model, vocabulary, vocabulary.split(line.source))
+            if any(math.isnan(one.log_probability) for one in found):
+                line.error = OVERFLOW
+            else:
+                line.following = found

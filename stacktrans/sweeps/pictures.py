@@ -2,14 +2,15 @@
 
 import functools
 import itertools
-import json
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stacktrans.errors import StacktransError
 from stacktrans.figures import CHART, as_accuracy_by_length, content_of, empty_figure
 from stacktrans.files import write_atomically
+from stacktrans.reading import json_lines
 from stacktrans.records import METRICS
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
@@ -79,12 +80,23 @@ def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
         label: str | None = condition
         for run in own:
             path = store.folder(run) / METRICS
-            lines = path.read_text().splitlines() if path.exists() else []
-            records = [json.loads(line) for line in lines]
-            steps, losses = [part["step"] for part in records], [part["loss"] for part in records]
+            steps, losses = _losses(path) if path.exists() else ([], [])
             axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
             label = None
     axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
+
+
+def _losses(path: Path) -> tuple[list[float], list[float]]:
+    """The batches at which a run has noted its loss, and the losses.
+
+    Raises:
+        StacktransError: the file is damaged.
+    """
+    try:
+        records = [record for _, record in json_lines(path)]
+        return [float(each["step"]) for each in records], [float(each["loss"]) for each in records]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StacktransError(f"{path}: damaged ({error})") from error
 
 
 def _by_length(store: Store, run: PlannedRun, measure: str) -> dict[int, float]:

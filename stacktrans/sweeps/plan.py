@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from stacktrans.config import RunConfig
+from stacktrans.documents import DocumentError, parsed
 from stacktrans.errors import UsageError, unknown_name
 from stacktrans.resolution import TASK_OPTION, defines_task, parted_task, resolve
 from stacktrans.settings import (
@@ -20,7 +21,6 @@ from stacktrans.settings import (
     Settings,
     nested,
     overlay,
-    parsed_value,
     read_layer,
     setting_path,
     validated,
@@ -180,8 +180,8 @@ def _as_yaml(value: Any) -> str:
         # YAML knows the escapes of what can't be seen, which can only be within quotes.
         plain = visible(json.dumps(value, ensure_ascii=False))
     try:
-        read = parsed_value(plain)
-    except (yaml.YAMLError, ValueError):
+        read = parsed(plain).value
+    except DocumentError:
         read = None
     if read == value and type(read) is type(value):
         return plain

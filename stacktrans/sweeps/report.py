@@ -8,6 +8,7 @@ from typing import Any
 
 from stacktrans.sweeps.captions import caption, figure_kind
 from stacktrans.sweeps.file import Figure
+from stacktrans.sweeps.markup import as_cell, as_code, as_text
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.table import (
     Cell,
@@ -33,7 +34,7 @@ def markdown(plan: Plan, records: Records) -> str:
         records: of the runs that there are, by identity.
     """
     cells = cells_of(plan, records)
-    parts = [f"# {in_a_line(plan.file.title)}", summary(plan, records)]
+    parts = [f"# {as_text(in_a_line(plan.file.title))}", summary(plan, records)]
     parts += [_details(plan, cells), _failures(plan, records)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -41,9 +42,11 @@ def markdown(plan: Plan, records: Records) -> str:
 def summary(plan: Plan, records: Records) -> str:
     """What was run, published beside measured, and which claims held; without a heading."""
     cells = cells_of(plan, records)
-    parts = [_origin(plan, records), visible(plan.file.description.strip(), keep="\n")]
+    description = visible(plan.file.description.strip(), keep="\n")
+    parts = [_origin(plan, records), as_text(description)]
     for measure in plan.file.measures:
-        parts += [in_a_line(caption(plan.file, measure)), _overview(plan, cells, measure)]
+        parts.append(as_text(in_a_line(caption(plan.file, measure))))
+        parts.append(_overview(plan, cells, measure))
     return "\n\n".join(part for part in [*parts, _claims(plan, cells)] if part)
 
 
@@ -55,15 +58,17 @@ def _origin(plan: Plan, records: Records) -> str:
     profile = f" --profile {plan.profile}" if plan.profile else ""
     command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}")
     return (
-        f"Written by `{command}`: {len(finished)} of "
+        f"Written by {as_code(command)}: {len(finished)} of "
         f"{len(plan.runs)} runs, {hours:.1f} hours of training"
-        + (f" ({in_a_line('; '.join(versions))})." if versions else ".")
+        + (f" ({as_text(in_a_line('; '.join(versions)))})." if versions else ".")
     )
 
 
 def _overview(plan: Plan, cells: Sequence[Cell], measure: str) -> str:
     heading, *rows = overview_rows(plan, cells, measure)
-    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in rows)]
+    named = [[as_text(name), *cells] for name, *cells in rows]
+    heading = [as_text(name) for name in heading]
+    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in named)]
     return "\n".join(lines)
 
 
@@ -99,7 +104,7 @@ def _details(plan: Plan, cells: Sequence[Cell]) -> str:
 
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
-    names = [cell.condition, cell.task, cell.measure]
+    names = [as_text(name) for name in (cell.condition, cell.task, cell.measure)]
     if not cell.values:
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
     mean = sum(cell.values) / len(cell.values)
@@ -126,13 +131,13 @@ def _claims(plan: Plan, cells: Sequence[Cell]) -> str:
     lines = ["| claim | source | here |", "|---|---|---|"]
     for claim in plan.file.claims:
         verdict = VERDICTS[holds(plan, claim, cells)]
-        lines.append(_row([claim.claim, claim.source, verdict]))
+        lines.append(_row([as_text(claim.claim), as_text(claim.source), verdict]))
     return "\n".join(lines)
 
 
 def _failures(plan: Plan, records: Records) -> str:
     failed = [
-        "- " + in_a_line(f"{run.name}: {records[run.identity]['error']}")
+        f"- {as_text(in_a_line(f'{run.name}: ' + str(records[run.identity]['error'])))}"
         for run in plan.runs
         if "error" in records.get(run.identity, {})
     ]
@@ -214,18 +219,24 @@ def as_csv(plan: Plan, records: Records) -> str:
     stream = io.StringIO()
     own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
+    writer.writerow(
+        _cells(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
+    )
     for run in plan.runs:
         if record := records.get(run.identity):
             values = [value_of(record, *measure) for measure in plan.file.measures.items()]
-            writer.writerow(
-                [
-                    visible(run.condition),
-                    *(visible(str(value)) for value in run.axes.values()),
-                    *(record.get(key, "") for key in own),
-                    *("" if value is None else value for value in values),
-                    visible(record.get("error", "")),
-                    visible(record["command"]),
-                ]
-            )
+            cells = [
+                run.condition,
+                *run.axes.values(),
+                *(record.get(key, "") for key in own),
+                *("" if value is None else value for value in values),
+                record.get("error", ""),
+                record["command"],
+            ]
+            writer.writerow(_cells(cells))
     return stream.getvalue()
+
+
+def _cells(values: Sequence[Any]) -> list[Any]:
+    plain = (value if isinstance(value, int | float) else visible(str(value)) for value in values)
+    return [as_cell(value) for value in plain]

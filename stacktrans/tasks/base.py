@@ -3,12 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from stacktrans.errors import StacktransError
+from stacktrans.grammar.depth import DEEPEST
 from stacktrans.sequences import Ids, JointSequence, Layout, Pair, SameLength
+
+LONGEST = 1_000_000
+"""The longest source that can be asked for, in symbols."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +25,9 @@ class NormalLengths:
         deviation: standard deviation, in symbols.
     """
 
-    mean: float
-    deviation: float
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    mean: Annotated[float, Field(ge=0, le=LONGEST)]
+    deviation: Annotated[float, Field(ge=0, le=LONGEST)]
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,8 @@ class DepthLimit:
         depth: of the derivation's tree, its words included.
     """
 
-    depth: int
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    depth: Annotated[int, Field(ge=1, le=DEEPEST)]
 
 
 LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
@@ -42,8 +49,6 @@ LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
 own distribution has them within the range, or as the classes above say."""
 UNKNOWN = "·"
 """Shown for a symbol of an answer that can't be known, and so is not scored."""
-LONGEST = 1_000_000
-"""The longest source that can be asked for, in symbols."""
 
 
 class Lengths(NamedTuple):

@@ -59,17 +59,25 @@ class Grammatical(Task):
             size=count,
             p=self._length_probabilities(lengths, law),
         )
-        return [self._pair_of(*self._sentence(generator, int(length), law)) for length in drawn]
+        longest = lengths.longest
+        return [
+            self._pair_of(*self._sentence(generator, int(length), law, longest)) for length in drawn
+        ]
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
-        possible = sorted(self.grammar.depth_counts(law.depth))
-        if not possible:
+        try:
+            bounds = self.grammar.depth_bounds(law.depth)
+        except GrammarError as error:
+            raise NoSuchLaw(str(error)) from error
+        if not bounds:
             raise NoSuchLength(f"no derivation of the grammar has a depth of {law.depth} or less")
-        return Lengths(possible[0], possible[-1])
+        return Lengths(*bounds)
 
-    def _sentence(self, generator: np.random.Generator, length: int, law: LengthLaw) -> Sentence:
+    def _sentence(
+        self, generator: np.random.Generator, length: int, law: LengthLaw, longest: int
+    ) -> Sentence:
         if isinstance(law, DepthLimit):
-            return self.grammar.sample_depth(generator, law.depth, length)
+            return self.grammar.sample_depth(generator, law.depth, length, longest)
         return self.grammar.sample(generator, length)
 
     def _pair_of(self, source: list[str], target: list[str]) -> Pair:
@@ -79,27 +87,33 @@ class Grammatical(Task):
         probabilities = self._weights(lengths.longest, law)[lengths.shortest :]
         if not probabilities.any():
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
-        if law == "uniform":
-            probabilities = (probabilities > 0).astype(np.float64)
         normalised: Floats = probabilities / probabilities.sum()
         return normalised
 
     def _weights(self, longest: int, law: LengthLaw) -> Floats:
         if isinstance(law, NormalLengths):
             raise NoSuchLaw("a mean length is for tasks without a grammar")
-        if not isinstance(law, DepthLimit):
-            return self.grammar.length_probabilities(longest)
-        counts = self.grammar.depth_counts(law.depth)
+        try:
+            if not isinstance(law, DepthLimit):
+                return self._own_weights(longest, law)
+            counts = self.grammar.depth_counts(law.depth, longest)
+        except GrammarError as error:
+            raise NoSuchLaw(str(error)) from error
         within = {length: count for length, count in counts.items() if length <= longest}
         # As shares, since the counts may be more than any float holds.
         total = max(sum(within.values()), 1)
         return np.array([within.get(length, 0) / total for length in range(longest + 1)])
 
+    def _own_weights(self, longest: int, law: LengthLaw) -> Floats:
+        if law == "uniform":
+            return self.grammar.has_lengths(longest).astype(np.float64)
+        return self.grammar.length_probabilities(longest)
+
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
         try:
             return [*self.grammar.translate(source)]
-        except NotInGrammar as error:
+        except (NotInGrammar, GrammarError) as error:
             raise NotASource(str(error)) from error
 
 
