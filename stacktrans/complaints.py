@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic import BaseModel, ValidationError
 
-from stacktrans.errors import unknown_name
+from stacktrans.errors import shown, unknown_name
 
 Location = tuple[str | int, ...]
 MISSING = "is missing"
@@ -88,7 +88,7 @@ def _told_of_several(
         inner = [(place[1:], error) for place, error in others if _is(place[0], kinds[best])]
         yield from _told(kinds[best], value, location, inner)
     elif len(own) < len(errors):
-        yield Complaint(location, f"expected {form(kind)} (given: {value!r})")
+        yield Complaint(location, f"expected {form(kind)} (given: {shown(value)})")
 
 
 def _is(label: str | int, kind: Any) -> bool:
@@ -112,13 +112,13 @@ def _complaint(kind: Any, location: Location, error: Any) -> Complaint:
     too_short = error["type"] == "missing" and isinstance(location[-1], int)
     if too_short or error["type"] == "too_long":
         place = location[:-1] if too_short else location
-        return Complaint(place, f"expected {form(kind)} (given: {error['input']!r})")
+        return Complaint(place, f"expected {form(kind)} (given: {shown(error['input'])})")
     if error["type"] == "missing":
         return Complaint(location, MISSING)
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] in _OF_KINDS:
         message = f"expected {form(kind)}"
-    given = "" if isinstance(error["input"], dict) else f" (given: {error['input']!r})"
+    given = "" if isinstance(error["input"], dict) else f" (given: {shown(error['input'])})"
     return Complaint(location, f"{message}{given}")
 
 
