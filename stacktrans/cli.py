@@ -308,10 +308,12 @@ def _fresh(
     dry_run: bool,
 ) -> "Trainer":
     from stacktrans.resolution import resolve
+
+    run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
+    # Only then, so that what is wrong is told without waiting for torch.
     from stacktrans.runs import check_free, claim
     from stacktrans.trainers import trainer_for
 
-    run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
     name = f"{run.task.name}-{run.model.memory}-{run.seed}"
     if out is not None:
         check_free(out)
