@@ -71,7 +71,7 @@ def try_out(chunk: Chunk, seed: int, models: Path) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_ROOM, MOST_ROOM))
     for number in range(chunk.start, chunk.stop):
         verdict = carry_out(Case(chunk.kind, number, seed), models)
-        found = (number, verdict.ended.code, verdict.seconds, verdict.gained, verdict.problem)
+        found = (number, verdict.ended.returncode, verdict.seconds, verdict.gained, verdict.problem)
         print(json.dumps(found), flush=True)
 
 

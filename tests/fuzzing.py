@@ -6,17 +6,13 @@ traceback, and takes no more than `MOST_SECONDS` of CPU and `MOST_BYTES` of memo
 """
 
 import contextlib
-import io
 import json
-import os
 import re
 import resource
 import shutil
-import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -24,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import yaml
+from command_line import Ended, invoke
 from hostile import VALUES, Random, as_yaml, one_of, wrong_bytes, wrong_tree
 from small_runs import SETTINGS
 from small_sweeps import sweep_file
 
 from stacktrans.checksums import SUMS, sums_of
-from stacktrans.cli import app
 
 MOST_SECONDS = 5.0
 MOST_BYTES = 1 << 30
@@ -63,74 +59,17 @@ RUNS: dict[str, tuple[str, ...]] = {
 """Options and settings of the runs whose files are made wrong."""
 
 
-class Ended(NamedTuple):
-    """How a command ended.
-
-    Attributes:
-        code: its exit code; None after an exception that no user should see.
-        out: what it printed.
-        errors: what it said on stderr; the traceback of an exception.
-    """
-
-    code: int | None
-    out: str
-    errors: str
-
-
-def invoke(*words: str | Path, stdin: bytes = b"") -> Ended:
-    """Run a command in this process, with standard streams that are files."""
-    before = sys.stdin, sys.stdout, sys.stderr, sys.argv
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
-        files[0].write(stdin)
-        files[0].seek(0)
-        streams = [io.TextIOWrapper(file, "utf-8", errors="backslashreplace") for file in files]
-        sys.stdin, sys.stdout, sys.stderr = streams
-        sys.argv = ["stacktrans", *map(str, words)]
-        code: int | None
-        try:
-            app(sys.argv[1:])
-            code = 0
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 0
-        except BaseException:  # what the user would see as a traceback
-            code = None
-            traceback.print_exc()
-        finally:
-            sys.stdin, sys.stdout, sys.stderr, sys.argv = before
-        said = []
-        for stream, file in zip(streams[1:], files[1:], strict=True):
-            with contextlib.suppress(ValueError, OSError):
-                stream.flush()
-            file.seek(0)
-            said.append(file.read().decode("utf-8", "replace"))
-            stream.detach()
-        streams[0].detach()
-    return Ended(code, *said)
-
-
-@contextlib.contextmanager
-def within(folder: Path) -> Iterator[None]:
-    """Work in a folder."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
-
-
 def make_models(folder: Path) -> Path:
     """Make the runs, one of each of `RUNS`, in `folder/runs`, and the texts of one of them."""
     texts = folder / "texts"
     texts.mkdir(parents=True)
     for part in ("train", "valid", "test"):
         (texts / f"{part}.txt").write_text("the old man sees the sea .\na grey owl\n" * 3)
-    with within(folder):
+    with contextlib.chdir(folder):
         for name, words in RUNS.items():
             options, settings = _parted(words)
             ended = invoke("train", *options, *settings, "--out", f"runs/{name}")
-            assert ended.code == 0, ended.errors
+            assert ended.returncode == 0, ended.stderr.decode()
     return folder
 
 
@@ -177,7 +116,7 @@ class Verdict(NamedTuple):
 
 def carry_out(case: Case, models: Path) -> Verdict:
     """Carry a case out in a folder of its own, beside the models of `make_models`."""
-    with tempfile.TemporaryDirectory(prefix="fuzz-") as place, within(Path(place)):
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as place, contextlib.chdir(place):
         command = KINDS[case.kind](case.random(), models, Path(place))
         forget_peak()
         begun, before = time.process_time(), peak()
@@ -205,13 +144,14 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 
 
 def _problem(ended: Ended, seconds: float, gained: int) -> str:
-    if ended.code not in (0, 1, 2):
-        return f"ended with {ended.code}: {ended.errors[-2000:]}"
-    if ended.code and not ended.errors.strip():
-        return f"ended with {ended.code} without a word"
-    if "Traceback" in ended.errors:
-        return f"a traceback: {ended.errors[-2000:]}"
-    if found := _CONTROL.search(ended.errors):
+    errors = ended.stderr.decode("utf-8", "replace")
+    if ended.returncode not in (0, 1, 2):
+        return f"ended with {ended.returncode}: {errors[-2000:]}"
+    if ended.returncode and not errors.strip():
+        return f"ended with {ended.returncode} without a word"
+    if "Traceback" in errors:
+        return f"a traceback: {errors[-2000:]}"
+    if found := _CONTROL.search(errors):
         return f"shows the control character {found[0]!r}"
     if seconds > MOST_SECONDS:
         return f"took {seconds:.1f} s"
@@ -277,14 +217,8 @@ def _records(rng: Random, models: Path, place: Path) -> list[str]:
     (place / "results").mkdir()
     (place / "results" / "results.jsonl").write_bytes(content)
     sweep = str(sweep_file(place))
-    return [
-        "sweep",
-        sweep,
-        "--dry-run",
-        "--out",
-        "results",
-        *(["--json"] if rng.random() < 0.5 else []),
-    ]
+    as_json = ["--json"] if rng.random() < 0.5 else []
+    return ["sweep", sweep, "--dry-run", "--out", "results", *as_json]
 
 
 def _pairs(rng: Random, models: Path, place: Path) -> list[str]:
