@@ -153,7 +153,10 @@ def train(
     ] = None,
     buffered: Annotated[
         bool | None,
-        typer.Option(help="Read from an input buffer and write to an output buffer."),
+        typer.Option(
+            help="Read from an input buffer and write to an output buffer; for tasks with a target "
+            "symbol for each source symbol."
+        ),
     ] = None,
     recipe: Annotated[
         str | None,
