@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.errors import UsageError
 from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
 from stacktrans.memory.strengths import Strengths
@@ -119,12 +119,10 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
-        StacktransError: there is nothing to follow.
+        NotASource: there is nothing to follow.
     """
     task = checkpoint.task
-    ids = task.source.encode(source)
-    if not isinstance(checkpoint.layout, JointSequence) and not source:
-        raise StacktransError("the source is empty; expected at least one symbol")
+    ids = task.encoded(source)
     answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
     expected, why_not = _expected(checkpoint, source)
