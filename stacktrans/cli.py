@@ -89,7 +89,7 @@ def generate(
         stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
         stacktrans generate --task copy --count 1000 --format jsonl --out a.jsonl
         stacktrans generate --task parenthesis --depth 12
-        stacktrans generate --task copy --set parameters.symbols=1000 --set lengths.train=[1,5]
+        stacktrans generate --task copy --set parameters.symbols=1000
     """
     from stacktrans.files import write_atomically
     from stacktrans.measuring import ranges
@@ -155,7 +155,10 @@ def train(
     ] = None,
     buffered: Annotated[
         bool | None,
-        typer.Option(help="Read from an input buffer and write to an output buffer."),
+        typer.Option(
+            help="Read from an input buffer and write to an output buffer; for tasks with a target "
+            "symbol for each source symbol."
+        ),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -239,7 +242,7 @@ def train(
         stacktrans train --task reversal --memory stack --buffered
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
-        stacktrans train --task copy --memory queue --set layers=2 --dry-run > mine.yaml
+        stacktrans train --task copy --memory queue --dry-run > mine.yaml
         stacktrans train --resume checkpoints/copy-queue-1
     """
     budgets = [
@@ -422,7 +425,7 @@ def eval(
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
-        stacktrans generate --task copy | stacktrans eval checkpoints/copy-queue --data -
+        stacktrans generate --task copy | stacktrans eval copy-queue --data -
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt

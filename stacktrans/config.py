@@ -222,7 +222,8 @@ class ModelConfig(Strict):
         output_size: size of o_t, which is not used without a memory; null for outputs read
             from the controller itself.
         buffered: whether inputs are read from a buffer and outputs written to one, for each
-            of which the controller gives a strength (hao2018, section 3.2).
+            of which the controller gives a strength (hao2018, section 3.2); for tasks with a
+            target symbol for each source symbol.
         steps_per_symbol: how many steps a buffered model takes for each symbol of the input.
         extra_steps: how many it takes beside.
         output_skip: how much is popped from the output buffer before the first symbol is

@@ -67,6 +67,8 @@ def transduce(
 def _in_step(model: Transducer, sources: list[Ids]) -> list[Answer]:
     """A symbol for each symbol."""
     lengths = [len(source) for source in sources]
+    if not any(lengths):
+        return [Answer([], 0.0, ended=True) for _ in sources]
     inputs = torch.zeros(len(sources), max(lengths), dtype=torch.int64)
     for row, source in zip(inputs, sources, strict=True):
         row[: len(source)] = torch.from_numpy(source)

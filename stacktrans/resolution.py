@@ -192,6 +192,7 @@ def resolve(
     run = validated(RunConfig, resolved, layers)
     if whole:
         _check_whole(run, layers, whole_task)
+    _check_buffered(run, layers)
     return run
 
 
@@ -231,9 +232,26 @@ def _said_whole(task: Settings, rules: Rules, layers: Sequence[Layer], already: 
     missing = {name: value for name, value in defaults.items() if name not in given}
     if already:
         names = [f"parameters.{name}" for name in missing if "parameters" in task]
-        names += [name for name in ("parameters", "recipes") if name not in task]
+        names += [name for name in ("parameters", "recipes", "length_law") if name not in task]
         _refuse_missing([f"task.{name}" for name in names], layers)
     return {**task, "parameters": {**given, **missing}, "recipes": {}}
+
+
+def _check_buffered(run: RunConfig, layers: Sequence[Layer]) -> None:
+    """Raise `UsageError` if a buffered model would find its answers in its input buffer.
+
+    In a joint sequence or a stream the model reads the target, too, and what is said of a symbol
+    may be written after it has been read. Nor can such an answer be said symbol by symbol.
+    """
+    from stacktrans.tasks import make_task
+
+    task = run.task
+    if run.model.buffered and not make_task(task.name, task.generator, task.parameters).same_length:
+        raise UsageError(
+            f"{nearest_place(layers, ('model', 'buffered'))}: task {task.name} is not for a "
+            "buffered model, which would read the answer before it gives it; expected a task "
+            "with a target symbol for each source symbol, such as reversal"
+        )
 
 
 def _check_whole(run: RunConfig, layers: Sequence[Layer], with_task: bool) -> None:

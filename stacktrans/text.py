@@ -194,7 +194,7 @@ def _pair(task: Task, source: list[str], target: list[str]) -> Pair:
         raise StacktransError(
             f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
         )
-    return task.pair(task.source.encode(source), task.target.encode(target))
+    return task.pair(task.encoded(source), task.target.encode(target))
 
 
 def _fields(line: str, as_json: bool) -> tuple[str, str]:

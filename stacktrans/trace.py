@@ -123,12 +123,11 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
-        StacktransError: there is nothing to follow, or the model's numbers overflow.
+        NotASource: there is nothing to follow.
+        StacktransError: the model's numbers overflow.
     """
     task = checkpoint.task
-    ids = task.source.encode(source)
-    if not isinstance(checkpoint.layout, JointSequence) and not source:
-        raise StacktransError("the source is empty; expected at least one symbol")
+    ids = task.encoded(source)
     answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
     expected, why_not = _expected(checkpoint, source)

@@ -330,6 +330,7 @@ class Trainer:
         # Without a buffer, which would fail once more when it is closed on a full disk.
         metrics = FileIO(path, "r+" if path.exists() else "w")
         if not locked(metrics):
+            metrics.close()
             raise TrainingError(f"{self.directory}: another process is training here")
         # What was recorded after the checkpoint that is resumed will be recorded again.
         metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))

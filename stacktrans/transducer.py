@@ -241,16 +241,21 @@ class Transducer(nn.Module):
             lengths: how many steps of each item matter; all T unless given. What comes of
                 the others may be anything, and has no gradient.
             disturb: what is done to the gates' sums over the inputs; only with gradients.
+
+        Raises:
+            ValueError: the lengths are not those of B items of up to T.
         """
+        count, longest = inputs.shape
+        lengths = [longest] * count if lengths is None else lengths
+        if len(lengths) != count or not all(0 <= length <= longest for length in lengths):
+            raise ValueError(f"lengths of {count} items, 0 to {longest} each, are not {lengths}")
         if self.config.buffered:
-            lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
             if self.is_fused():
                 return self._unroll_fused(inputs, lengths, disturb)
             return self.unroll_buffered_by_definition(inputs, lengths)[0]
         if self.hard or not torch.is_grad_enabled():
             return self.start(inputs.shape[0]).step(inputs)
         if self.is_fused():
-            lengths = lengths or [inputs.shape[1]] * inputs.shape[0]
             return self._unroll_fused(inputs, lengths, disturb)
         return self.unroll_by_definition(inputs, disturb=disturb)[0]
 
@@ -272,8 +277,7 @@ class Transducer(nn.Module):
         Raises:
             UsageError: the model has buffers, or a memory that can't be carried.
         """
-        if self.config.buffered:
-            raise UsageError("a buffered model can't go on from piece to piece")
+        self._refuse_buffers()
         if not self.is_fused():
             return self._piece_by_definition(inputs, state, disturb)
         from stacktrans.kernels import transducing
@@ -291,6 +295,10 @@ class Transducer(nn.Module):
         )
         hidden, signals = (part.unflatten(0, inputs.shape) for part in done[:2])
         return Unrolled(hidden, signals), carried
+
+    def _refuse_buffers(self) -> None:
+        if self.config.buffered:
+            raise UsageError("a buffered model can't go on from piece to piece")
 
     def _piece_by_definition(
         self, inputs: Tensor, state: Carried | None, disturb: Disturbance
@@ -339,10 +347,10 @@ class Transducer(nn.Module):
             disturb,
         )
         longest = self.steps_over(inputs.shape[1])
-        shape = (len(steps), longest, -1)
         places = _places(longest_first, steps, longest)
 
         def placed(numbers: Tensor) -> Tensor:
+            shape = (len(steps), longest, numbers.shape[1])
             if len(numbers) == len(steps) * longest:  # each already stands where it belongs
                 return numbers.view(shape)
             empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
@@ -357,7 +365,12 @@ class Transducer(nn.Module):
         return config.steps_per_symbol * length + config.extra_steps if config.buffered else length
 
     def start(self, batch_size: int) -> "Run":
-        """A run over `batch_size` sequences that goes on from call to call, without gradients."""
+        """A run over `batch_size` sequences that goes on from call to call, without gradients.
+
+        Raises:
+            UsageError: the model has buffers.
+        """
+        self._refuse_buffers()
         kind = FusedRun if self.is_fused() else StepByStep
         return kind(self, batch_size)
 
@@ -575,8 +588,8 @@ def _bias_of(head: nn.Linear) -> Tensor:
 
 def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:
     """Where the steps of some rows of a [B, longest] table stand, one row after the other."""
-    taken = np.array([lengths[row] for row in rows])
-    starts = np.array(rows) * longest - (taken.cumsum() - taken)
+    taken = np.array([lengths[row] for row in rows], dtype=np.int64)
+    starts = np.array(rows, dtype=np.int64) * longest - (taken.cumsum() - taken)
     return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
 
 

@@ -226,7 +226,7 @@ def transducer(memory: str, controller: str = "lstm", **more: object) -> Transdu
     }
     torch.manual_seed(2)
     settings = {"model": {**shape, **more}}
-    return Transducer(resolve(task="copy", settings=settings).model, 9, 6).double()
+    return Transducer(resolve(task="reversal", settings=settings).model, 9, 6).double()
 
 
 def by_definition(model: Transducer) -> Transducer:

@@ -204,7 +204,7 @@ COPY = yaml.safe_load((Path(__file__).parent.parent / "tasks" / "copy.yaml").rea
         ({"recipes": {"default": {"model": {"start": []}}}}, "model.start: "),
         ({"recipes": {"default": {"model": {"other_starts": [3]}}}}, "other_starts.0: "),
         ({"length_law": {"mean": -5, "deviation": -1}}, "length_law"),
-        ({"length_law": {"mean": 5, "deviation": 1, "depth": 3}}, "length_law"),
+        ({"length_law": {"mean": 5, "deviation": 1, "depth": 3}}, "depth"),
         ({"length_law": {"depth": 10**9}}, "length_law"),
     ],
 )

@@ -1,6 +1,7 @@
 """Buffers against the literal equations, and buffered models against each of their items."""
 
 import itertools
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -8,7 +9,10 @@ import torch
 from kernel_cases import compare
 from literal import LiteralBuffers
 from torch import Tensor
+from typer.testing import CliRunner
 
+from stacktrans import checkpoint
+from stacktrans.cli import app
 from stacktrans.config import ModelConfig
 from stacktrans.errors import UsageError
 from stacktrans.memory.buffers import (
@@ -20,6 +24,7 @@ from stacktrans.memory.buffers import (
     written_weights,
 )
 from stacktrans.resolution import resolve
+from stacktrans.tasks import make_task
 from stacktrans.transducer import Transducer, Unrolled
 
 SYMBOLS = 3
@@ -209,3 +214,25 @@ def test_noise_and_buffers_do_not_go_together() -> None:
             settings={"model": {"memory": "stack", "buffered": True}},
             assignments=["gate_noise=0.1"],
         )
+
+
+@pytest.mark.parametrize("task", ["reverse", "svo-sov", "anbncn", "addition"])
+def test_a_buffered_model_is_not_for_tasks_in_which_it_would_read_its_answer(task: str) -> None:
+    model = {"memory": "stack-rnn", "buffered": True}
+    with pytest.raises(UsageError, match=f"task {task} is not for a buffered model"):
+        resolve(task=task, settings={"model": model}, assignments=["gate_noise=0"])
+
+
+@pytest.mark.parametrize("command", ["transduce", "eval", "inspect"])
+def test_a_checkpoint_of_such_a_model_is_refused(command: str, tmp_path: Path) -> None:
+    usual = resolve(task="reverse", settings={"model": {"memory": "stack"}})
+    config = usual.model_copy(update={"model": small()})
+    layout = make_task("reverse", usual.task.generator, usual.task.parameters).layout
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    checkpoint.save(tmp_path, config, model.state_dict())
+    more = ["ab"] if command == "inspect" else []
+    done = CliRunner().invoke(app, [command, str(tmp_path), *more], input="ab\n")
+    assert done.exit_code == 2
+    said = (tmp_path / checkpoint.CONFIG).read_text().splitlines()
+    line = 1 + said.index("  buffered: true")
+    assert f"config.yaml:{line}: task reverse is not for a buffered model" in done.stderr

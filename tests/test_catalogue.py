@@ -177,12 +177,12 @@ def test_checkpoints_shipped_and_of_one_s_own(
     ("file", "content", "message"),
     [
         ("config.yaml", None, "config.yaml: No such file"),
-        ("config.yaml", "model: [", "config.yaml:1: "),
+        ("config.yaml", "model: [", "config.yaml:2: "),
         ("summary.json", '{"test": ', "summary.json: not readable as JSON"),
         ("summary.json", '{"test": {"coarse": "all"}}', None),
         ("evaluation.json", '{"results": [[]]}', None),
         ("config.yaml", "{task: [copy], model: 3}", None),
-        ("config.yaml", "recipe: !!binary aGVsbG8=", None),
+        ("config.yaml", "recipe: !!binary aGVsbG8=", "config.yaml:1: "),
     ],
 )
 def test_damaged_checkpoints_do_not_hide_the_others(
@@ -226,7 +226,7 @@ def test_settings_have_types_in_plain_words_and_defaults() -> None:
     assert types["training.prune"] == "true or false"
     assert types["training.optimizer"] == "rmsprop, adam or sgd"
     assert types["training.stream"] == "settings or null"
-    assert types["training.stream.steps"] == "whole number from 1"
+    assert types["training.stream.steps"] == "whole number from 1 to 65536"
     assert types["task.lengths.train"] == "[shortest, longest]"
     assert types["training.length_law"] == "uniform, task, {mean, deviation}, {depth} or null"
     for said in types.values():

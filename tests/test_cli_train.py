@@ -246,7 +246,7 @@ def test_readers_may_leave_early(model: Path, tmp_path: Path) -> None:
         (["--set", "max_steps=!!int ten"], "not readable as YAML"),
         (["--set", "parameters.symbols='12'"], "symbols is '12'"),
         (["--set", "parameters.foo=3"], "unknown parameter 'foo'"),
-        (["--set", "format=2"], "format 2 is newer"),
+        (["--set", "format=3"], "format: expected 2"),
         (["--set", "model.memory=[queue]"], "memory"),
         (["--device", "meta"], "--device meta"),
     ],

@@ -109,9 +109,9 @@ def test_each_example_of_the_help_has_a_line_of_its_own(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = CliRunner().invoke(app, [name, "--help"]).output.splitlines()
-    example = re.compile(r" *(echo .*)?stacktrans [a-z]+ ")
+    example = re.compile(r"(echo .*)?stacktrans [a-z]+( |$)")
     (function,) = (each.callback for each in COMMANDS if each.callback.__name__ == name)  # type: ignore[union-attr]
     written = [line.strip() for line in (function.__doc__ or "").splitlines()]
-    found = [line.strip() for line in lines if example.match(line)]
+    found = [line.strip() for line in lines if example.match(line.strip())]
     assert found == [line for line in written if example.match(line)]
     assert len(found) > 2

@@ -115,7 +115,7 @@ def test_files_that_are_none_offer_nothing(place: Path, content: bytes) -> None:
 
 
 def test_profiles_of_sweeps(place: Path) -> None:
-    (place / "mine.yaml").write_text("profiles: {small: {}, 2: {}, 'not this': {}}\n")
+    (place / "mine.yaml").write_text("profiles: {small: {}, '2': {}, 'not this': {}}\n")
     assert offered("stacktrans sweep mine.yaml --profile ") == ["2", "small"]
     assert offered("stacktrans sweep --profile ") == []
 

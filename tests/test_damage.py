@@ -226,7 +226,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("settings", SHAPES)
 def test_shapes_are_known_without_a_model(settings: dict[str, Any]) -> None:
-    config = resolve(task="copy", settings={"model": settings}).model
+    config = resolve(task="reversal", settings={"model": settings}).model
     small = {"hidden_size": 5, "memory_size": 3}
     if config.controller != "linear":
         small["layers"] = 2

@@ -10,8 +10,10 @@ from command_line import run, start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipped_tasks import task_of, written
+from typer.testing import CliRunner
 
 from stacktrans import checkpoint
+from stacktrans.cli import app
 from stacktrans.config import RunConfig
 from stacktrans.decoding import transduce
 from stacktrans.errors import UsageError
@@ -310,6 +312,24 @@ def test_pairs_of_unlike_lengths_are_refused(models: dict[str, Path], tmp_path: 
     done = run("eval", models["characters"], "--data", data)
     assert done.returncode == 1
     assert b"pairs.tsv:2: the source has 3 symbols and the target 2" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["xor-buffered", "reversal-linear", "anbncn"])
+def test_pairs_without_a_source_are_refused(name: str, tmp_path: Path) -> None:
+    data = tmp_path / "pairs.jsonl"
+    data.write_text('{"source": "", "target": ""}\n')
+    done = CliRunner().invoke(app, ["eval", name, "--data", str(data)])
+    assert done.exit_code == 1
+    assert "pairs.jsonl:1: the source is empty" in done.stderr
+
+
+def test_nothing_is_answered_by_nothing(models: dict[str, Path]) -> None:
+    for path in models.values():
+        loaded = checkpoint.load(path, torch.device("cpu"))
+        for lengths in ([0], [0, 1]):
+            sources = [np.zeros(length, dtype=np.int64) for length in lengths]
+            found = transduce(loaded.model, loaded.layout, sources)
+            assert [len(answer.target) for answer in found] == lengths
 
 
 @pytest.mark.parametrize("name", ["characters", "words", "buffered"])

@@ -12,6 +12,14 @@ from stacktrans.errors import UsageError
 from stacktrans.kernels.actions import Actions
 from stacktrans.kernels.carrying import Carried
 from stacktrans.kernels.cells import CELLS, Cell
+from stacktrans.kernels.checks import (
+    check_carried,
+    check_ids,
+    check_memory,
+    check_reading,
+    check_steps,
+    check_weights,
+)
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.ends import ENDS, empty_rows
 from stacktrans.kernels.products import gate_panels, padded, panels
@@ -143,11 +151,15 @@ class _Sequence(torch.autograd.Function):
         """
         layers, _, batch, size = initial.shape
         sizes = sizes_of(kind, layers, batch, size, signals, head_weight)
+        reading = Reading(input_starts, ids, projected)
+        check_steps(starts, batch)
+        check_reading(reading, sizes, starts)
+        check_weights(sizes, _pairs(weights), head_weight, head_bias, initial)
         trace = sizes.new_trace(int(starts[-1]))
-        store, first = _beginning(sizes, before, int(starts[1]), int(starts[-1]))
+        longest = int(np.diff(starts).max(initial=0))
+        store, first = _beginning(sizes, before, longest, int(starts[-1]))
         ready = forward_weights(sizes.cell, _pairs(weights), head_weight)
         start = initial.detach()
-        reading = Reading(input_starts, ids, projected)
 
         def run(part: slice) -> tuple[Tensor, Tensor]:
             state = start[:, :, part].clone(memory_format=torch.contiguous_format)
@@ -271,6 +283,8 @@ def _backward_part(
 ) -> Tensor:
     """Run the steps backwards for a part of the batch; gives back the gradient of `initial`."""
     dtype, count = sizes.dtype, part.stop - part.start
+    if not count:
+        return fresh_zeros(*initial.shape, dtype=dtype)
     places = slice(starts[part.start], starts[part.stop])
     saved, hidden, signals, reads, positions = (
         as_array(tensor[places] if len(tensor) else tensor) for tensor in trace
@@ -318,6 +332,7 @@ def _beginning(
     nothing = nothing_read(sizes, sizes.batch)
     if before is None:
         return empty_store(sizes, steps, places), nothing
+    check_carried(before, sizes)
     read = torch.where(before.new.unsqueeze(1), nothing, before.read)
     if before.cells is None:
         return empty_store(sizes, steps, places), read
@@ -372,7 +387,9 @@ def _projected_gradient(rows: Tensor, reading: Reading, starts: Array, positions
     lengths, items = np.diff(reading.starts), np.arange(len(starts) - 1)
     of = np.repeat(items, np.diff(starts))
     places = positions.numpy()
-    first = (reading.starts[:-1] + 2 * items)[of] + np.minimum(places.astype(int), lengths[of])
+    # A NaN is no place; as in compiled code.
+    whole = np.where(places < lengths[of], places, lengths[of]).astype(int)
+    first = (reading.starts[:-1] + 2 * items)[of] + whole
     share = torch.from_numpy(places - np.floor(places)).unsqueeze(1)
     later = rows * share
     return _added_up(rows - later, reading.ids[first], count) + _added_up(
@@ -438,6 +455,7 @@ def fused_sequence(
     input_starts = np.cumsum([0, *lengths])
     inputs = as_array(ids)
     if kind.buffered:
+        check_ids(inputs, len(projected[0]) - 1)
         inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), len(projected[0]) - 1)
     heads = (signal_weight, signal_bias, value_weight, value_bias)
     starts = np.cumsum([0, *steps])
@@ -528,6 +546,7 @@ class _MemoryAlone(torch.autograd.Function):
     def forward(ctx: Any, memory: str, signals: Tensor, values: Tensor) -> Tensor:
         """Run the steps; shapes as for `fused_memory`."""
         ends, dtype = ENDS[memory], values.dtype
+        check_memory(ends, signals, values)
         batch, steps, _ = signals.shape
         rows = empty_rows(ends, batch, steps, array_dtype(dtype))
         columns = values.shape[2] // len(ends.pushes)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stacktrans.kernels.checks import check_reading, check_weights
 from stacktrans.kernels.fused import (
     Kind,
     LayerWeights,
@@ -34,6 +35,9 @@ class Running:
         signal_bias: [signals].
         value_weight: [pushes * m, H].
         value_bias: [pushes * m].
+
+    Raises:
+        ValueError: there are buffers, or weights are not of the right shapes.
     """
 
     def __init__(
@@ -47,15 +51,12 @@ class Running:
         value_weight: Tensor,
         value_bias: Tensor,
     ) -> None:
+        if kind.buffered:
+            raise ValueError("a buffered model can't go on from call to call")
         signals, size = signal_weight.shape
         heads = torch.cat([signal_weight, value_weight])
         self._sizes = sizes_of(kind, len(layers), batch_size, size, signals, heads)
         with torch.no_grad():
-            self._weights = forward_weights(
-                self._sizes.cell,
-                [(layer.below, layer.hidden) for layer in layers],
-                heads,
-            )
             self._bias = torch.cat([signal_bias, value_bias])
             self._state = torch.stack(
                 [
@@ -64,22 +65,34 @@ class Running:
                 ]
             )
             self._projected = torch.cat(list(projected), dim=1)
+            pairs = [(layer.below, layer.hidden) for layer in layers]
+            check_weights(self._sizes, pairs, heads, self._bias, self._state)
+            self._weights = forward_weights(self._sizes.cell, pairs, heads)
         self._read = nothing_read(self._sizes, batch_size)
         self._store = empty_store(self._sizes, 0)
 
     def step(self, inputs: Tensor) -> SequenceOutput:
-        """The next T steps: [B, T] which of the inputs there is."""
+        """The next T steps: [B, T] which of the inputs there is.
+
+        Raises:
+            IndexError: there is no such input.
+            ValueError: they are not of B strings.
+        """
         sizes = self._sizes
-        steps = inputs.shape[1]
+        batch, steps = inputs.shape
+        if batch != sizes.batch:
+            raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
         trace = sizes.new_trace(sizes.batch * steps, saved=1)
         starts = np.arange(sizes.batch + 1) * steps
+        reading = Reading(starts, as_array(inputs.flatten()), self._projected)
+        check_reading(reading, sizes, starts)
         self._store = self._store.with_room(steps)
         sizes.forward(
             slice(0, sizes.batch),
             self._weights,
             self._bias,
             starts,
-            Reading(starts, as_array(inputs.flatten()), self._projected),
+            reading,
             self._state,
             self._read,
             self._store,

@@ -98,6 +98,8 @@ class Sizes(NamedTuple):
 
         Of the whole batch are `starts`, `reading`, `store` and `trace`.
         """
+        if part.start == part.stop:
+            return
         count, places = part.stop - part.start, slice(starts[part.start], starts[part.stop])
         gates = (count, self.cell.gates, padded(self.size, self.dtype))
         run = Forward(

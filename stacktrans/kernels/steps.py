@@ -231,8 +231,9 @@ def _neighbours(inputs: Inputs, item: int, position: Any) -> tuple[int, int, Any
     """The ids of the two inputs that are read from a position on, and the share of the second."""
     start = inputs.starts[item]
     last = inputs.starts[item + 1] - start
-    # Two more ids an item than there are inputs.
-    first = start + 2 * item + min(int(position), last)
+    # Two more ids an item than there are inputs. A NaN is no place among them, and is not made
+    # whole; it shows in the share.
+    first = start + 2 * item + (int(position) if position < last else last)
     return inputs.ids[first], inputs.ids[first + 1], position - math.floor(position)
 
 

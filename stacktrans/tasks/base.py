@@ -159,6 +159,18 @@ class Task(ABC):
         """
         return (True for _ in source)
 
+    def encoded(self, source: Sequence[str]) -> Ids:
+        """The ids of a source that a model can read.
+
+        Raises:
+            UnknownSymbol: a symbol is not in the source alphabet.
+            NotASource: it is empty, and nothing but its symbols is read.
+        """
+        ids = self.source.encode(source)
+        if not len(ids) and not isinstance(self.layout, JointSequence):
+            raise NotASource("the source is empty; expected at least one symbol")
+        return ids
+
     def lengths_within(self, law: DepthLimit) -> Lengths:
         """The lengths that derivations within a depth have; raises `NoSuchLaw`."""
         raise NoSuchLaw("a depth is for tasks with a grammar")

@@ -1,0 +1,158 @@
+"""Compiled code is never given what would have it read or write out of bounds."""
+
+from typing import Any
+
+import pytest
+import torch
+from kernel_cases import Case, Shape
+from torch import Tensor
+
+from stacktrans.errors import UsageError
+from stacktrans.kernels.fused import fused_memory, fused_sequence
+from stacktrans.kernels.running import Running
+from stacktrans.memory import ActionStack
+from stacktrans.resolution import resolve
+from stacktrans.transducer import Transducer
+
+SYMBOLS = 3
+ACTIONS: dict[str, Any] = {"memory_count": 2, "read_depth": 3, "capacity": 2}
+
+
+def transducer(memory: str = "stack", *, buffered: bool = False, **more: Any) -> Transducer:
+    usual = {"controller": "lstm", "hidden_size": 4, "memory_size": 2}
+    model = {"memory": memory, "buffered": buffered, **usual, **more}
+    torch.manual_seed(1)
+    config = resolve(task="xor", recipe="paper", settings={"model": model}).model
+    return Transducer(config, SYMBOLS, SYMBOLS)
+
+
+@pytest.mark.parametrize("unknown", [SYMBOLS, 10**9, -1])
+@pytest.mark.parametrize("length", [2, 300])
+def test_ids_that_there_are_not(unknown: int, length: int) -> None:
+    inputs = torch.zeros(2, length, dtype=torch.int64)
+    inputs[1, -1] = unknown
+    for model in (transducer(), transducer(buffered=True)):
+        with pytest.raises(IndexError):
+            model.unroll(inputs)
+    with pytest.raises(IndexError):
+        transducer().start(2).step(inputs)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_inputs_of_another_batch_than_the_run_s(batch: int) -> None:
+    with pytest.raises(ValueError, match="strings for a run over 2"):
+        transducer().start(2).step(torch.zeros(batch, 4, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("kernel", ["fused", "torch"])
+@pytest.mark.parametrize("buffered", [False, True])
+@pytest.mark.parametrize("lengths", [[5, 2], [-1, 3], [3], [3, 3, 3], []])
+def test_lengths_that_are_not_the_inputs(kernel: str, buffered: bool, lengths: list[int]) -> None:
+    model = transducer(kernel=kernel, buffered=buffered)
+    with pytest.raises(ValueError, match="lengths of 2 items, 0 to 3 each"):
+        model.unroll(torch.zeros(2, 3, dtype=torch.int64), lengths)
+
+
+def test_what_strings_of_another_batch_carry() -> None:
+    model = transducer("stack-rnn", **ACTIONS)
+    ids = torch.zeros(3, 4, dtype=torch.int64)
+    _, carried = model.unroll_piece(ids[:1])
+    with pytest.raises(ValueError, match="expected the shape"):
+        model.unroll_piece(ids, carried)
+
+
+def test_what_strings_of_another_memory_carry() -> None:
+    ids = torch.zeros(3, 4, dtype=torch.int64)
+    _, carried = transducer("stack-rnn", **ACTIONS).unroll_piece(ids)
+    for other in (transducer("list-rnn", **ACTIONS), transducer("none")):
+        with pytest.raises(ValueError, match=r"expected the shape|another memory"):
+            other.unroll_piece(ids, carried)
+
+
+SHAPE = Shape(3, 4, 5, 2)
+
+
+@pytest.mark.parametrize("memory", ["deque", ActionStack(2, 3, no_op=True)], ids=["deque", "stack"])
+@pytest.mark.parametrize(
+    "name", ["projected0", "below0", "hidden0", "below1", "signal_weight", "signal_bias"]
+)
+def test_weights_of_other_sizes(memory: Any, name: str) -> None:
+    case = Case.drawn("lstm", memory, SHAPE, torch.float32, layers=2)
+    whole = case.tensors[name]
+    cut = whole[:-1] if name in {"hidden0", "signal_weight"} else whole[..., :-1]
+    case = case.changed(**{name: cut})
+    for run in (case.fused, lambda: running(case)):
+        with pytest.raises(ValueError, match="expected the shape"):
+            run()
+
+
+def running(case: Case) -> Running:
+    projected = [sums.flatten(0, 1) for sums in case.projected]
+    run = Running(case.kind(), SHAPE.batch, projected, case.layer_weights, *case.heads)
+    run.step(torch.zeros(SHAPE.batch, 2, dtype=torch.int64))
+    return run
+
+
+@pytest.mark.parametrize(("lengths", "ids"), [([2, 3], 5), ([3, 2], 4), ([3, -2], 1)])
+def test_steps_and_ids_that_do_not_fit(lengths: list[int], ids: int) -> None:
+    case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
+    inputs = torch.zeros(ids, dtype=torch.int64)
+    projected = [sums.flatten(0, 1) for sums in case.projected]
+    with pytest.raises(ValueError, match=r"longest first|not those of the steps"):
+        fused_sequence(
+            case.kind(), lengths, lengths, inputs, projected, case.layer_weights, *case.heads
+        )
+
+
+@pytest.mark.parametrize(
+    ("signals", "values"),
+    [((2, 3, 1), (2, 3, 4)), ((2, 4, 2), (2, 3, 4)), ((1, 3, 2), (2, 3, 4))],
+)
+def test_a_memory_alone_is_given_too_much_or_too_little(
+    signals: tuple[int, ...], values: tuple[int, ...]
+) -> None:
+    with pytest.raises(ValueError, match="signals: expected the shape"):
+        fused_memory("stack", torch.rand(signals), torch.rand(values))
+    with pytest.raises(ValueError, match="values: 3 numbers for 2 vectors"):
+        fused_memory("deque", torch.rand(2, 3, 4), torch.rand(2, 3, 3))
+
+
+@pytest.mark.parametrize("memory", ["queue", "stack-rnn", "list-rnn"])
+@pytest.mark.parametrize("buffered", [False, True])
+def test_no_strings_at_all(memory: str, buffered: bool) -> None:
+    model = transducer(memory, buffered=buffered, **(ACTIONS if memory.endswith("rnn") else {}))
+    nothing = torch.zeros(0, 5, dtype=torch.int64)
+    unrolled = model.unroll(nothing)
+    assert unrolled.hidden.shape == (0, model.steps_over(5), 4)
+    unrolled.hidden.sum().backward()
+    if not buffered:
+        assert model.start(0).step(nothing).hidden.shape == (0, 5, 4)
+
+
+@pytest.mark.parametrize("memory", ["deque", "stack-rnn"])
+@pytest.mark.parametrize("name", ["signals", "embedding"])
+def test_where_to_read_is_no_number(memory: str, name: str) -> None:
+    """As after a step that was far too long."""
+    model = transducer(memory, buffered=True, embedding_size=2, steps_per_symbol=2)
+    assert model.operation is not None
+    weight = {"signals": model.operation.signals, "embedding": model.embedding}[name].weight
+    assert isinstance(weight, Tensor)
+    with torch.no_grad():
+        weight.fill_(torch.nan)
+    unrolled = model.unroll(torch.zeros(5, 7, dtype=torch.int64), [7, 7, 6, 0, 1])
+    assert unrolled.signals[0].isnan().all()
+    assert unrolled.hidden[0, 1:].isnan().all()
+    unrolled.hidden[0].sum().backward()
+    assert weight.grad is not None
+    assert weight.grad.isnan().any()
+
+
+@pytest.mark.parametrize("kernel", ["fused", "torch"])
+def test_a_buffered_model_does_not_go_on_from_call_to_call(kernel: str) -> None:
+    with pytest.raises(UsageError, match="piece to piece"):
+        transducer(buffered=True, kernel=kernel).start(1)
+    case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
+    with pytest.raises(ValueError, match="buffered"):
+        Running(
+            case.kind()._replace(buffered=True), 3, case.projected, case.layer_weights, *case.heads
+        )
