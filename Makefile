@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 DEMO := .venv/demo
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench kills fuzz clean
 
 demo: $(INSTALLED)
 	@rm -rf $(DEMO)
@@ -28,6 +28,12 @@ lint: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/speed.py --markdown benchmarks/README.md
 	$(BIN)/python benchmarks/sweeps.py --markdown benchmarks/sweeps.md
+
+fuzz: $(INSTALLED)
+	$(BIN)/python benchmarks/fuzz.py --markdown benchmarks/robustness.md
+
+kills: $(INSTALLED)
+	$(BIN)/python benchmarks/kills.py --markdown benchmarks/robustness.md
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

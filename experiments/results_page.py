@@ -12,15 +12,16 @@ from stacktrans.settings import read_layer
 from stacktrans.sweeps.plan import read_plan
 from stacktrans.sweeps.report import summary
 from stacktrans.sweeps.store import RESULTS, Store
+from stacktrans.visible import in_a_line
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "RESULTS.md"
 HEADING = """# Results
 
-Published → measured, of everything that was run; ▲ and ▼ mark what is further over or under the
-published figure than its sweep tolerates. Written by `python experiments/results_page.py` from the
-records in `experiments/results/`, where there is more of each: spreads, intervals, times to solve,
-and every run with the command that repeats it."""
+What came of everything that was run, beside what is published of it. Above each table stand what
+is measured, which figure stands for the runs of a cell, and what marks mean. Written by `python
+experiments/results_page.py` from the records in `experiments/results/`, where there is more of
+each: spreads, intervals, times to solve, and every run with the command that repeats it."""
 
 
 def page() -> str:
@@ -34,7 +35,7 @@ def _section(path: Path) -> str:
     for profile in [None, *read_layer(path).section("profiles").settings]:
         plan = read_plan(path, profile)
         directory = HERE / "results" / plan.name
-        heading = f"## {plan.file.title}" + (f": profile {profile}" if profile else "")
+        heading = f"## {in_a_line(plan.file.title)}" + (f": profile {profile}" if profile else "")
         if (directory / RESULTS).exists():
             text = summary(plan, Store(directory, plan).records)
             more = f"More in [{plan.name}](experiments/results/{plan.name}/results.md)."

@@ -6,6 +6,7 @@ from pathlib import Path
 from stacktrans.evaluation import Scores
 from stacktrans.figures import CHART, as_accuracy_by_length, content_of, empty_figure
 from stacktrans.tasks.base import Lengths
+from stacktrans.visible import visible
 
 
 def accuracy_chart(
@@ -33,7 +34,7 @@ def accuracy_chart(
     ):
         axis.plot(lengths, shares, style, label=label, marker="." if len(lengths) == 1 else None)
     as_accuracy_by_length(axis, trained, "accuracy")
-    axis.set_title(title, parse_math=False)
+    axis.set_title(visible(title), parse_math=False)
     axis.legend(loc="best", frameon=False)
     return content_of(figure, path)
 

@@ -10,12 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
 import torch
 
-from stacktrans.checkpoint import CONFIG, last_of
+from stacktrans.checkpoint import CONFIG
 from stacktrans.config import RunConfig
 from stacktrans.errors import StacktransError
 from stacktrans.files import write_atomically
@@ -40,16 +41,17 @@ class Ahead:
         self.running: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
+        self.stop()  # what a run left that was killed is of no use
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def go_on(self, attempt: int) -> None:
-        """Train the starts that come after `attempt`."""
-        for ahead in range(attempt + 1, attempt + self.config.workers):
-            if ahead not in self.running:
-                self.running[ahead] = self._begin(ahead)
+    def go_on(self, attempts: Iterable[int]) -> None:
+        """Train these starts, if they are not being trained."""
+        for attempt in attempts:
+            if attempt not in self.running:
+                self.running[attempt] = self._begin(attempt)
 
     def take(self, attempt: int) -> Path | None:
         """The run of a start as far as it was trained ahead; None if it was not."""
@@ -58,10 +60,6 @@ class Ahead:
             return None
         process.terminate()
         process.wait()
-        try:
-            last_of(self._place(attempt))
-        except StacktransError:
-            return None
         return self._place(attempt)
 
     def stop(self) -> None:
@@ -101,34 +99,17 @@ def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int
         parent: the process that waits for it.
     """
     from stacktrans.resolution import resolve
-    from stacktrans.training import Interrupted, Trainer
+    from stacktrans.trainers import trainer_for
 
     config = resolve(config=str(directory / CONFIG))
-
-    class OneStart(Trainer):
-        """A trainer that stops where it would start again, or when nobody waits for it."""
-
-        def _fail(self, reason: str) -> None:
-            super()._fail(reason)
-            self.stop_requested = int(signal.SIGTERM)
-
-        def _advance(self) -> str | None:
-            if os.getppid() != parent:
-                self.stop_requested = int(signal.SIGTERM)
-            return super()._advance()
-
-    # What ends the run is done by the run itself, and so is what comes after.
-    without = {"max_steps": None, "time_limit": None, "rounding": None, "prune": False}
-    training = config.training.model_copy(update=without)
-    alone = config.model_copy(update={"training": training, "workers": 1})
-    trainer = OneStart(alone, directory, device, "", attempt)
+    trainer = trainer_for(config)(config, directory, device, "", attempt)
 
     def ask(number: int, _: object) -> None:
         trainer.stop_requested = number
 
     signal.signal(signal.SIGTERM, ask)
-    with contextlib.suppress(Interrupted):
-        trainer.run(lambda _: None)
+    with contextlib.suppress(StacktransError):  # the run itself will come to it, and say so
+        trainer.run_ahead(lambda: os.getppid() == parent)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,48 @@
 """The application, and what becomes of a command that fails."""
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable
-from typing import Annotated, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from stacktrans import __version__
 from stacktrans.errors import StacktransError
 from stacktrans.terminal import complain, silence_stdout
+from stacktrans.visible import visible
+
+
+@contextlib.contextmanager
+def _visible_complaints() -> Iterator[None]:
+    """Have what can't be seen escaped in what is said of arguments, which are quoted in it."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = visible(message)  # type: ignore[attr-defined]
+        raise
+
+
+class Commands(TyperGroup):
+    """The commands, whose arguments do no harm when they are refused."""
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        """Read the arguments before the command."""
+        with _visible_complaints():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the arguments of the command, and run it."""
+        with _visible_complaints():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="stacktrans",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -35,7 +65,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             sys.stdout.flush()
             return result
         except StacktransError as error:
-            complain(str(error))
+            complain(*error.problems)
             raise typer.Exit(error.exit_code) from None
         except BrokenPipeError:
             silence_stdout()

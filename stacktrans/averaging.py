@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from stacktrans.state import check_alike, check_value
 from stacktrans.transducer import Transducer
 
 
@@ -36,7 +37,13 @@ class RunningMean:
         """What `load_state_dict` takes."""
         return {"model": self.model.state_dict(), "begun": self._begun}
 
+    def check(self, state: Any) -> None:
+        """Raise `ValueError` naming what `load_state_dict` can't be given."""
+        begun = state.get("begun") if isinstance(state, dict) else None
+        check_value("average.begun", begun, isinstance(begun, bool))
+        check_alike("average", state, {**self.state_dict(), "begun": begun})
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another running mean was; raises `KeyError` or `RuntimeError`."""
+        """Go on where another running mean was."""
         self.model.load_state_dict(state["model"])
         self._begun = bool(state["begun"])

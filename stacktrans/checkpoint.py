@@ -97,7 +97,7 @@ def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str
 
 
 def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
-    new = directory.with_name(f".{directory.name}.new")
+    new = directory.with_name(unfinished(directory.name))
     path = directory
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -112,6 +112,11 @@ def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
         shutil.rmtree(new, ignore_errors=True)
         reason = error.strerror or error
         raise CheckpointError(f"{path}: can't write the checkpoint: {reason}") from error
+
+
+def unfinished(name: str) -> str:
+    """What a checkpoint is called while it is written."""
+    return f".{name}.new"
 
 
 def _swap(new: Path, directory: Path) -> None:
@@ -235,12 +240,12 @@ def load_training(directory: Path) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this run can't be resumed")
     _check_whole(directory)
-    check_sum(path)
     try:
         _refuse_packed(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
         raise CheckpointError(f"{path}: truncated or damaged") from error
+    check_sum(path)
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: holds no training state")
     return state

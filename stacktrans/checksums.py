@@ -32,9 +32,7 @@ def check_sum(path: Path) -> None:
         if _sum_of(path) == sums[path.name]:
             return
         if sums == before:
-            raise CheckpointError(
-                f"{path}: truncated or damaged: {SUMS} has another checksum of it"
-            )
+            raise CheckpointError(f"{path}: damaged: {SUMS} has another checksum of it")
         before = sums  # once more, since a run may just have put another checkpoint there
 
 

@@ -3,8 +3,6 @@
 Nothing heavy is imported at the top: `--help` must answer at once.
 """
 
-import json
-import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -39,9 +37,12 @@ from stacktrans.terminal import (
     complain,
     open_standard_streams,
     output_width,
+    print_data,
+    print_json,
     print_out,
     progress_console,
 )
+from stacktrans.visible import shell_text
 
 if TYPE_CHECKING:
     from stacktrans.checkpoint import Checkpoint
@@ -82,10 +83,11 @@ def generate(
 ) -> None:
     """Write pairs of a task: a source and its exact answer on each line.
 
-    Printed, or written to a file of its own.
+    They are printed, or written to a file. The same seed gives the same pairs, and a longer list
+    begins with the shorter one.
 
         stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
-        stacktrans generate --task svo-sov --count 1000 --format jsonl --out test.jsonl
+        stacktrans generate --task copy --count 1000 --format jsonl --out a.jsonl
         stacktrans generate --task parenthesis --depth 12
         stacktrans generate --task copy --set parameters.symbols=1000 --set lengths.train=[1,5]
     """
@@ -104,7 +106,7 @@ def generate(
         write_atomically(out, "".join(f"{line}\n" for line in lines))
     else:
         for line in lines:
-            print(line)
+            print_data(line)
 
 
 def _pair_lines(
@@ -202,7 +204,9 @@ def train(
     time_limit: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Stop after this long: 90s, 5m, 1h30m; never if not given."
+            metavar="TIME",
+            help="Stop after this much training: 90s, 5m, 1h30m; never if not given. It is the "
+            "run's total, with what was trained before it was resumed.",
         ),
     ] = None,
     out: Annotated[
@@ -235,7 +239,7 @@ def train(
         stacktrans train --task copy --memory queue
         stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4
-        stacktrans train --task reversal --memory stack --controller linear --buffered
+        stacktrans train --task reversal --memory stack --buffered
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --task copy --memory queue --set layers=2 --dry-run > mine.yaml
@@ -281,9 +285,11 @@ def train(
         if text and not config:
             task = task or "text"
         trainer = _fresh(task, recipe, config, options, set_ or [], out, device, dry_run)
-    if dry_run:
-        found = trainer.config
-        print(found.model_dump_json() if as_json else found.to_yaml().removesuffix("\n"))
+    if dry_run and as_json:
+        print_json(trainer.config.model_dump(mode="json"))
+    elif dry_run:
+        for line in trainer.config.to_yaml().splitlines():
+            print_data(line)
     else:
         _run(trainer, as_json)
 
@@ -305,14 +311,16 @@ def _fresh(
     dry_run: bool,
 ) -> "Trainer":
     from stacktrans.resolution import resolve
+
+    run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
+    # Only then, so that what is wrong is told without waiting for torch.
     from stacktrans.runs import check_free, claim
     from stacktrans.trainers import trainer_for
 
-    run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
     name = f"{run.task.name}-{run.model.memory}-{run.seed}"
     if out is not None:
         check_free(out)
-    told = shlex.join(["stacktrans", *sys.argv[1:]])
+    told = shell_text(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
     trainer = trainer_for(run)(run, Path(), find_device(device), command=told)
     if not dry_run:
@@ -321,10 +329,11 @@ def _fresh(
 
 
 def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
-    from stacktrans.checkpoint import last_of, read_config
+    from stacktrans.checkpoint import read_config
+    from stacktrans.runs import last_saved
     from stacktrans.trainers import trainer_for
 
-    kind = trainer_for(read_config(last_of(directory)))
+    kind = trainer_for(read_config(last_saved(directory)))
     return kind.resume(directory, budgets, find_device(device))
 
 
@@ -343,10 +352,11 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         with stopping(trainer), display:
             summary = trainer.run(display.show)
     except Interrupted as stop:
-        complain(f"saved; go on with: stacktrans train --resume {shlex.quote(directory)}")
+        again = shell_text(["stacktrans", "train", "--resume", directory])
+        complain(f"saved; go on with: {again}")
         raise typer.Exit(stop.exit_code) from None
     if as_json:
-        print(json.dumps({**asdict(summary), "directory": directory}))
+        print_json({**asdict(summary), "directory": directory})
     elif of_text:
         print_out(language_summary(summary, directory))
     else:
@@ -413,7 +423,7 @@ def eval(
     text: the perplexity of the validation and the test text, or of --text.
 
         stacktrans eval checkpoints/copy-queue
-        stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 1000:1000 --count 100
+        stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
         stacktrans generate --task copy | stacktrans eval checkpoints/copy-queue --data -
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
@@ -456,7 +466,7 @@ def eval(
             "seed": seed,
             "hard": hard,
         }
-        print(json.dumps({**facts, "results": scores_json(results, hard)}))
+        print_json({**facts, "results": scores_json(results, hard)})
     else:
         print_out(model_line(loaded.config), *scores_tables(results, hard))
 
@@ -478,7 +488,7 @@ def _show_perplexity(
     found = perplexities(checkpoint, file)
     if as_json:
         task = checkpoint.config.task.name
-        print(json.dumps({**facts, "task": task, "results": perplexity_json(found)}))
+        print_json({**facts, "task": task, "results": perplexity_json(found)})
     else:
         print_out(model_line(checkpoint.config), perplexity_table(found))
 
@@ -503,6 +513,10 @@ def transduce(
         int | None,
         typer.Option(help="Longest answer, in symbols; twice the source and 20 more if not given."),
     ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Print what the model says where nothing is scored, too."),
+    ] = False,
     hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -511,7 +525,9 @@ def transduce(
 
     A line that can't be transduced is named on stderr and leaves an empty line
     in its place; the exit code is then 1. An empty line stays empty. Where the task has an
-    answer to each symbol, a line that is typed bit by bit is answered bit by bit.
+    answer to each symbol, a line that is typed bit by bit is answered bit by bit, with · for
+    each symbol that can't be known and is not scored; --json has what the model says there,
+    and which symbols are scored.
     A model of a text goes on with the sentence; --json then has the probabilities
     of what could come after each word, and the perplexity of the line.
 
@@ -519,20 +535,24 @@ def transduce(
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
     """
+    from stacktrans.reading import check_readable
     from stacktrans.text import STDIN
     from stacktrans.transduction import transduce_lines
 
     if max_length is not None:
         check_positive("--max-length", max_length)
     for path in files or []:
-        if path.is_dir() or not (path.exists() or path == STDIN):
-            raise UsageError(f"{path}: {'a directory' if path.is_dir() else 'no such file'}")
+        if path != STDIN:
+            check_readable(path)
     loaded = _load(checkpoint, device, hard)
     failed = False
     for descriptor, name in _inputs(files):
-        for line in transduce_lines(loaded, descriptor, max_length, as_json):
-            shown = json.dumps(line.as_json(), ensure_ascii=False) if as_json else line.output or ""
-            print(shown, end="\n" if line.complete else "")
+        marked = not (as_json or everything)
+        for line in transduce_lines(loaded, descriptor, max_length, as_json, marked):
+            if as_json:
+                print_json(line.as_json())
+            else:
+                print_data(line.output or "", end="\n" if line.complete else "")
             if line.last:
                 sys.stdout.flush()
             if line.error:
@@ -545,13 +565,14 @@ def transduce(
 
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+    from stacktrans.reading import opened
     from stacktrans.text import STDIN, name_of
 
     for path in files or [STDIN]:
         if path == STDIN:
             yield sys.stdin.fileno(), name_of(path)
             continue
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             yield stream.fileno(), name_of(path)
 
 
@@ -609,7 +630,7 @@ def inspect(
     if plot:
         _draw(followed, loaded, plot)
     if as_json:
-        print(json.dumps(asdict(followed), ensure_ascii=False))
+        print_json(asdict(followed))
     elif heatmap:
         print_out(heat_map_view(followed, loaded.config, output_width()))
     else:

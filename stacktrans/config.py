@@ -16,8 +16,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PositiveFloat,
-    PositiveInt,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -39,8 +37,24 @@ def _in_order(lengths: Lengths) -> Lengths:
     return lengths
 
 
+def _in_single_precision(value: float) -> float:
+    if value and not SMALLEST <= abs(value) <= LARGEST:
+        raise ValueError(f"expected 0 or a number of a size from {SMALLEST} to {LARGEST}")
+    return value
+
+
+SMALLEST, LARGEST = 1.2e-38, 3.4e38
+"""The sizes of the numbers that weights can be."""
+MOST_STRINGS = 1_000_000
+"""The most strings that are held at once."""
+
 Range = Annotated[Lengths, AfterValidator(_in_order)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Strings = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
+Number = Annotated[float, AfterValidator(_in_single_precision)]
+Positive = Annotated[float, Field(gt=0), AfterValidator(_in_single_precision)]
+NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -112,7 +126,8 @@ class TaskConfig(Strict):
         parameters: what the generator is made with.
         paper: the paper that it is from, whose recipes it is trained with.
         lengths: training and test lengths; null where nothing is drawn, as of a text.
-        length_law: how lengths are spread over a range, or over each; null likewise.
+        length_law: how lengths are spread over a range, or over each: uniformly if a file does
+            not say; null likewise.
         recipes: changes to recipes, by the recipe's name; none in a run's configuration, which
             has what came of them.
     """
@@ -125,6 +140,14 @@ class TaskConfig(Strict):
     lengths: TaskLengths | None = None
     length_law: LengthLaw | TaskLaws | None = None
     recipes: dict[str, Settings] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lengths_are_uniform(cls, task: Any) -> Any:
+        """Where lengths are drawn and nothing is said of how, they are drawn uniformly."""
+        if isinstance(task, dict) and task.get("lengths") and task.get("length_law") is None:
+            return {**task, "length_law": "uniform"}
+        return task
 
     @property
     def ranges(self) -> TaskLengths:
@@ -139,7 +162,8 @@ class TaskConfig(Strict):
         Raises:
             UsageError: nothing is drawn.
         """
-        laws, own = self.length_law or "uniform", self.ranges
+        own, laws = self.ranges, self.length_law
+        assert laws is not None  # as there are lengths
         if not isinstance(laws, TaskLaws):
             return laws
         if lengths == own.test:
@@ -164,12 +188,12 @@ class StartConfig(Strict):
         read_scale: factor on the initial weights of the vectors read.
     """
 
-    gate_bias: dict[str, float]
-    signal_bias: dict[str, float]
+    gate_bias: dict[str, Number]
+    signal_bias: dict[str, Number]
     weights: Literal["uniform", "normal"]
-    signal_scale: float
-    value_scale: float
-    read_scale: float
+    signal_scale: Number
+    value_scale: Number
+    read_scale: Number
 
 
 class ModelConfig(Strict):
@@ -308,8 +332,8 @@ class CurriculumConfig(Strict):
     """
 
     share: Annotated[float, Field(gt=0, le=1)]
-    growth: Annotated[float, Field(gt=1)]
-    loss: PositiveFloat
+    growth: Annotated[Number, Field(gt=1)]
+    loss: Positive
 
 
 class ExamplesConfig(Strict):
@@ -322,10 +346,10 @@ class ExamplesConfig(Strict):
         epochs: the most times that they are gone through.
     """
 
-    train: PositiveInt
-    development: PositiveInt
-    test: PositiveInt
-    epochs: PositiveInt
+    train: Strings
+    development: Strings
+    test: Strings
+    epochs: Count
 
 
 class StreamConfig(Strict):
@@ -350,15 +374,15 @@ class StreamConfig(Strict):
             far is thrown away.
     """
 
-    steps: PositiveInt
-    sequences: PositiveInt | None
-    empty_after: PositiveInt | None
-    first_longest: PositiveInt | None
+    steps: Size
+    sequences: Strings | None
+    empty_after: Count | None
+    first_longest: Count | None
     rate_decay: Annotated[float, Field(gt=0, lt=1)]
-    least_rate: PositiveFloat
-    epochs: PositiveInt
-    starts: PositiveInt
-    judged_after: PositiveInt
+    least_rate: Positive
+    epochs: Count
+    starts: Count
+    judged_after: Count
 
 
 class RoundingConfig(Strict):
@@ -371,10 +395,10 @@ class RoundingConfig(Strict):
         most: times at most.
     """
 
-    factor: Annotated[float, Field(gt=1)]
-    batches: PositiveInt
-    indecision: PositiveFloat
-    most: PositiveInt
+    factor: Annotated[Number, Field(gt=1)]
+    batches: Count
+    indecision: Positive
+    most: Count
 
 
 class TrainingConfig(Strict):
@@ -450,43 +474,43 @@ class TrainingConfig(Strict):
 
     optimizer: Literal["rmsprop", "adam", "sgd"]
     smoothing: Fraction
-    learning_rate: PositiveFloat
-    read_rate: PositiveFloat
-    weight_decay: Annotated[float, Field(ge=0)]
-    batch_size: PositiveInt
-    sequences: PositiveInt
+    learning_rate: Positive
+    read_rate: Positive
+    weight_decay: NotNegative
+    batch_size: Size
+    sequences: Size
     loss_over: Literal["known", "all"]
     stream: StreamConfig | None
     examples: ExamplesConfig | None
     loss_per: Literal["symbol", "string", "batch"]
-    gradient_clip: PositiveFloat | None
-    gradient_limit: PositiveFloat | None
+    gradient_clip: Positive | None
+    gradient_limit: Positive | None
     length_law: LengthLaw | None
     curriculum: CurriculumConfig | None
-    settle_loss: PositiveFloat | None
-    settle_rate: PositiveFloat
-    sharpening: Annotated[float, Field(ge=0)]
-    buffer_penalty: Annotated[float, Field(ge=0)]
-    gate_noise: Annotated[float, Field(ge=0)]
+    settle_loss: Positive | None
+    settle_rate: Positive
+    sharpening: NotNegative
+    buffer_penalty: NotNegative
+    gate_noise: NotNegative
     averaging: Fraction
-    restart_after: PositiveInt | None
-    give_up_after: PositiveInt | None
-    restart_loss: PositiveFloat
-    loss_every: PositiveInt
-    accuracy_every: PositiveInt
-    accuracy_loss: PositiveFloat | None
-    validation_count: PositiveInt
+    restart_after: Count | None
+    give_up_after: Count | None
+    restart_loss: Positive
+    loss_every: Count
+    accuracy_every: Count
+    accuracy_loss: Positive | None
+    validation_count: Strings
     solved_accuracy: Annotated[float, Field(gt=0, le=1)]
     solved_on: Literal["test", "both"]
-    solved_times: PositiveInt
+    solved_times: Count
     stop: Literal["solved", "converged", "development"]
-    patience: PositiveInt
+    patience: Count
     rounding: RoundingConfig | None
     rounding_rate: Annotated[float, Field(gt=0, le=1)]
     rounding_kept: Literal["last", "best"]
     prune: bool
-    max_steps: PositiveInt | None
-    time_limit: PositiveFloat | None
+    max_steps: Count | None
+    time_limit: Positive | None
 
     @model_validator(mode="after")
     def _examples_and_stop_agree(self) -> Self:

@@ -10,7 +10,7 @@ from stacktrans.errors import StacktransError, UsageError
 from stacktrans.sequences import Ids
 from stacktrans.tasks.base import Alphabet
 from stacktrans.tasks.corpus import END, Corpus, Vocabulary
-from stacktrans.text import BYTE_ORDER_MARK, decode_line
+from stacktrans.text import decode_line, read_lines
 
 PARTS = ("train", "valid", "test")
 
@@ -48,12 +48,8 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
         UsageError: the file can't be read.
         StacktransError: a line is no text, or there is no sentence.
     """
-    try:
-        lines = Path(path).read_bytes().removeprefix(BYTE_ORDER_MARK).split(b"\n")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
     sentences = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_lines(path), start=1):
         try:
             text = decode_line(line)
         except StacktransError as error:

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stacktrans.evaluation import STEPS_AT_ONCE, batches_of
+from stacktrans.evaluation import NO_SYMBOL, STEPS_AT_ONCE, batches_of
 from stacktrans.sequences import Ids, JointSequence, Layout, SameLength, Stream
 from stacktrans.transducer import Transducer
 
 PIECE = 1024
 """Steps of a source that are run at once."""
-NO_SYMBOL = -1
-"""Stands for no symbol at all."""
 
 
 @dataclass(frozen=True)

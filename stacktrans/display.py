@@ -1,24 +1,25 @@
 """How records, scores and traces are shown in a terminal."""
 
-import contextlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stacktrans.config import RunConfig
 from stacktrans.evaluation import Scores
+from stacktrans.judging import decided_by, reported_on
 from stacktrans.picture import Row, heat_map, rows_of, shade
 from stacktrans.progress import ProgressDisplay
 from stacktrans.records import Accuracy, Record, Summary
 from stacktrans.statistics import confidence_interval
-from stacktrans.tables import plain_table
-from stacktrans.tasks.base import Lengths
+from stacktrans.tables import GAP, Column, Table, heading, remark
+from stacktrans.tasks.base import UNKNOWN, Lengths
 from stacktrans.trace import Part, Step, Trace
 
-RECORDS_SHOWN = 12
+RECORDS_KEPT = 12
+"""As many as a run's speed is told by."""
 ROWS_PER_RANGE = 8
 
 
@@ -39,11 +40,17 @@ def model_line(config: RunConfig) -> str:
     return f"{config.task.name}: {controller}, memory {memory}, {embeddings}{buffers}"
 
 
-def accuracy_text(accuracy: Accuracy | None) -> str:
-    """Coarse and fine accuracy in a cell."""
+def accuracy_text(accuracy: Accuracy) -> str:
+    """Coarse, fine and symbol accuracy in a line."""
+    coarse, fine, symbols = _accuracies(accuracy)
+    return f"coarse {coarse} fine {fine} symbols {symbols}"
+
+
+def _accuracies(accuracy: Accuracy | None) -> list[str]:
+    """Coarse, fine and symbol accuracy, each in a cell."""
     if accuracy is None:
-        return ""
-    return f"{accuracy.coarse:.2f} {accuracy.fine:.2f} {accuracy.symbols:.3f}"
+        return ["", "", ""]
+    return [f"{accuracy.coarse:.2f}", f"{accuracy.fine:.2f}", f"{accuracy.symbols:.3f}"]
 
 
 def mean_signals(record: Record) -> dict[str, float]:
@@ -55,7 +62,10 @@ def mean_signals(record: Record) -> dict[str, float]:
 
 
 class TrainingDisplay(ProgressDisplay):
-    """Shows a run as it goes: a live table in a terminal, plain lines elsewhere.
+    """Shows a run as it goes.
+
+    In a terminal each measurement of accuracy is a row of a table, below which is a line that
+    tells of the last batches; elsewhere there are plain lines.
 
     Args:
         console: where to show it.
@@ -69,35 +79,54 @@ class TrainingDisplay(ProgressDisplay):
     ) -> None:
         self.config = config
         self.heading = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
-        self.records: list[Record] = []
+        self.records: deque[Record] = deque(maxlen=RECORDS_KEPT)
         self.printed = 0
-        super().__init__(console, a_second=4)
+        self._head: list[Text] = []
+        super().__init__(console, transient=True)
 
-    def _opening(self) -> str:
-        return self.heading
+    def _open(self) -> None:
+        self._say(self.heading)
+        self._say(f"stops by: {decided_by(self.config)}")
+        self._say(f"reported on: {reported_on(self.config)}")
 
     def show(self, record: Record) -> None:
         """Show one more record."""
         self.records.append(record)
-        # A display that can't be written to is no reason to lose a run.
-        with contextlib.suppress(OSError):
-            self._show(record)
-
-    def _show(self, record: Record) -> None:
+        if not self._is_due(record):
+            self._refresh()
+            return
+        self.printed = record.step
         if self.live:
-            self.live.refresh()
-        elif self._is_due(record):
-            self.printed = record.step
+            self._print_row(record)
+        else:
             self._say(self._line(record))
 
     def _is_due(self, record: Record) -> bool:
-        """Whether a record has a line of its own where there is no live table."""
+        """Whether a record has a line of its own."""
         every = self.config.training.accuracy_every
         return bool(record.test or record.development) or record.step - self.printed >= every
 
+    def _print_row(self, record: Record) -> None:
+        """Write a row that stays, below headings if those that there are do not fit it."""
+        table, width = self._table(record), self.console.width
+        head = [*table.head(width), *table.note(width)]
+        new = head if head != self._head else []
+        self._head = head
+        self._print(*new, *table.body(width))
+
+    def _now(self) -> RenderableType:
+        """The last record, if it has no row that stays."""
+        if not self.records or self.records[-1].step <= self.printed:
+            return Text("")
+        return Group(*self._table(self.records[-1]).body(self.console.width))
+
+    def _close(self) -> None:
+        if self.live and self.records and self.records[-1].step > self.printed:
+            self._print_row(self.records[-1])
+
     def _speed(self, record: Record) -> float:
         # Over the last few records, so that it is the speed of now.
-        recent = [other for other in self.records[-RECORDS_SHOWN:] if other.step < record.step]
+        recent = [other for other in self.records if other.step < record.step]
         if not recent:
             return record.step / max(record.seconds, 1e-9)
         first = recent[0]
@@ -109,7 +138,7 @@ class TrainingDisplay(ProgressDisplay):
             f"batch {record.step}",
             f"start {record.attempt}" if record.attempt > 1 else "",
             f"lengths {record.lengths}",
-            f"loss {record.loss:.4f}",
+            f"loss {record.loss:.4f} nats/symbol",
             f"perplexity {record.perplexity:.3f}",
             f"{self._speed(record):.1f} batches/s",
             f"train {accuracy_text(record.train)}" if record.train else "",
@@ -117,61 +146,76 @@ class TrainingDisplay(ProgressDisplay):
             f"development {accuracy_text(record.development)}" if record.development else "",
             strengths,
         ]
-        return "  ".join(part for part in parts if part)
+        return GAP.join(part for part in parts if part)
 
-    def _table(self) -> RenderableType:
-        train, test = self.config.task.ranges.train, self.config.task.ranges.test
-        table = plain_table(
-            "batch",
-            "start",
-            "lengths",
-            "loss",
-            "perplexity",
-            "batches/s",
-            f"development {train}" if self.config.training.examples else f"train {train}",
-            f"test {test}",
-            *(mean_signals(self.records[-1]) if self.records else ()),
+    def _table(self, record: Record) -> Table:
+        """A record as the only row of a table."""
+        lengths = self.config.task.ranges
+        first = "development" if self.config.training.examples else "train"
+        signals = mean_signals(record)
+        table = Table(
+            Column("batch", least=7),
+            Column("start", drop=4),
+            Column("lengths", drop=1),
+            Column("nats/symbol", "loss"),
+            Column("perplexity", drop=2),
+            Column("batches/s", drop=5),
+            *(Column(name, f"{first} {lengths.train}", drop=6) for name in ("coarse", "fine")),
+            Column("symbols", f"{first} {lengths.train}", drop=6),
+            *(Column(name, f"test {lengths.test}") for name in ("coarse", "fine")),
+            Column("symbols", f"test {lengths.test}", drop=7),
+            *(Column(name, drop=3, least=4) for name in signals),
         )
-        for record in self.records[-RECORDS_SHOWN:]:
-            table.add_row(
-                str(record.step),
-                str(record.attempt),
-                str(record.lengths),
-                f"{record.loss:.4f}",
-                f"{record.perplexity:.3f}",
-                f"{self._speed(record):.1f}",
-                accuracy_text(record.train or record.development),
-                accuracy_text(record.test),
-                *(f"{mean:.2f}" for mean in mean_signals(record).values()),
-            )
-        return Group(Text(self.heading, style="bold"), table)
+        table.add_row(
+            str(record.step),
+            str(record.attempt),
+            str(record.lengths),
+            f"{record.loss:.4f}",
+            f"{record.perplexity:.3f}",
+            f"{self._speed(record):.1f}",
+            *_accuracies(record.train or record.development),
+            *_accuracies(record.test),
+            *(f"{mean:.2f}" for mean in signals.values()),
+        )
+        return table
 
 
 def summary_table(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
     """How a run ended."""
-    table = plain_table("lengths", "strings", "coarse", "fine", "symbols")
-    for lengths, accuracy in (
-        (config.task.ranges.train, summary.train),
-        (config.task.ranges.test, summary.test),
+    table = Table(
+        Column("strings", left=True),
+        "lengths",
+        Column("count", drop=1),
+        "coarse",
+        "fine",
+        "symbols",
+    )
+    for name, lengths, accuracy in (
+        ("train", config.task.ranges.train, summary.train),
+        ("development", config.task.ranges.train, summary.development),
+        ("test", config.task.ranges.test, summary.test),
     ):
         if accuracy:
             table.add_row(
+                name,
                 str(lengths),
                 str(accuracy.count),
                 f"{accuracy.coarse:.3f}",
                 f"{accuracy.fine:.3f}",
                 f"{accuracy.symbols:.4f}",
             )
-    return Group(Text(ending(summary)), table, Text(f"saved in {directory}"))
+    return Group(*ending(summary), table, remark(f"saved in {directory}"))
 
 
-def ending(summary: Summary) -> str:
-    """What ended a run, and when."""
+def ending(summary: Summary) -> Iterator[Text]:
+    """What ended a run, and when; by which strings, and which others it is reported on."""
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
-    return (
+    yield remark(
         f"{summary.outcome}: {summary.rule}, after {summary.steps} batches"
-        f"{starts}, {summary.seconds:.0f} s"
+        f"{starts}, {summary.seconds:.0f} seconds"
     )
+    yield remark(f"stopped by: {summary.decided_by}")
+    yield remark(f"reported on: {summary.reported_on}")
 
 
 def _interval(accuracy: float, count: int) -> str:
@@ -180,15 +224,21 @@ def _interval(accuracy: float, count: int) -> str:
 
 
 def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False) -> Iterator[Table]:
-    """Accuracy of each range of lengths, then by length within the ranges.
+    """Accuracy of each range of lengths, then by length within those that have several.
 
     Args:
         results: of each range.
         hard: whether the model was run hard, and where that makes a difference is shown.
     """
-    columns = ("lengths", "strings", "coarse [95%]", "fine [95%]", "symbols")
-    ranges = plain_table(*columns, *(("hard ≠ soft",) if hard else ()))
-    lengths = plain_table("length", "strings", "coarse", "fine", "symbols")
+    ranges = Table(
+        "lengths",
+        Column("strings", drop=1),
+        "coarse [95%]",
+        Column("fine [95%]", drop=2),
+        Column("symbols", drop=3),
+        *(("hard ≠ soft",) if hard else ()),
+    )
+    lengths = Table("length", Column("strings", drop=1), "coarse", "fine", "symbols")
     for bounds, scores in results:
         ranges.add_row(
             str(bounds),
@@ -198,7 +248,8 @@ def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False)
             f"{scores.symbol_accuracy:.4f}",
             *((f"{scores.differing_share:.4f}",) if hard else ()),
         )
-        for part, within in _spread(bounds, scores):
+        parts = list(_spread(bounds, scores))
+        for part, within in parts if len(parts) > 1 else ():
             lengths.add_row(
                 str(part),
                 str(within.count),
@@ -206,9 +257,9 @@ def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False)
                 f"{within.fine_accuracy:.3f}",
                 f"{within.symbol_accuracy:.4f}",
             )
-        lengths.add_section()
     yield ranges
-    yield lengths
+    if lengths.rows:
+        yield lengths
 
 
 def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]:
@@ -220,29 +271,24 @@ def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]
             yield part, within
 
 
-def shaded(strength: float) -> Text:
+def shaded(strength: float) -> str:
     """A strength as a number and a cell that is the darker the stronger it is."""
-    return Text(f"{strength:.2f} {shade(strength) * 2}")
+    return f"{strength:.2f} {shade(strength) * 2}".rstrip()
 
 
 def _parts(parts: Sequence[Part]) -> str:
-    return "  ".join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts)
+    return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts)
 
 
-def _cells(step: Step) -> list[Text]:
-    cells = [
-        Text(str(step.step)),
-        Text(step.input),
-        Text(step.output or ""),
-        Text("" if step.probability is None else f"{step.probability:.3f}"),
-    ]
-    cells += [shaded(strength) for strength in step.signals.values()]
-    if step.input_read is not None:
-        cells += [Text(f"{step.input_left:.2f}"), Text(_parts(step.input_read))]
-    cells += [Text(_parts(parts)) for parts in step.reads.values()]
-    if step.written is not None:
-        cells += [Text(f"{step.output_held:.2f}"), Text(_parts(step.written))]
-    return cells
+def _said(step: Step) -> str:
+    """The symbol that is said at a step, with a mark before it where it is not scored."""
+    if step.output is None or step.scored:
+        return step.output or ""
+    return f"{UNKNOWN} {step.output}"
+
+
+def _probability(step: Step) -> str:
+    return "" if step.probability is None else f"{step.probability:.3f}"
 
 
 def action_view(trace: Trace, config: RunConfig) -> RenderableType:
@@ -252,20 +298,29 @@ def action_view(trace: Trace, config: RunConfig) -> RenderableType:
     cell at the top or head then holds.
     """
     names = list(trace.steps[0].tops)
-    table = plain_table("step", "symbol", "next", "prediction", "prob.", *names)
-    for column in table.columns[1:4]:
-        column.justify = "left"
+    table = Table(
+        "step",
+        Column("symbol", left=True),
+        Column("next", left=True, drop=1),
+        Column("prediction", left=True),
+        Column("prob.", drop=len(names) + 2),
+        # From the last one on, but for the first.
+        *(
+            Column(name, drop=len(names) + 1 - place if place else None)
+            for place, name in enumerate(names)
+        ),
+    )
     following = [*(step.input for step in trace.steps[1:]), ""]
     for step, symbol in zip(trace.steps, following, strict=True):
         table.add_row(
             str(step.step),
-            Text(step.input),
-            Text(symbol),
-            Text(step.output or ""),
-            "" if step.probability is None else f"{step.probability:.3f}",
+            step.input,
+            symbol,
+            _said(step),
+            _probability(step),
             *(_action(step, name) for name in names),
         )
-    return Group(Text(model_line(config), style="bold"), table, Text(verdict(trace)))
+    return Group(heading(model_line(config)), table, remark(verdict(trace)))
 
 
 def _action(step: Step, name: str) -> str:
@@ -282,20 +337,34 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     first = trace.steps[0]
     if first.tops:
         return action_view(trace, config)
-    table = plain_table("step", "input", "output", "prob.", *first.signals)
-    for column in table.columns[1:3]:
-        column.justify = "left"
-    if first.input_read is not None:
-        table.add_column("left", justify="right")
-        table.add_column("read input", justify="left", overflow="fold")
-    for end in first.reads:
-        table.add_column(f"read {end}", justify="left", overflow="fold")
-    if first.written is not None:
-        table.add_column("held", justify="right")
-        table.add_column("write answer", justify="left", overflow="fold")
+    table = Table(*_trace_columns(first))
     for step in trace.steps:
         table.add_row(*_cells(step))
-    return Group(Text(model_line(config), style="bold"), table, Text(verdict(trace)))
+    return Group(heading(model_line(config)), table, remark(verdict(trace)))
+
+
+def _trace_columns(first: Step) -> Iterator[Column]:
+    yield Column("step")
+    yield from (Column(name, left=True) for name in ("input", "output"))
+    yield Column("prob.", drop=2)
+    yield from (Column(name, drop=5) for name in first.signals)
+    if first.input_read is not None:
+        yield Column("left", drop=1)
+        yield Column("read input", left=True, fold=GAP, drop=4)
+    yield from (Column(f"read {end}", left=True, fold=GAP, drop=3) for end in first.reads)
+    if first.written is not None:
+        yield Column("held", drop=1)
+        yield Column("write answer", left=True, fold=GAP, drop=4)
+
+
+def _cells(step: Step) -> Iterator[str]:
+    yield from (str(step.step), step.input, _said(step), _probability(step))
+    yield from map(shaded, step.signals.values())
+    if step.input_read is not None:
+        yield from (f"{step.input_left:.2f}", _parts(step.input_read))
+    yield from map(_parts, step.reads.values())
+    if step.written is not None:
+        yield from (f"{step.output_held:.2f}", _parts(step.written))
 
 
 def picture_rows(trace: Trace, config: RunConfig) -> list[Row]:
@@ -305,8 +374,8 @@ def picture_rows(trace: Trace, config: RunConfig) -> list[Row]:
 
 def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
     """The picture in characters, and the answer."""
-    heading = Text(model_line(config), style="bold")
-    return Group(heading, *heat_map(picture_rows(trace, config), width), Text(verdict(trace)))
+    pictured = heat_map(picture_rows(trace, config), width)
+    return Group(heading(model_line(config)), *pictured, remark(verdict(trace)))
 
 
 def verdict(trace: Trace) -> str:
@@ -321,7 +390,7 @@ def verdict(trace: Trace) -> str:
         judgement = "right"
     else:
         judgement = f"wrong; right is {trace.expected}"
-    return f"answer: {trace.answer}  ({judgement})"
+    return f"answer: {trace.marked}  ({judgement})"
 
 
 def scores_json(

@@ -1,13 +1,32 @@
 """What can go wrong in a way that a user should read about, and how it is said."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+OVERFLOW = "the model's numbers overflow: its weights are too large"
+LONGEST_SHOWN = 100
+"""How much of a value is shown, in characters."""
+
+
+MOST_LISTED, MOST_COMPARED = 100, 1000
+"""How many names that exist are listed, and compared with one that does not."""
 
 
 class StacktransError(Exception):
-    """The work failed; the command ends with exit code 1."""
+    """The work failed; the command ends with exit code 1.
+
+    Args:
+        problems: what is wrong, each to be said in a line of its own.
+    """
 
     exit_code = 1
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(*problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
 
 
 class UsageError(StacktransError):
@@ -20,6 +39,22 @@ class CheckpointError(StacktransError):
     """A checkpoint can't be read or written; the message says what is wrong with it."""
 
 
+def shown(value: object) -> str:
+    """A value as it would be written in Python, abridged if it is long."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]}...")
+    try:
+        written = repr(value)
+    except ValueError:  # of a number with thousands of digits
+        return "an immense number"
+    return written if len(written) <= LONGEST_SHOWN else f"{written[:LONGEST_SHOWN]}..."
+
+
+def abridged(names: Sequence[str]) -> Sequence[str]:
+    """Names, without the middle of a long list."""
+    return names if len(names) <= 12 else [*names[:3], "...", *names[-8:]]
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """A message for a name that does not exist, offering the nearest that does.
 
@@ -29,8 +64,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
         known: the names that exist.
     """
     known = sorted(known)
+    if len(name) > LONGEST_SHOWN:
+        name = f"{name[:LONGEST_SHOWN]}..."
     if not known:
         return f"unknown {kind} '{name}' (there is none)"
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1, cutoff=0.5)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-    return f"unknown {kind} '{name}'{hint} (there is: {', '.join(known)})"
+    listed = known if len(known) <= MOST_LISTED else abridged(known)
+    return f"unknown {kind} '{name}'{hint} (there is: {', '.join(listed)})"

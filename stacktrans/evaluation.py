@@ -17,6 +17,8 @@ from torch.nn import functional
 from stacktrans.sequences import Batch, Ids, Layout, Pair
 from stacktrans.transducer import Transducer
 
+NO_SYMBOL = -1
+"""Stands for no symbol at all."""
 STEPS_AT_ONCE = 2**16
 """Steps of all strings of a batch, however few they are."""
 STEPS_IN_A_PIECE = 2**13
@@ -185,13 +187,13 @@ def _fine(correct: npt.NDArray[np.bool_]) -> float:
 
 @torch.no_grad()
 def predicted(model: Transducer, batch: Batch) -> Ids:
-    """The most probable outputs [B, T]; 0 where nothing is scored."""
+    """The most probable outputs [B, T]; 0 where nothing is scored, -1 where numbers overflow."""
     device = model.classifier.weight.device
     inputs, mask = (torch.from_numpy(array).to(device) for array in (batch.inputs, batch.mask))
     predicted = torch.zeros_like(inputs)
     if model.config.buffered:
         logits = model.logits(model.unroll(inputs, batch.lengths), mask)
-        predicted[mask] = logits.argmax(dim=-1)
+        predicted[mask] = _most_probable_of(logits)
         whole: Ids = predicted.cpu().numpy()
         return whole
     run = model.start(len(inputs))
@@ -208,4 +210,10 @@ def predicted(model: Transducer, batch: Batch) -> Ids:
 
 def _most_probable(model: Transducer, hidden: Tensor) -> Tensor:
     # In pieces: logits are far larger than the states they are read from.
-    return torch.cat([model.read_out(part).argmax(dim=-1) for part in hidden.split(16_384)])
+    return torch.cat([_most_probable_of(model.read_out(part)) for part in hidden.split(16_384)])
+
+
+def _most_probable_of(logits: Tensor) -> Tensor:
+    """The most probable outputs of [..., n]; none that there is where numbers overflow."""
+    chosen = logits.argmax(dim=-1, keepdim=True)
+    return torch.where(logits.gather(-1, chosen).isfinite(), chosen, NO_SYMBOL).squeeze(-1)

@@ -38,6 +38,12 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+def tidy(path: Path) -> None:
+    """Remove what processes left that were killed while they wrote a file."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        left.unlink(missing_ok=True)
+
+
 def flush(path: Path) -> None:
     """Have what was written to a file, or done to a directory, survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.corpora import as_stream, read_sentences
-from stacktrans.errors import UsageError
+from stacktrans.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.sequences import Ids
 from stacktrans.tasks.corpus import Corpus, Vocabulary
 from stacktrans.transducer import Transducer
@@ -65,7 +65,7 @@ def perplexities(checkpoint: Checkpoint, file: Path | None) -> dict[str, Perplex
 
     Raises:
         UsageError: the model is another, or a file can't be read.
-        StacktransError: a line of it is no text, or it has none.
+        StacktransError: a line of it is no text, it has none, or the model's numbers overflow.
     """
     task = checkpoint.task
     if not isinstance(task, Corpus):
@@ -76,10 +76,14 @@ def perplexities(checkpoint: Checkpoint, file: Path | None) -> dict[str, Perplex
         name: as_stream(task.vocabulary, read_sentences(path, task.vocabulary))
         for name, path in files.items()
     }
-    return {
+    found = {
         name: perplexity(checkpoint.model, task.vocabulary, stream)
         for name, stream in streams.items()
     }
+    for name, measured in found.items():
+        if math.isnan(measured.nats):
+            raise StacktransError(f"{name}: {OVERFLOW}")
+    return found
 
 
 @dataclass(frozen=True)

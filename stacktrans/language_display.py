@@ -6,17 +6,15 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from stacktrans.display import RECORDS_SHOWN, TrainingDisplay, ending, mean_signals
+from stacktrans.display import TrainingDisplay, ending, mean_signals
 from stacktrans.language import Perplexity
 from stacktrans.records import Record, Summary
-from stacktrans.tables import plain_table
+from stacktrans.tables import GAP, Column, Table, remark
 
 
 class LanguageDisplay(TrainingDisplay):
-    """Shows a run on a text as it goes: a live table in a terminal, plain lines elsewhere."""
+    """Shows a run on a text as it goes."""
 
     def _is_due(self, record: Record) -> bool:
         return True  # there are few, and an epoch may take minutes
@@ -26,32 +24,32 @@ class LanguageDisplay(TrainingDisplay):
         parts = [
             f"batch {record.step}",
             f"learning rate {record.learning_rate:g}",
-            f"perplexity {record.perplexity:.1f}",
-            f"validation {_validation(record)}" if record.validation is not None else "",
+            f"training perplexity {record.perplexity:.1f}",
+            f"validation perplexity {_validation(record)}" if _validation(record) else "",
             f"{self._speed(record):.1f} batches/s",
             strengths,
         ]
-        return "  ".join(part for part in parts if part)
+        return GAP.join(part for part in parts if part)
 
-    def _table(self) -> RenderableType:
-        table = plain_table(
-            "batch",
-            "learning rate",
-            "perplexity",
-            "validation",
-            "batches/s",
-            *(mean_signals(self.records[-1]) if self.records else ()),
+    def _table(self, record: Record) -> Table:
+        signals = mean_signals(record)
+        table = Table(
+            Column("batch", least=7),
+            Column("learning rate", drop=2),
+            Column("training", "perplexity"),
+            Column("validation", "perplexity"),
+            Column("batches/s", drop=3),
+            *(Column(name, drop=1, least=4) for name in signals),
         )
-        for record in self.records[-RECORDS_SHOWN:]:
-            table.add_row(
-                str(record.step),
-                f"{record.learning_rate:g}",
-                f"{record.perplexity:.1f}",
-                _validation(record),
-                f"{self._speed(record):.1f}",
-                *(f"{mean:.2f}" for mean in mean_signals(record).values()),
-            )
-        return Group(Text(self.heading, style="bold"), table)
+        table.add_row(
+            str(record.step),
+            f"{record.learning_rate:g}",
+            f"{record.perplexity:.1f}",
+            _validation(record),
+            f"{self._speed(record):.1f}",
+            *(f"{mean:.2f}" for mean in signals.values()),
+        )
+        return table
 
 
 def _validation(record: Record) -> str:
@@ -61,7 +59,13 @@ def _validation(record: Record) -> str:
 
 def perplexity_table(texts: Mapping[str, Perplexity]) -> Table:
     """The perplexity of some texts, by their names."""
-    table = plain_table("text", "symbols", "unknown", "perplexity", "nats a symbol")
+    table = Table(
+        "text",
+        Column("symbols", drop=2),
+        Column("unknown", drop=1),
+        "perplexity",
+        Column("nats/symbol", drop=3),
+    )
     for name, found in texts.items():
         table.add_row(
             name,
@@ -80,5 +84,5 @@ def perplexity_json(texts: Mapping[str, Perplexity]) -> list[dict[str, Any]]:
 
 def language_summary(summary: Summary, directory: str) -> RenderableType:
     """How a run on a text ended."""
-    ended, saved = Text(ending(summary)), Text(f"saved in {directory}")
-    return Group(ended, perplexity_table(summary.texts), saved)
+    saved = remark(f"saved in {directory}")
+    return Group(*ending(summary), perplexity_table(summary.texts), saved)

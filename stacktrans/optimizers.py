@@ -25,3 +25,18 @@ def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Opt
     return torch.optim.RMSprop(
         weights, lr=rate, alpha=config.smoothing, weight_decay=decay, foreach=True
     )
+
+
+def stepped(optimizer: torch.optim.Optimizer) -> bool:
+    """Change the weights by their gradients, unless the learning rate is more than they can hold.
+
+    Returns:
+        Whether they were.
+    """
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        return False
+    return True

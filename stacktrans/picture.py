@@ -13,6 +13,7 @@ from rich.text import Text
 from stacktrans.figures import content_of, empty_figure
 from stacktrans.memory.actions import EMPTY
 from stacktrans.trace import Part, Step, Trace
+from stacktrans.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +94,10 @@ def _added_up(parts: Sequence[Part]) -> dict[str, float]:
 def _symbols(group: str, shares: Sequence[dict[str, float]]) -> list[Row]:
     """A row for each symbol that there is some of at a step, in alphabetical order."""
     symbols = sorted({symbol for step in shares for symbol in step if step[symbol] >= VISIBLE})
-    return [Row(group, symbol, [step.get(symbol, 0.0) for step in shares]) for symbol in symbols]
+    return [
+        Row(group, visible(symbol), [step.get(symbol, 0.0) for step in shares])
+        for symbol in symbols
+    ]
 
 
 def heat_map(rows: Sequence[Row], width: int) -> Iterator[Text]:
@@ -159,8 +163,8 @@ def _draw(figure: "Figure", trace: Trace, rows: Sequence[Row], title: str) -> No
         axis.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
         axis.set_ylabel(group, rotation=0, ha="right", va="center", parse_math=False)
-    symbols = [step.input for step in trace.steps]
+    symbols = [visible(step.input) for step in trace.steps]
     turned = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
     axes[-1].set_xticks(range(len(symbols)), symbols, rotation=turned, parse_math=False)
     axes[-1].set_xlabel("time")
-    axes[0].set_title(title, parse_math=False)
+    axes[0].set_title(visible(title), parse_math=False)

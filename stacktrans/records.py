@@ -71,6 +71,8 @@ class Summary:
     Attributes:
         outcome: which of `RULES` ended it.
         rule: what that means.
+        decided_by: what the run went by when it stopped.
+        reported_on: what the accuracies here are measured on, which decided nothing.
         steps: batches trained on, all attempts together.
         attempts: starts.
         seconds: time trained.
@@ -90,6 +92,8 @@ class Summary:
 
     outcome: str
     rule: str
+    decided_by: str
+    reported_on: str
     steps: int
     attempts: int
     seconds: float

@@ -4,7 +4,8 @@ It is laid down in layers, each over the one before: the recipe, the task's own 
 recipe, a configuration file, the command line's options, and `--set`.
 """
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -35,8 +36,9 @@ def find_task(name: str) -> Path:
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
     for folder in folders("tasks"):
-        if (folder / f"{name}.yaml").is_file():
-            return folder / f"{name}.yaml"
+        with contextlib.suppress(OSError):  # no file has a name as long as that
+            if (folder / f"{name}.yaml").is_file():
+                return folder / f"{name}.yaml"
     raise UsageError(unknown_name("task", name, task_files()))
 
 
@@ -68,11 +70,11 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
     except TaskError as error:
         raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
     problem = "is missing" if made.drawn else "is of no use: nothing is drawn"
-    wrong = [name for name in _DRAWING if (getattr(task, name) is None) == made.drawn]
+    wrong = [name for name in _DRAWING if not made.drawn and settings.get(name) is not None]
+    if made.drawn and task.lengths is None:
+        wrong = ["lengths"]
     if wrong:
-        raise UsageError(
-            "\n".join(f"{nearest_place(layers, (name,))}: {name} {problem}" for name in wrong)
-        )
+        raise UsageError(*(f"{nearest_place(layers, (name,))}: {name} {problem}" for name in wrong))
     return task
 
 
@@ -111,9 +113,15 @@ def _recipe_layers(
         found.append(read_layer(of_paper))
     found += [layer.section("recipes", recipe) for layer in task_layers]
     kinds = {"by_memory": model["memory"]}
-    usual = overlay([part for layer in found for part in _expanded(layer, kinds)])
+    usual = overlay(_checked(part for layer in found for part in _expanded(layer, kinds)))
     kinds["by_controller"] = str(model.get("controller", usual["model"]["controller"]))
-    return [part for layer in found for part in _expanded(layer, kinds)]
+    return _checked(part for layer in found for part in _expanded(layer, kinds))
+
+
+def _checked(layers: Iterable[Layer]) -> list[Layer]:
+    listed = list(layers)
+    _check_kinds(listed)
+    return listed
 
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:

@@ -1,16 +1,17 @@
 """Settings as YAML: reading them with line numbers, laying them over one another."""
 
-import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from stacktrans.errors import UsageError, unknown_name
+from stacktrans.complaints import MISSING, Complaint, complaints
+from stacktrans.documents import DEEPEST, DocumentError, parsed
+from stacktrans.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
+from stacktrans.reading import read_text
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -48,9 +49,12 @@ class Layer:
         """
         settings, node = self.settings, self.node
         for depth, key in enumerate(keys, start=1):
-            settings, node = settings.get(key) or {}, _child(node, key)
+            found = settings.get(key)
+            settings, node = {} if found is None else found, _child(node, key)
             if not isinstance(settings, dict):
-                raise UsageError(f"{self.place(keys[:depth])}: {key}: expected settings")
+                raise UsageError(
+                    f"{self.place(keys[:depth])}: {key}: expected settings (given: {shown(found)})"
+                )
         return Layer(self.origin, settings, node)
 
 
@@ -77,74 +81,15 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
     Raises:
         UsageError: the file can't be read, is not YAML, or holds something else.
     """
+    text = read_text(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        settings, node, repeated = _parsed(text)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: not readable as YAML ({error})") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "not readable as YAML"
-        raise UsageError(f"{path}{line}: {problem}") from error
-    if repeated:
-        raise UsageError(
-            f"{path}:{repeated.start_mark.line + 1}: '{repeated.value}' is there twice"
-        )
-    if not isinstance(settings, dict):
+        document = parsed(text)
+    except DocumentError as error:
+        line = f":{error.line}" if error.line else ""
+        raise UsageError(f"{path}{line}: {error}") from error
+    if not isinstance(document.value, dict):
         raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
-    return Layer(os.fspath(path), settings, node)
-
-
-class _Loader(yaml.SafeLoader):
-    """The usual one, but for dates: they are text, since no setting is a date."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in known if tag != "tag:yaml.org,2002:timestamp"]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def parsed_value(text: str) -> Any:
-    """What a YAML text is; raises what PyYAML raises."""
-    return yaml.load(text, Loader=_Loader)
-
-
-@functools.lru_cache
-def _parsed(text: str) -> tuple[Any, yaml.Node | None, yaml.Node | None]:
-    """What a YAML text holds, and a key that is in one mapping twice, if there is one.
-
-    Once for each text, since hundreds of runs read the same recipes.
-    """
-    loader = _Loader(text)
-    try:
-        node = loader.get_single_node()
-        repeated = _repeated(node)  # before other mappings are merged in
-        return (None if node is None else loader.construct_document(node)), node, repeated
-    finally:
-        loader.dispose()
-
-
-def _repeated(node: yaml.Node | None) -> yaml.Node | None:
-    """The first key that its mapping has already."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, child in node.value:
-            if str(key.value) in seen:
-                return key  # type: ignore[no-any-return]
-            seen.add(str(key.value))
-            if found := _repeated(child):
-                return found
-    elif isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            if found := _repeated(child):
-                return found
-    return None
+    return Layer(os.fspath(path), document.value, document.node)
 
 
 def overlay(layers: Sequence[Layer]) -> Settings:
@@ -180,24 +125,17 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -
     try:
         return model.model_validate(settings)
     except ValidationError as error:
-        raise UsageError(
-            "\n".join(_complaint(model, item, layers) for item in error.errors())
-        ) from error
+        found = complaints(model, settings, error)
+        raise UsageError(*(_said(complaint, layers) for complaint in found)) from error
 
 
-def _complaint(model: type[BaseModel], error: Any, layers: Sequence[Layer]) -> str:
-    location = tuple(error["loc"])
-    where = nearest_place(layers, location)
-    name = ".".join(map(str, location))
-    if error["type"] == "extra_forbidden":
-        section = _section(model, location[:-1])
-        known = section.model_fields if section else ()
-        return f"{where}: {unknown_name('setting', str(location[-1]), known)}"
-    if error["type"] == "missing":
-        return f"{where}: {name} is missing"
-    message = error["msg"].removeprefix("Value error, ")
-    given = "" if isinstance(error["input"], dict) else f" (given: {error['input']!r})"
-    return f"{where}: {name + ': ' if name else ''}{message}{given}"
+def _said(complaint: Complaint, layers: Sequence[Layer]) -> str:
+    """A complaint with where the setting stands."""
+    where = nearest_place(layers, complaint.location)
+    name = ".".join(map(str, complaint.location))
+    if not name or complaint.unknown:
+        return f"{where}: {complaint.text}"
+    return f"{where}: {name}{' ' if complaint.text == MISSING else ': '}{complaint.text}"
 
 
 def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str:
@@ -212,21 +150,6 @@ def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str
             if place := layer.place(location[:size]):
                 return place
     return "settings"
-
-
-def _section(model: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel] | None:
-    section: type[BaseModel] | None = model
-    for key in location:
-        field = section.model_fields.get(str(key)) if section else None
-        section = _model_of(field.annotation) if field else None
-    return section
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """The settings that a value may be, besides null."""
-    kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not type(None)]
-    (kind,) = kinds if len(kinds) == 1 else (None,)
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
@@ -247,11 +170,13 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
     origin = f"--set {assignment}"
     if not equals or not key:
         raise UsageError(f"{origin}: expected key=value")
+    if key.count(".") >= DEEPEST:
+        raise UsageError(f"{origin[:LONGEST_SHOWN]}...: nested more than {DEEPEST} deep")
     path = setting_path(key.removeprefix(f"{section}."), known, origin)
     try:
-        value = parsed_value(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"{origin}: the value is not readable as YAML") from error
+        value = parsed(text).value
+    except DocumentError as error:
+        raise UsageError(f"{origin}: the value is not readable as YAML ({error})") from error
     return Layer(origin, nested(path, value))
 
 

@@ -15,6 +15,7 @@ from stacktrans.pieces import Epochs, Piece
 from stacktrans.randomness import Purpose
 from stacktrans.records import Record
 from stacktrans.sequences import Batch
+from stacktrans.state import Progress, check_value
 from stacktrans.tasks.base import Lengths
 from stacktrans.training import Trainer
 from stacktrans.transducer import Carried, Unrolled
@@ -101,7 +102,7 @@ class StreamTrainer(Trainer):
             self.model.load_state_dict(self.kept)
             for group in self.optimizer.param_groups:
                 group["lr"] *= self.stream.rate_decay
-        if not progress.best or merit > progress.best:
+        if self._surpasses(merit, progress.best):
             progress.best, progress.best_step = merit, progress.step
             self._save_best(record)
         progress.epoch += 1
@@ -123,12 +124,26 @@ class StreamTrainer(Trainer):
         progress.failed = True
         return None
 
+    def _surpasses(self, merit: list[float], best: list[float]) -> bool:
+        return not best or merit > best
+
     def _may_start_again(self) -> bool:
         return self.progress.attempt < self.stream.starts
 
+    def _needed_next(self) -> range:
+        """The next starts, which are all needed, as far as they don't depend on those before."""
+        first = self.progress.attempt + 1
+        after = min(first + self.config.workers - 1, self.stream.starts + 1)
+        return range(first, after if self.stream.judged_after > 1 else first)
+
+    def _waits_for_others(self) -> bool:
+        judged_next = self.progress.epoch == self.stream.judged_after - 1
+        return super()._waits_for_others() or (judged_next and self.epoch is None)
+
     def _save_last(self) -> None:
-        # In the midst of an epoch there is what no checkpoint holds: what the streams carry.
-        if self.epoch is None:
+        # In the midst of an epoch there is what no checkpoint holds: what the streams carry. It is
+        # of no use any more when all is done.
+        if self.epoch is None or self.progress.outcome:
             super()._save_last()
 
     def _own_state(self) -> dict[str, Any]:
@@ -136,3 +151,10 @@ class StreamTrainer(Trainer):
 
     def _take_own_state(self, saved: dict[str, Any]) -> None:
         self.kept = saved["kept"]
+
+    def _check_progress(self, progress: Progress) -> None:
+        check_value("share", progress.share, progress.share == 1)
+        check_value("attempt", progress.attempt, progress.attempt <= self.stream.starts)
+        over = progress.epoch > self.stream.epochs  # as it may be in the end, when it is rounded
+        check_value("epoch", progress.epoch, not over or progress.outcome is not None)
+        check_value("judged", progress.judged, len(progress.judged) <= progress.attempt)

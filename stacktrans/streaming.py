@@ -1,12 +1,14 @@
 """Transducing a line that comes bit by bit, where each symbol can be answered at once."""
 
 import codecs
+from collections import deque
 
 import torch
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import likeliest
-from stacktrans.tasks.base import UnknownSymbol
+from stacktrans.errors import OVERFLOW
+from stacktrans.tasks.base import UNKNOWN, UnknownSymbol
 from stacktrans.text import Piece
 
 
@@ -20,14 +22,18 @@ class LineStream:
 
     Args:
         checkpoint: a model that can stream.
+        marked: whether there is a mark in the place of each symbol that is not scored.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, marked: bool = False) -> None:
         self._model, self._task = checkpoint.model, checkpoint.task
+        self._marked = marked
         self._begin()
 
     def _begin(self) -> None:
         self._run = self._model.start(1)
+        self._coming: deque[str] = deque()
+        self._scored = self._task.scored(iter(self._coming.popleft, None))
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._rest = ""
         self._count = 0
@@ -68,14 +74,26 @@ class LineStream:
             self._failed = True
         if not len(ids):
             return "", problem
-        said = self._task.target.decode(self._said(torch.from_numpy(ids)))
+        found = self._said(torch.from_numpy(ids))
+        if found is None:
+            self._failed = True
+            return "", OVERFLOW
+        said = self._task.target.decode(found)
+        if self._marked:
+            said = [*map(self._mark, symbols, said)]
         # Words after others are parted from them.
         text = self._task.target.join(["", *said] if self._count else said)
         self._count += len(ids)
         return text, problem
 
-    def _said(self, ids: torch.Tensor) -> list[int]:
+    def _mark(self, symbol: str, said: str) -> str:
+        """What is said for a symbol, or a mark in its place; to be called for one after another."""
+        self._coming.append(symbol)
+        return said if next(self._scored) else UNKNOWN
+
+    def _said(self, ids: torch.Tensor) -> list[int] | None:
+        """What the model says of symbols; None if its numbers overflow."""
         inputs = ids.unsqueeze(0).to(self._model.classifier.weight.device)
         hidden = self._run.step(inputs).hidden
-        symbols: list[int] = likeliest(self._model.read_out(hidden))[0][0].tolist()
-        return symbols
+        symbols, log_probabilities = likeliest(self._model.read_out(hidden))
+        return None if log_probabilities.isnan().any() else [*map(int, symbols[0])]

@@ -1,53 +1,108 @@
 """The terminal: messages, tables and progress, even when nobody reads them any more."""
 
 import contextlib
+import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from stacktrans.visible import json_text, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def complain(message: str) -> None:
-    """Say on stderr what went wrong; if nobody listens, nobody is told."""
-    with contextlib.suppress(OSError):
-        print(f"stacktrans: {message}", file=sys.stderr, flush=True)
+def complain(*problems: str) -> None:
+    """Say on stderr what went wrong, each in a line; if nobody listens, nobody is told.
+
+    What can't be seen of names, paths and the like is escaped, line ends too: a name can't say
+    more than a name.
+    """
+    message = "\n".join(map(visible, problems))
+    print(f"stacktrans: {message}", file=Dispensable(sys.stderr), flush=True)
 
 
 def silence_stdout() -> None:
     """Let everything that is still printed vanish."""
+    _silence(sys.stdout)
+
+
+def _silence(stream: TextIO) -> None:
     # Otherwise the interpreter fails again when it flushes what is left at exit.
     with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class Dispensable(io.TextIOBase):
+    """A stream that takes whatever is written, even when it can't be written any more.
+
+    A reader may leave, a disk be full, a terminal be closed: the work goes on without them.
+
+    Args:
+        stream: where it goes as long as it can.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError:
+            _silence(self._stream)
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            _silence(self._stream)
 
 
 def progress_console() -> "Console":
-    """A console on stderr whose reader may leave."""
-    from rich.console import Console
+    """A console on stderr, without which the work goes on."""
+    from stacktrans.consoles import VisibleConsole
 
-    class Progress(Console):
-        """A console whose reader may leave: the work goes on without it."""
-
-        def on_broken_pipe(self) -> None:
-            self.quiet = True
-
-    return Progress(stderr=True, markup=False, emoji=False)
+    return VisibleConsole(file=cast(TextIO, Dispensable(sys.stderr)))
 
 
 def print_out(*renderables: Any) -> None:
     """Print tables and the like on stdout, whole lines even when it is no terminal."""
-    from rich.console import Console
+    from stacktrans.consoles import VisibleConsole
 
-    class Output(Console):
+    class Output(VisibleConsole):
         """A console whose reader may leave, which ends the command as for all others."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    console = Output(width=output_width(), highlight=False, markup=False, emoji=False)
+    console = Output(width=None if sys.stdout.isatty() else _UNLIMITED)
     for renderable in renderables:
-        console.print(renderable)
+        console.print(renderable, soft_wrap=not sys.stdout.isatty())
+
+
+def print_json(value: Any) -> None:
+    """Print a value on stdout as JSON in one line, which nothing in it can part or disguise."""
+    print(json_text(value))
+
+
+def print_data(text: str, end: str = "\n") -> None:
+    """Print data on stdout: as they are, but in a terminal what can't be seen of them escaped."""
+    print(visible(text, keep="\t") if sys.stdout.isatty() else text, end=end)
+
+
+_UNLIMITED = 1_000_000
+"""Characters across a file or a pipe."""
 
 
 def output_width() -> int:

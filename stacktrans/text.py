@@ -1,33 +1,39 @@
 """Strings in files and pipes: lines in, pairs in and out."""
 
-import json
 import os
 import select
 import stat
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.errors import StacktransError
+from stacktrans.reading import parsed_json, read_bytes
 from stacktrans.sequences import Pair
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import LONGEST, Task
+from stacktrans.visible import json_text
 
 PairFormat = Literal["tsv", "jsonl"]
 STDIN = Path("-")
 """What stands for standard input among files."""
 LINES_AT_ONCE = 256
 CHUNK = 1 << 16
+LONGEST_LINE = 1 << 24
+"""The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors begin a file in UTF-8 with."""
 
 
 class UnreadableLine(StacktransError):
-    """A line that is no text."""
+    """A line that is no text, or too long a one."""
 
 
 def decode_line(line: bytes) -> str:
-    """The text of a line without its end; raises `UnreadableLine` if it is not UTF-8."""
+    """The text of a line without its end; raises `UnreadableLine` if it is none or too long."""
+    if len(line) > LONGEST_LINE:
+        raise UnreadableLine(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -41,7 +47,8 @@ class Piece(NamedTuple):
     """A line, or a part of one.
 
     Attributes:
-        raw: what was read, without the line's end.
+        raw: what was read, without the line's end; of a line that is longer than
+            `LONGEST_LINE`, no more than shows that.
         begins: whether the line begins with it.
         ends: whether the line ends with it.
     """
@@ -59,29 +66,62 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         parts: whether not to wait for the end of a line either.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    rest, begins, group, first = b"", True, list[Piece](), True
+    rest, group, first = _Rest(), deque[Piece](), True
     while True:
         waiting = not (is_file or _has_more(descriptor))
-        if parts and waiting and rest:
-            group.append(Piece(rest, begins, ends=False))
-            rest, begins = b"", False
+        if parts and waiting and rest.size:
+            group.append(rest.piece(ends=False))
         if group and (waiting or len(group) >= LINES_AT_ONCE):
-            yield group[:LINES_AT_ONCE]
-            group = group[LINES_AT_ONCE:]
+            yield _first_of(group)
             continue
         chunk = os.read(descriptor, CHUNK)
         if not chunk:
             break
         if first:
             chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
-        *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+        *lines, last = chunk.split(b"\n")
         for line in lines:
-            group.append(Piece(line, begins))
-            begins = True
-    if rest or not begins:
-        group.append(Piece(rest, begins))
-    for start in range(0, len(group), LINES_AT_ONCE):
-        yield group[start : start + LINES_AT_ONCE]
+            rest.add(line)
+            group.append(rest.piece(ends=True))
+        rest.add(last)
+    if rest.size or not rest.begins:
+        group.append(rest.piece(ends=True))
+    while group:
+        yield _first_of(group)
+
+
+def _first_of(group: deque[Piece]) -> list[Piece]:
+    return [group.popleft() for _ in range(min(LINES_AT_ONCE, len(group)))]
+
+
+class _Rest:
+    """What was read of a line that has not ended yet.
+
+    Attributes:
+        begins: whether the line begins with it.
+        size: in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.begins = True
+        self._clear()
+
+    def _clear(self) -> None:
+        self.size = 0
+        self._parts: list[bytes] = []
+
+    def add(self, part: bytes) -> None:
+        """Go on with the line."""
+        if part and self.size <= LONGEST_LINE:
+            self._parts.append(part)
+            self.size += len(part)
+
+    def piece(self, ends: bool) -> Piece:
+        """All of it, which is then done with."""
+        piece = Piece(b"".join(self._parts), self.begins, ends)
+        self._clear()
+        self.begins = ends
+        return piece
 
 
 def _has_more(descriptor: int) -> bool:
@@ -95,7 +135,7 @@ def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     target = task.target.join(task.target.decode(pair.target))
     if form == "tsv":
         return f"{source}\t{target}"
-    return json.dumps({"source": source, "target": target}, ensure_ascii=False)
+    return json_text({"source": source, "target": target})
 
 
 def name_of(path: Path) -> str:
@@ -131,16 +171,25 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
     return pairs
 
 
-def read_lines(path: Path) -> list[bytes]:
-    """The lines of a file or of standard input; raises `UsageError` if it can't be read."""
-    try:
-        content = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name_of(path)}: {error.strerror}") from error
+def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
+    """The lines of a file or of standard input without their ends, all but a carriage return.
+
+    Raises:
+        UsageError: the file can't be read.
+    """
+    content = sys.stdin.buffer.read() if Path(path) == STDIN else read_bytes(path)
     return content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
 
 
+def check_length(symbols: Sequence[str]) -> None:
+    """Raise `UnreadableLine` if a string is longer than any that a model is asked about."""
+    if len(symbols) > LONGEST:
+        raise UnreadableLine(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
+
+
 def _pair(task: Task, source: list[str], target: list[str]) -> Pair:
+    check_length(source)
+    check_length(target)
     if task.same_length and len(source) != len(target):
         raise StacktransError(
             f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
@@ -151,12 +200,12 @@ def _pair(task: Task, source: list[str], target: list[str]) -> Pair:
 def _fields(line: str, as_json: bool) -> tuple[str, str]:
     if as_json:
         try:
-            entry = json.loads(line)
+            entry = parsed_json(line)
             source, target = entry["source"], entry["target"]
             if isinstance(source, str) and isinstance(target, str):
                 return source, target
             raise ValueError
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError):
             raise StacktransError(
                 f"expected a JSON object with source and target, found {line[:60]!r}"
             ) from None

@@ -1,6 +1,7 @@
 """What a transducer did at each step, as data."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -9,17 +10,15 @@ from torch import Tensor
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.errors import UsageError
+from stacktrans.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
 from stacktrans.memory.strengths import Strengths
 from stacktrans.sequences import Ids, JointSequence, Stream
-from stacktrans.tasks.base import NotASource, UnknownSymbol
+from stacktrans.tasks.base import UNKNOWN, NotASource, UnknownSymbol, with_marks
 from stacktrans.transducer import Transducer, TransducerState, Unrolled
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
-UNKNOWN = "·"
-"""Stands for a symbol of an answer that can't be known."""
 NOTHING = ""
 """Read where there is no input left."""
 SMALLEST = 0.005
@@ -61,6 +60,8 @@ class Step:
         written: which symbols of the answer are made of the output, heaviest first; None
             without buffers.
         output_held: sum of the strengths in the output buffer after the step; None likewise.
+        scored: whether the output is a symbol of the answer that is scored, where one is said
+            for each that is read.
     """
 
     step: int
@@ -77,6 +78,7 @@ class Step:
     input_left: float | None = None
     written: list[Part] | None = None
     output_held: float | None = None
+    scored: bool = True
 
     def by_stack(self) -> dict[str, dict[str, float]]:
         """For each stack or list whose cells are mixed by actions, the signals that are its own."""
@@ -92,6 +94,7 @@ class Trace:
     Attributes:
         source: as it is written.
         answer: the model's answer, as it is written.
+        marked: the same with a mark for each symbol that is not scored.
         ended: whether the model ended its answer by itself.
         expected: the exact answer, with a mark where it can't be known; None if the task
             gives none.
@@ -102,6 +105,7 @@ class Trace:
 
     source: str
     answer: str
+    marked: str
     ended: bool
     expected: str | None
     why_not: str | None
@@ -119,26 +123,42 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
-        NotASource: there is nothing to follow.
+        StacktransError: there is nothing to follow, or the model's numbers overflow.
     """
     task = checkpoint.task
     ids = task.encoded(source)
     answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
     expected, why_not = _expected(checkpoint, source)
+    scored = [*task.scored(source)] if task.same_length else [True] * len(written)
     if checkpoint.model.config.buffered:
         steps = _buffered_steps(checkpoint, ids, source, written)
     else:
         steps = _steps(checkpoint, ids, answer.target)
+        if task.same_length:
+            each = zip(steps, scored, strict=True)
+            steps = [replace(step, scored=known) for step, known in each]
+    _check_numbers(steps)
     return Trace(
         source=task.source.join(source),
         answer=task.target.join(written),
+        marked=task.target.join(with_marks(written, scored)),
         ended=answer.ended,
         expected=None if expected is None else task.target.join([x or UNKNOWN for x in expected]),
         why_not=why_not,
         correct=None if expected is None else answer.ended and _agree(written, expected),
         steps=steps,
     )
+
+
+def _check_numbers(steps: Sequence[Step]) -> None:
+    """Raise `StacktransError` if there are steps at which something is no number, or infinite."""
+    for step in steps:
+        vectors = [*step.pushed.values(), *(cell for cells in step.tops.values() for cell in cells)]
+        shown = [step.probability or 0, step.held, step.input_left or 0, step.output_held or 0]
+        shown += [*step.signals.values(), *itertools.chain.from_iterable(vectors)]
+        if not all(map(math.isfinite, shown)):
+            raise StacktransError(f"step {step.step}: {OVERFLOW}")
 
 
 def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:

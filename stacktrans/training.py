@@ -1,12 +1,13 @@
 """Training: batches, steps, restarts, and when to stop."""
 
+import contextlib
 import json
 import math
 import operator
 import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from io import FileIO
 from pathlib import Path
 from typing import Any, Self
@@ -21,14 +22,15 @@ from stacktrans.certainty import Accuracies, accuracies, round_signals, without_
 from stacktrans.config import RoundingConfig, RunConfig
 from stacktrans.controllers import Disturbance
 from stacktrans.draws import Draws, Moment
-from stacktrans.errors import StacktransError
+from stacktrans.errors import StacktransError, UsageError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
-from stacktrans.files import locked, write_atomically
+from stacktrans.files import locked, tidy, write_atomically
+from stacktrans.judging import decided_by, reported_on
 from stacktrans.language import Perplexity
 from stacktrans.model_card import model_card
 from stacktrans.objective import indecision, objective
-from stacktrans.optimizers import make_optimizer
+from stacktrans.optimizers import make_optimizer, stepped
 from stacktrans.randomness import Purpose, generator
 from stacktrans.records import (
     BUDGETS,
@@ -40,8 +42,10 @@ from stacktrans.records import (
     Summary,
     achieved,
 )
+from stacktrans.runs import Place
 from stacktrans.sequences import Batch, Pair
 from stacktrans.settings import Layer, overlay, validated
+from stacktrans.state import Progress, check_alike, check_optimizer, check_value, read_progress
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
 from stacktrans.transducer import Transducer, Unrolled
@@ -61,31 +65,6 @@ class Interrupted(Exception):
 
     def __init__(self, signal_number: int) -> None:
         self.exit_code = 128 + signal_number
-
-
-@dataclass
-class Progress:
-    """What a run must remember besides weights and optimiser; plain numbers only."""
-
-    step: int = 0
-    attempt: int = 1
-    attempt_began: int = 0
-    seconds: float = 0.0
-    running_loss: float | None = None
-    share: float = 1.0
-    settled: bool = False
-    loss_sum: float = 0.0
-    loss_count: int = 0
-    best: list[float] = field(default_factory=list)
-    best_step: int = 0
-    best_of_attempt: list[float] = field(default_factory=list)
-    since_best: int = 0
-    solved_in_a_row: int = 0
-    epoch: int = 0
-    judged: list[float] = field(default_factory=list)
-    metrics_size: int = 0
-    outcome: str | None = None
-    failed: bool = False
 
 
 class Trainer:
@@ -122,6 +101,7 @@ class Trainer:
         self.draws = Draws(config, self.task)
         self.progress = Progress(attempt=attempt)
         self.stop_requested: int = 0
+        self.place = Place(directory)
         self._start_attempt()
         # A kernel that can't run and lengths that the task lacks are found out before anything is
         # written.
@@ -134,6 +114,17 @@ class Trainer:
 
     def _start_attempt(self) -> None:
         """New weights, optimiser and running mean, drawn from the seed and the attempt."""
+        self._draw_weights()
+        if not self._is_finite():
+            raise UsageError("model.start: weights as large as these are no numbers any more")
+        progress = self.progress
+        progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
+        progress.failed, progress.best_of_attempt, progress.since_best = False, [], 0
+        progress.share = self._first_share()
+        progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
+        self.uncertain: dict[str, Tensor] | None = None
+
+    def _draw_weights(self) -> None:
         rng = generator(self.config.seed, Purpose.WEIGHTS, self.progress.attempt)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
@@ -147,11 +138,13 @@ class Trainer:
         self.parameters = list(self.model.parameters())
         self.optimizer = make_optimizer(self.model, self.config.training)
         self.average = RunningMean(self.model, self.config.training.averaging)
-        progress = self.progress
-        progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
-        progress.failed, progress.best_of_attempt, progress.since_best = False, [], 0
-        progress.share = self._first_share()
-        progress.loss_sum, progress.loss_count, progress.solved_in_a_row = 0.0, 0, 0
+
+    def _is_finite(self) -> bool:
+        """Whether weights and optimiser can be saved and read again."""
+        # What follows weights that are no numbers is none, either.
+        states = [part for state in self.optimizer.state.values() for part in state.values()]
+        tensors = [*self.average.model.parameters(), *filter(torch.is_tensor, states)]
+        return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
     def _first_share(self) -> float:
         """The share of the training lengths to begin with."""
@@ -191,22 +184,90 @@ class Trainer:
 
         Raises:
             Interrupted: `stop_requested` was set; the run is saved and can be resumed.
-            TrainingError: the loss is no number any more and restarts are off.
+            TrainingError: the loss is no number any more and restarts are off, or the run's
+                directory is another than it was.
         """
         self.report = report
-        with self._opened_metrics() as self.metrics:
+        with self._opened():
+            # Last, so that a directory is a run's as soon as there is more in it.
             write_atomically(self.directory / checkpoint.CONFIG, self.config.to_yaml())
             return self._finish(self._train())
 
+    def run_ahead(self, wanted: Callable[[], bool]) -> None:
+        """Train one start as far as that can be done without those before it, and save it.
+
+        It ends where the next would begin, where a rule would end the run, and where it would be
+        compared with the starts before.
+
+        Args:
+            wanted: whether to go on; asked before each batch.
+        """
+        self.report = lambda _: None
+        with self._opened():
+            self.ahead = Ahead(self.config, self.directory, self.device)
+            while wanted() and not self.stop_requested and not self._waits_for_others():
+                self._advance()
+            self._check_weights()
+            self._save_last()
+
+    def _waits_for_others(self) -> bool:
+        """Whether a start can't go on without what came of those before."""
+        return self.progress.failed or self.progress.ended is not None
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[None]:
+        """Have the run's directory, with a checkpoint in it, for this process alone."""
+        with Place(self.directory) as self.place, self._opened_metrics() as self.metrics:
+            for name in (checkpoint.CONFIG, SUMMARY):
+                tidy(self.directory / name)
+            if self.progress.step == 0:
+                self._save_last()
+            yield
+
     def _train(self) -> str:
         """Train until something ends the run; what it is."""
-        if self.progress.step == 0:
-            self._save_last()
-        outcome = self.progress.outcome or self._epochs_over() or self._budget_spent()
+        progress = self.progress
+        outcome = progress.outcome or (None if progress.ended else self._budget_spent())
         if outcome:
             return outcome
         with Ahead(self.config, self.directory, self.device) as self.ahead:
             return self._train_on()
+
+    def _train_on(self) -> str:
+        self._train_ahead()
+        while True:
+            began = time.monotonic()
+            ended = self._go_on()
+            self.progress.seconds += time.monotonic() - began
+            # What a rule has ended is made certain, whatever the budget.
+            outcome = ended or (None if self.progress.ended else self._budget_spent())
+            stop = self.stop_requested
+            if outcome or stop:
+                self._check_weights()
+            if outcome:
+                return outcome
+            if stop:
+                self._save_last()
+                raise Interrupted(stop)
+
+    def _go_on(self) -> str | None:
+        """One batch, or what comes after the last; the rule by which the run has ended, if so."""
+        rule = self.progress.ended
+        if rule is None:
+            self._advance()
+            return None
+        if self._made_certain():
+            return rule
+        self._fail("without degrees the model is wrong")
+        return None
+
+    def _end(self, rule: str) -> None:
+        """Note that a rule has ended the training."""
+        self.progress.ended = rule
+        if self.config.training.rounding or self.config.training.prune:
+            # Made certain, they take the place of what they came from, which is kept until then.
+            best = checkpoint.load(self.directory / "best", self.device).model
+            self.uncertain = best.state_dict()
 
     def _made_certain(self) -> bool:
         """Round and prune the kept weights, if asked for, as far as that does no harm.
@@ -215,19 +276,26 @@ class Trainer:
             Whether what was asked for is done: rounded, they are to be as good without degrees.
         """
         training = self.config.training
-        best = checkpoint.load(self.directory / "best", self.device).model
+        if self.uncertain is None:
+            return True
+        best = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
+        best.load_state_dict(self.uncertain)
+        best = best.to(self.device).eval()
         if training.rounding:
             before = self._accuracies(best)
             rounded = self._rounded(best, training.rounding)
             after = self._accuracies(rounded)
-            if min(after) >= min(before):
+            if not self._is_finite():
+                self._draw_weights()  # what is saved must be readable
+                self.model.load_state_dict(best.state_dict())
+            elif min(after) >= min(before):
                 best, before = rounded, after
             if min(before) < training.solved_accuracy and self._may_start_again():
                 return False
         if training.prune:
             best = without_needless(best, self._accuracies)
         config = self.config.model_copy(update={"model": best.config})
-        checkpoint.save(self.directory / "best", config, best.state_dict())
+        self._save("best", config, best.state_dict())
         return True
 
     def _accuracies(self, model: Transducer) -> Accuracies:
@@ -257,22 +325,6 @@ class Trainer:
                 raise Interrupted(self.stop_requested)
         return self.indecision
 
-    def _train_on(self) -> str:
-        outcome = None
-        self._train_ahead()
-        while outcome is None:
-            began = time.monotonic()
-            outcome = self._advance() or self._epochs_over()
-            if outcome and outcome not in BUDGETS and not self._made_certain():
-                self._fail("without degrees the model is wrong")
-                outcome = None
-            self.progress.seconds += time.monotonic() - began
-            outcome = outcome or self._budget_spent()
-            if self.stop_requested and outcome is None:
-                self._save_last()
-                raise Interrupted(self.stop_requested)
-        return outcome
-
     def _opened_metrics(self) -> FileIO:
         path = self.directory / METRICS
         # Without a buffer, which would fail once more when it is closed on a full disk.
@@ -299,30 +351,46 @@ class Trainer:
             return "epochs" if done >= examples.epochs and not batches else None
         return None
 
-    def _advance(self) -> str | None:
-        """One batch and what is due after it; a rule's name if it ends the run."""
+    def _advance(self) -> None:
+        """One batch and what is due after it; or a new start, if the last one has failed."""
         training, progress = self.config.training, self.progress
         if progress.failed:
             self._restart()
-            return progress.outcome
-        if self._solved:  # as a resumed run may be
-            return "solved"
+            return
         signals = self._train_on_batch()
         if not math.isfinite(progress.running_loss or 0.0):
-            self._fail(f"the loss is no number any more after batch {progress.step}")
-            return None
-        outcome = None
+            self._diverge()
+            return
+        rule = None
         accuracy_due, record_due = self._due()
-        if record_due:
-            outcome = self._record(signals)
-        if self.attempt_step == training.restart_after and outcome is None:
+        if accuracy_due or record_due:
+            self._check_weights()
+        if record_due and not progress.failed:
+            rule = self._record(signals)
+        if rule is None and not progress.failed:
+            rule = self._epochs_over()
+        if rule:
+            self._end(rule)
+        if self.attempt_step == training.restart_after and not rule:
             self._fail_unless_taken_off()
-        if self.attempt_step == training.give_up_after and outcome is None:
+        if self.attempt_step == training.give_up_after and not rule:
             self._fail("the start has not ended the run")
         # Last, so that a resumed run finds every decision taken.
-        if accuracy_due:
+        if accuracy_due or rule:
             self._save_last()
-        return outcome
+
+    def _check_weights(self) -> None:
+        """Have the start end if its weights are no numbers any more, which are not saved."""
+        if not self._is_finite():
+            self._diverge()
+
+    def _diverge(self) -> None:
+        """Have a start end whose loss or weights are no numbers any more."""
+        progress = self.progress
+        progress.running_loss, progress.loss_sum, progress.loss_count = None, 0.0, 0
+        # What is saved must be readable; of this start nothing is needed any more.
+        self._draw_weights()
+        self._fail(f"the loss is no number any more after batch {progress.step}")
 
     def _due(self) -> tuple[bool, bool]:
         """Whether accuracy is measured and all is saved, and whether there is a record."""
@@ -346,13 +414,11 @@ class Trainer:
             nn.utils.clip_grad_value_(self.parameters, training.gradient_limit, foreach=True)
         limit = training.gradient_clip or math.inf
         norm = nn.utils.clip_grad_norm_(self.parameters, limit, foreach=True)
-        if not torch.isfinite(norm):
-            # The weights stay numbers, so that what is saved can be read again.
+        if torch.isfinite(norm) and stepped(self.optimizer):
+            self.average.update()
+            self._note_loss(float(found.loss) / found.scored)
+        else:
             self._note_loss(math.nan)
-            return strengths.mean(dim=0)
-        self.optimizer.step()
-        self.average.update()
-        self._note_loss(float(found.loss) / found.scored)
         return strengths.mean(dim=0)
 
     def _unrolled(self) -> tuple[Batch, Unrolled]:
@@ -402,14 +468,14 @@ class Trainer:
         low = (progress.running_loss or 0.0) <= self.config.training.restart_loss
         if not low and progress.share == self._first_share():
             self._fail("the run has not taken off")
-        else:
+        elif not self._needed_next():
             self.ahead.stop()
 
     def _fail(self, reason: str) -> None:
         """Have the run start again, unless its budget is spent."""
         if not self._may_start_again():
             raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
-        self.progress.failed, self.progress.outcome = True, None
+        self.progress.failed, self.progress.ended, self.uncertain = True, None, None
 
     def _may_start_again(self) -> bool:
         training = self.config.training
@@ -425,23 +491,39 @@ class Trainer:
 
     def _train_ahead(self) -> None:
         """Have the next starts trained, as long as they may be needed."""
-        progress, limit = self.progress, self.config.training.restart_after
-        if limit is not None and (self.attempt_step < limit or progress.failed):
-            self.ahead.go_on(progress.attempt)
+        self.ahead.go_on(self._needed_next())
+
+    def _needed_next(self) -> range:
+        """The starts that may be needed next, as many as other processes can train."""
+        training, progress = self.config.training, self.progress
+        limit, following = training.restart_after or training.give_up_after, progress.attempt + 1
+        needed = limit is not None and (self.attempt_step < limit or progress.failed)
+        return range(following, following + self.config.workers - 1 if needed else following)
 
     def _take_over(self, directory: Path) -> None:
-        """Go on with the attempt as far as another process has trained it."""
-        before, theirs = self.progress, self._restore(checkpoint.last_of(directory))
-        most = self.config.training.max_steps
-        if most is not None and before.step + theirs.step > most:
+        """Go on with the attempt as far as another process has trained it.
+
+        If that can't be read, or is more than may be trained, the attempt begins here.
+        """
+        before, most = self.progress, self.config.training.max_steps
+        best = None
+        try:
+            last = checkpoint.last_of(directory)
+            theirs = self._restore(last, checkpoint.load_training(last))
+            # What was recorded after the checkpoint is not part of what is taken over.
+            recorded = (directory / METRICS).read_bytes()[: theirs.metrics_size]
+            records = [json.loads(line) for line in recorded.decode().splitlines()]
+            if theirs.best and self._surpasses(theirs.best, before.best):
+                best = checkpoint.load(directory / "best", self.device).model.state_dict()
+            fits = most is None or before.step + theirs.step <= most
+        except (StacktransError, OSError, ValueError, KeyError, RuntimeError):
+            fits = False
+        if not fits:
             self._start_attempt()
             return
-        # What was recorded after the checkpoint is not part of what is taken over.
-        recorded = (directory / METRICS).read_bytes()[: theirs.metrics_size]
-        for line in recorded.decode().splitlines():
-            record = json.loads(line)
-            record["step"] += before.step
-            self._write_metrics(json.dumps({**record, "seconds": round(before.seconds, 3)}) + "\n")
+        for record in records:
+            moved = {"step": record["step"] + before.step, "seconds": round(before.seconds, 3)}
+            self._write_metrics(json.dumps({**record, **moved}) + "\n")
         self.progress = replace(
             theirs,
             step=theirs.step + before.step,
@@ -449,12 +531,21 @@ class Trainer:
             seconds=before.seconds,
             best=before.best,
             best_step=before.best_step,
+            judged=before.judged,
         )
-        if theirs.best and (not before.best or theirs.best >= before.best):
+        if best is not None:
             self.progress.best = theirs.best
             self.progress.best_step = theirs.best_step + before.step
-            kept = checkpoint.load(directory / "best", self.device).model
-            checkpoint.save(self.directory / "best", self.config, kept.state_dict())
+            self._save("best", self.config, best)
+        if theirs.ended:
+            self._end(theirs.ended)
+        if theirs.step:
+            self._save_last()
+
+    def _surpasses(self, merit: list[float], best: list[float]) -> bool:
+        """Whether weights are to be kept instead of the best so far."""
+        # Of weights that are as good, the later: they were trained on for longer.
+        return not best or merit >= best
 
     def _record(self, signals: Tensor) -> str | None:
         """Write and report a record; a rule's name if it ends the run."""
@@ -472,6 +563,9 @@ class Trainer:
             signals=dict(zip(self.model.signal_names, signals.tolist(), strict=True)),
         )
         self._measure_for(record)
+        if not math.isfinite(record.validation or 0.0):
+            self._diverge()
+            return None
         self._write_metrics(json.dumps(asdict(record)) + "\n")
         self.report(record)
         return self._judge(record)
@@ -544,8 +638,7 @@ class Trainer:
         better = operator.gt if record.development else operator.ge
         if not progress.best_of_attempt or better(merit, progress.best_of_attempt):
             progress.best_of_attempt, progress.since_best = merit, 0
-        # Of weights that are as good, the later: they were trained on for longer.
-        if not progress.best or merit >= progress.best:
+        if self._surpasses(merit, progress.best):
             progress.best, progress.best_step = merit, progress.step
             self._save_best(record)
         if training.stop != "solved":
@@ -553,31 +646,35 @@ class Trainer:
         measured = [record.test, record.train if training.solved_on == "both" else record.test]
         solved = all(part and part.coarse >= training.solved_accuracy for part in measured)
         progress.solved_in_a_row = progress.solved_in_a_row + 1 if solved else 0
-        return "solved" if self._solved else None
+        return "solved" if progress.solved_in_a_row >= training.solved_times else None
 
-    @property
-    def _solved(self) -> bool:
-        training = self.config.training
-        return training.stop == "solved" and self.progress.solved_in_a_row >= training.solved_times
+    def _save(
+        self,
+        name: str,
+        config: RunConfig,
+        weights: Mapping[str, Tensor],
+        state: Mapping[str, Any] | None = None,
+        **described: Any,
+    ) -> None:
+        with self.place.staying():
+            checkpoint.save(self.directory / name, config, weights, state, **described)
 
     def _save_best(self, measured: Record | None = None) -> None:
-        weights, accuracy = self.evaluated.state_dict(), achieved(measured) if measured else None
-        checkpoint.save(self.directory / "best", self.config, weights, accuracy=accuracy)
+        accuracy = achieved(measured) if measured else None
+        self._save("best", self.config, self.evaluated.state_dict(), accuracy=accuracy)
 
     def _save_last(self) -> None:
+        os.fsync(self.metrics.fileno())
         self.progress.metrics_size = self.metrics.tell()
-        checkpoint.save(
-            self.directory / "last",
-            self.config,
-            self.model.state_dict(),
-            {
-                "progress": asdict(self.progress),
-                "optimizer": self.optimizer.state_dict(),
-                "average": self.average.state_dict(),
-                "command": self.command,
-                **self._own_state(),
-            },
-        )
+        state = {
+            "progress": asdict(self.progress),
+            "optimizer": self.optimizer.state_dict(),
+            "average": self.average.state_dict(),
+            "uncertain": self.uncertain,
+            "command": self.command,
+            **self._own_state(),
+        }
+        self._save("last", self.config, self.model.state_dict(), state)
 
     def _own_state(self) -> dict[str, Any]:
         """What a kind of run must remember beside what all do."""
@@ -585,6 +682,11 @@ class Trainer:
 
     def _take_own_state(self, saved: dict[str, Any]) -> None:
         """Take up what `_own_state` gave."""
+
+    def _check_progress(self, progress: Progress) -> None:
+        """Raise `ValueError` for what this run can't have come to."""
+        first = self.draws.first_share(progress.attempt)
+        check_value("share", progress.share, progress.share >= first)
 
     @classmethod
     def resume(
@@ -601,7 +703,8 @@ class Trainer:
             device: where the model is.
 
         Raises:
-            CheckpointError: there is no run, or its last checkpoint is damaged.
+            CheckpointError: there is no run, or its last checkpoint is damaged; the message
+                names the value.
         """
         last = checkpoint.last_of(directory)
         saved = checkpoint.load_training(last)
@@ -611,30 +714,45 @@ class Trainer:
             *budgets,
         ]
         config = validated(RunConfig, overlay(layers), layers)
-        if not isinstance(saved.get("command"), str):
-            raise checkpoint.CheckpointError(f"{last / checkpoint.TRAINING}: damaged (no command)")
-        trainer = cls(config, directory, device, saved["command"])
-        trainer.progress = trainer._restore(last)
-        return trainer
-
-    def _restore(self, last: Path) -> Progress:
-        """Take weights, optimiser and running mean from a checkpoint; how far that was."""
-        saved = checkpoint.load_training(last)
+        trainer = cls(config, directory, device, str(saved.get("command")))
         try:
-            progress = Progress(**saved["progress"])
-            self.optimizer.load_state_dict(saved["optimizer"])
-            self.average.load_state_dict(saved["average"])
-            self._take_own_state(saved)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            trainer._check(saved, directory / METRICS)
+        except ValueError as error:
             path = last / checkpoint.TRAINING
             raise checkpoint.CheckpointError(f"{path}: damaged ({error})") from error
+        trainer.progress = trainer._restore(last, saved)
+        return trainer
+
+    def _restore(self, last: Path, saved: dict[str, Any]) -> Progress:
+        """Take up weights and training state of a checkpoint; how far that was."""
         checkpoint.load_weights(self.model, last / checkpoint.WEIGHTS)
-        return progress
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.average.load_state_dict(saved["average"])
+        self.uncertain = saved["uncertain"]
+        self._take_own_state(saved)
+        return Progress(**saved["progress"])
+
+    def _check(self, saved: dict[str, Any], metrics: Path) -> None:
+        """Raise `ValueError` for a training state that this run can't have saved."""
+        names = {"progress", "optimizer", "average", "uncertain", "command", *self._own_state()}
+        different = ", ".join(sorted(map(str, names ^ saved.keys())))
+        check_value("state", different, not different)
+        check_value("command", saved["command"], isinstance(saved["command"], str))
+        progress = read_progress(saved["progress"])
+        written = metrics.stat().st_size if metrics.exists() else 0
+        check_value("metrics_size", progress.metrics_size, progress.metrics_size <= written)
+        self._check_progress(progress)
+        check_optimizer(saved["optimizer"], self.model, self.config.training)
+        self.average.check(saved["average"])
+        if saved["uncertain"] is not None:
+            check_alike("uncertain", saved["uncertain"], self.model.state_dict())
+        for name, state in self._own_state().items():
+            check_alike(name, saved[name], state)
 
     def _finish(self, outcome: str) -> Summary:
         """Measure the kept weights, write the summary and close the run."""
         if outcome not in BUDGETS:
-            self.progress.outcome = outcome
+            self.progress.outcome, self.uncertain = outcome, None
         if not self.progress.best:
             self.progress.best_step = self.progress.step
             self._save_best()
@@ -645,6 +763,8 @@ class Trainer:
         summary = Summary(
             outcome=outcome,
             rule=RULES[outcome],
+            decided_by=decided_by(self.config),
+            reported_on=reported_on(self.config),
             steps=self.progress.step,
             attempts=self.progress.attempt,
             seconds=round(self.progress.seconds, 1),
@@ -660,13 +780,14 @@ class Trainer:
             seed=self.config.seed,
         )
         self._describe(kept, summary)
-        write_atomically(self.directory / SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
+        with self.place.staying():
+            write_atomically(self.directory / SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
 
     def _describe(self, kept: checkpoint.Checkpoint, summary: Summary) -> None:
         """Say beside the kept weights what they achieve."""
-        checkpoint.save(
-            self.directory / "best",
+        self._save(
+            "best",
             kept.config,
             kept.model.state_dict(),
             accuracy=achieved(summary),

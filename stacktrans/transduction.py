@@ -7,11 +7,12 @@ from typing import Any
 
 from stacktrans.checkpoint import Checkpoint
 from stacktrans.decoding import transduce
-from stacktrans.errors import StacktransError
+from stacktrans.errors import OVERFLOW, StacktransError
 from stacktrans.language import Following, followings
 from stacktrans.streaming import LineStream, can_stream
+from stacktrans.tasks.base import with_marks
 from stacktrans.tasks.corpus import Corpus, Vocabulary
-from stacktrans.text import decode_line, line_groups
+from stacktrans.text import check_length, decode_line, line_groups
 from stacktrans.transducer import Transducer
 
 
@@ -23,6 +24,8 @@ class Line:
         number: of the line, from 1.
         source: its text; None if it is no text.
         output: the answer; None if there is none.
+        scored: of each of its symbols, whether it is scored; None of models that do not say one
+            for each that they read, of which all are.
         probability: of the whole answer; None if the line is empty or there is no answer.
         ended: whether the model ended the answer; None likewise.
         following: of a model of a text, what it expects after each symbol; None of others.
@@ -34,6 +37,7 @@ class Line:
     number: int
     source: str | None = None
     output: str | None = None
+    scored: list[bool] | None = None
     probability: float | None = None
     ended: bool | None = None
     following: list[Following] | None = None
@@ -50,6 +54,8 @@ class Line:
             "probability": self.probability,
             "ended": self.ended,
         }
+        if self.scored is not None:
+            entry["scored"] = self.scored
         if self.following is not None:
             entry |= _sentence(self.following)
         return entry | ({"error": self.error} if self.error else {})
@@ -66,7 +72,11 @@ def _sentence(followings: Sequence[Following]) -> dict[str, Any]:
 
 
 def transduce_lines(
-    checkpoint: Checkpoint, descriptor: int, max_length: int | None, as_json: bool = False
+    checkpoint: Checkpoint,
+    descriptor: int,
+    max_length: int | None,
+    as_json: bool = False,
+    marked: bool = False,
 ) -> Iterator[Line]:
     """Transduce every line of an open file or pipe, in order.
 
@@ -78,8 +88,9 @@ def transduce_lines(
         descriptor: an open file or pipe.
         max_length: longest answer in symbols; None for what is usual.
         as_json: whether to wait for whole lines, and to find out all that is told of them as JSON.
+        marked: whether there is a mark in the place of each symbol that is not scored.
     """
-    stream = None if as_json or not can_stream(checkpoint) else LineStream(checkpoint)
+    stream = None if as_json or not can_stream(checkpoint) else LineStream(checkpoint, marked)
     number = 1
     for group in line_groups(descriptor, parts=stream is not None):
         lines: list[tuple[Line, bytes]] = []
@@ -92,7 +103,7 @@ def transduce_lines(
             else:
                 lines.append((line, piece.raw))
             number += piece.ends
-        _answer(checkpoint, lines, max_length)
+        _answer(checkpoint, lines, max_length, scored=as_json or marked, marked=marked)
         if as_json and isinstance(checkpoint.task, Corpus):
             _look_ahead(checkpoint.model, checkpoint.task.vocabulary, [line for line, _ in lines])
         parts[-1].last = True
@@ -100,8 +111,13 @@ def transduce_lines(
 
 
 def _answer(
-    checkpoint: Checkpoint, lines: list[tuple[Line, bytes]], max_length: int | None
+    checkpoint: Checkpoint,
+    lines: list[tuple[Line, bytes]],
+    max_length: int | None,
+    scored: bool,
+    marked: bool,
 ) -> None:
+    """Answer lines; find out what is scored of an answer, and mark what is not, as is asked for."""
     task = checkpoint.task
     waiting, sources = [], []
     for line, raw in lines:
@@ -111,13 +127,21 @@ def _answer(
             if not symbols:
                 line.output = ""
                 continue
+            check_length(symbols)
             sources.append(task.source.encode(symbols))
-            waiting.append(line)
+            waiting.append((line, symbols))
         except StacktransError as error:
             line.error = str(error)
     answers = transduce(checkpoint.model, checkpoint.layout, sources, max_length)
-    for line, answer in zip(waiting, answers, strict=True):
-        line.output = task.target.join(task.target.decode(answer.target))
+    for (line, symbols), answer in zip(waiting, answers, strict=True):
+        if math.isnan(answer.log_probability):
+            line.error = OVERFLOW
+            continue
+        said = task.target.decode(answer.target)
+        if scored and task.same_length:
+            line.scored = [*task.scored(symbols)]
+            said = with_marks(said, line.scored) if marked else said
+        line.output = task.target.join(said)
         line.probability = math.exp(answer.log_probability)
         line.ended = answer.ended
 
@@ -126,4 +150,8 @@ def _look_ahead(model: Transducer, vocabulary: Vocabulary, lines: Sequence[Line]
     """Find out what a model of a text expects after each symbol of some lines."""
     for line in lines:
         if line.source and line.source.strip():
-            line.following = followings(model, vocabulary, vocabulary.split(line.source))
+            found = followings(model, vocabulary, vocabulary.split(line.source))
+            if any(math.isnan(one.log_probability) for one in found):
+                line.error = OVERFLOW
+            else:
+                line.following = found

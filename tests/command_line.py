@@ -1,15 +1,22 @@
-"""Running the commands as a shell does: real processes, pipes and signals."""
+"""Running the commands: in this process, or as a shell does, with real pipes and signals."""
 
+import contextlib
 import functools
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from small_runs import SETTINGS
+
+from stacktrans.cli import app
 
 STACKTRANS = (sys.executable, "-m", "stacktrans")
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
@@ -17,7 +24,65 @@ ENVIRONMENT.pop("NO_COLOR", None)
 SMALL = [word for setting in (*SETTINGS, "accuracy_every=5") for word in ("--set", setting)]
 
 
-def run(
+class Ended(NamedTuple):
+    """How a command ended.
+
+    Attributes:
+        returncode: its exit code; None after an exception that no user should see.
+        stdout: what it printed.
+        stderr: what it said; the traceback of an exception.
+    """
+
+    returncode: int | None
+    stdout: bytes
+    stderr: bytes
+
+
+def run(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None) -> Ended:
+    """Run a command in this process, as in a terminal of 200 columns that is none."""
+    with _variable("COLUMNS", ENVIRONMENT["COLUMNS"]), contextlib.chdir(cwd or Path.cwd()):
+        ended = invoke(*arguments, stdin=stdin)
+    assert b"Traceback" not in ended.stderr, ended.stderr.decode()
+    return ended
+
+
+def invoke(*arguments: str | Path, stdin: bytes = b"") -> Ended:
+    """Run a command in this process, with standard streams that are files."""
+    before = sys.stdin, sys.stdout, sys.stderr, sys.argv
+    code: int | None = 0
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        paths = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        paths[0].write_bytes(stdin)
+        sys.stdin, sys.stdout, sys.stderr = (
+            stack.enter_context(open(path, mode, encoding="utf-8", errors="backslashreplace"))
+            for path, mode in zip(paths, "rww", strict=True)
+        )
+        sys.argv = ["stacktrans", *map(str, arguments)]
+        try:
+            app(sys.argv[1:])
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        except BaseException:  # what the user would see as a traceback
+            code = None
+            traceback.print_exc()
+        finally:
+            sys.stdin, sys.stdout, sys.stderr, sys.argv = before
+            stack.close()
+        return Ended(code, paths[1].read_bytes(), paths[2].read_bytes())
+
+
+@contextlib.contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        os.environ.update({name: before} if before is not None else {})
+
+
+def run_process(
     *arguments: str | Path, stdin: bytes | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
     done = subprocess.run(

@@ -1,19 +1,32 @@
 """Starts trained ahead by other processes: they change nothing but the time it takes."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from test_training import ignore, records_of, small_run, trainer_of, weights_of
+from test_stream_training import small_run as stream_run
+from test_training import (
+    CPU,
+    assert_same_run,
+    ignore,
+    records_of,
+    small_run,
+    trainer_of,
+    weights_of,
+)
 
 from stacktrans import ahead
 from stacktrans.config import RunConfig
 from stacktrans.records import Summary
+from stacktrans.resolution import resolve
+from stacktrans.trainers import trainer_for
 
 SOON_FAILED = ("restart_after=20", "restart_loss=0.0001")
 
@@ -129,6 +142,114 @@ def test_a_start_that_diverges_ahead_is_left_for_the_next(
     assert patience
     assert alone.attempts == helped.attempts > 2
     assert records_of(tmp_path / "alone") == records_of(tmp_path / "helped")
+
+
+class Ended:
+    """A process that has ended."""
+
+    def kill(self) -> None:
+        pass
+
+    def terminate(self) -> None:
+        pass
+
+    def wait(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Has starts trained ahead in this process, whole, and tells which they were."""
+    begun: list[int] = []
+
+    def begin(self: ahead.Ahead, attempt: int) -> Ended:
+        begun.append(attempt)
+        place = self._place(attempt)
+        place.mkdir(parents=True)
+        (place / "config.yaml").write_text(self.config.to_yaml())
+        ahead.train_ahead(place, attempt, self.device, os.getppid())
+        return Ended()
+
+    monkeypatch.setattr(ahead.Ahead, "_begin", begin)
+    before = signal.getsignal(signal.SIGTERM)
+    yield begun
+    signal.signal(signal.SIGTERM, before)
+
+
+def assert_same_with_help(directory: Path, config: RunConfig) -> None:
+    """A run is the same if its starts are trained ahead."""
+    summaries = []
+    for workers in (1, 2):
+        own = config.model_copy(update={"workers": workers})
+        place = directory / str(workers)
+        place.mkdir(parents=True)
+        summaries.append(trainer_for(own)(own, place, CPU, "").run(ignore))
+    assert len({(found.outcome, found.steps, found.best_step) for found in summaries}) == 1
+    assert_same_run(directory / "1", directory / "2")
+
+
+STREAM = "sequences: 12, steps: 10, empty_after: 3, epochs: 3, starts: 3, judged_after: 2"
+STREAMS = {
+    "stream": lambda *changes: stream_run(
+        "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 2}", *changes, stream=STREAM
+    ),
+    "stream that restarts": lambda *changes: stream_run(
+        "restart_after=7", "restart_loss=1e-9", "max_steps=18", *changes, stream=STREAM
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_starts_on_streams_are_trained_ahead_until_they_are_judged(
+    tmp_path: Path, at_once: list[int], kind: str
+) -> None:
+    assert_same_with_help(tmp_path, STREAMS[kind]())
+    assert at_once == [2, 3]
+
+
+def test_starts_on_a_text_are_trained_ahead(tmp_path: Path, at_once: list[int]) -> None:
+    parts = {"train": 20, "valid": 4, "test": 4}
+    for part, lines in parts.items():
+        (tmp_path / f"{part}.txt").write_text("the owl sees the sea\n" * lines)
+    config = resolve(
+        task="text",
+        settings={"model": {"memory": "none"}},
+        assignments=[
+            *(f"task.parameters.{part}={tmp_path / part}.txt" for part in parts),
+            "hidden_size=4",
+            "batch_size=2",
+            "training.stream={steps: 6, epochs: 3, starts: 2, judged_after: 3}",
+        ],
+    )
+    assert_same_with_help(tmp_path, config)
+    assert at_once == [2]
+
+
+@pytest.mark.parametrize("limit", ["restart_after=20", "give_up_after=20"])
+def test_starts_on_examples_are_trained_ahead(
+    tmp_path: Path, at_once: list[int], limit: str
+) -> None:
+    examples = "examples={train: 40, development: 5, test: 5, epochs: 20}"
+    config = soon_failed(examples, "stop=development", "max_steps=45", "restart_after=null", limit)
+    assert_same_with_help(tmp_path, config)
+    assert at_once == [2, 3, 4]
+
+
+def test_a_start_that_left_damage_is_trained_by_the_run_itself(
+    tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = ahead.Ahead.take
+
+    def damaged(self: ahead.Ahead, attempt: int) -> Path | None:
+        place = original(self, attempt)
+        if place is not None:
+            file = "training.pt" if attempt == 2 else "model.safetensors"
+            (place / "last" / file).write_text("x")
+        return place
+
+    monkeypatch.setattr(ahead.Ahead, "take", damaged)
+    assert_same_with_help(tmp_path, soon_failed("max_steps=45"))
+    assert at_once == [2, 3, 4]
 
 
 def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:

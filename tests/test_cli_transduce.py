@@ -88,7 +88,7 @@ def test_transduce_takes_a_very_long_line(model: Path) -> None:
 def test_transduce_names_missing_files(model: Path, tmp_path: Path) -> None:
     done = run("transduce", model, "absent.txt")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert "absent.txt: no such file" in done.stderr.decode()
+    assert "absent.txt: No such file" in done.stderr.decode()
     done = run("transduce", model, tmp_path)
     assert done.returncode == 2
     assert "a directory" in done.stderr.decode()

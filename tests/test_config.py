@@ -197,7 +197,6 @@ def test_wrong_task_files_are_named_with_the_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         resolve(task=str(path), settings=QUEUE)
     assert "task.yaml:1: lengths is missing" in str(caught.value)
-    assert "length_law is missing" in str(caught.value)
 
 
 GRAMMAR = """name: t

@@ -430,9 +430,9 @@ def test_what_can_follow_is_what_some_sentence_begins_with(name: str) -> None:
     task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())["parameters"]
     parameters = {"root": task["root"], "rules": task["rules"]}
     grammar = Grammar.from_parameters(parameters)
-    length = max(length for length in grammar.depth_counts(9) if length <= 12)
+    length = max(length for length in grammar.depth_counts(9, 12) if length <= 12)
     for seed in range(3):
-        source, _ = grammar.sample_depth(np.random.default_rng(seed), 9, length)
+        source, _ = grammar.sample_depth(np.random.default_rng(seed), 9, length, 12)
         for count, words in enumerate(grammar.following(source)):
             begun = source[:count]
             expected = {
@@ -449,11 +449,11 @@ def test_nothing_follows_a_word_that_can_t_stand_where_it_does() -> None:
 
 def test_depths_count_derivations_of_each_length() -> None:
     grammar = Grammar.from_parameters(rules(S=["1/2: a S:1 b", "1/2: c"]))
-    assert dict(grammar.depth_counts(1)) == {}
-    assert dict(grammar.depth_counts(2)) == {1: 1}
-    assert dict(grammar.depth_counts(4)) == {1: 1, 3: 1, 5: 1}
-    assert grammar.sample_depth(np.random.default_rng(1), 4, 5) == (list("aacbb"), list("aacbb"))
+    assert dict(grammar.depth_counts(1, 9)) == {}
+    assert dict(grammar.depth_counts(2, 9)) == {1: 1}
+    assert dict(grammar.depth_counts(4, 9)) == {1: 1, 3: 1, 5: 1}
+    assert grammar.sample_depth(np.random.default_rng(1), 4, 5, 9) == (list("aacbb"), list("aacbb"))
     with pytest.raises(GrammarError, match="no derivation of depth 3 has 5 source words"):
-        grammar.sample_depth(np.random.default_rng(1), 3, 5)
+        grammar.sample_depth(np.random.default_rng(1), 3, 5, 9)
     # Many levels do not ask for as many calls within one another.
-    assert len(grammar.depth_counts(3000)) == 2999
+    assert len(grammar.depth_counts(3000, 3000)) == 2999

@@ -26,7 +26,7 @@ def step_of(number: int, symbol: str, push: float, read: list[Part] | None = Non
 
 
 def trace_of(*steps: Step) -> Trace:
-    return Trace("ab", "bb", True, None, None, None, list(steps))
+    return Trace("ab", "bb", "bb", True, None, None, None, list(steps))
 
 
 def test_rows_are_strengths_values_inputs_and_outputs() -> None:

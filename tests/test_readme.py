@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 from command_line import ENVIRONMENT
+from typer.testing import CliRunner
 
+from stacktrans.cli import app
+from stacktrans.resolution import resolve
 from stacktrans.sweeps.plan import read_plan
 
 ROOT = Path(__file__).parent.parent
@@ -104,6 +107,20 @@ def test_the_task_of_the_readme(tmp_path: Path) -> None:
         assert source.split()[0].upper() == target.split()[1]
     done = run("stacktrans train --task tiny.yaml --memory queue --max-steps 2", tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_pattern_of_the_readme(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(name: mine\n.*?)```", README, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(block)
+    command = ["generate", "--task", str(tmp_path / "mine.yaml"), "--count", "5"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0
+    for line in result.output.splitlines():
+        whole = line.replace("\t", "")
+        n, m = (whole.count(symbol) for symbol in "ab")
+        assert whole == "a" * n + "b" * m + "c" * (2 * n + m)
+    config = resolve(task=command[2], settings={"model": {"memory": "stack-rnn"}})
+    assert config.task.length_law == "uniform"
 
 
 def test_every_file_is_in_the_file_tree() -> None:

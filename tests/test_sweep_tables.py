@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from stacktrans.statistics import bootstrap_interval
+from stacktrans.sweeps.markup import as_cell
 from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.report import as_csv, as_json, markdown
 from stacktrans.sweeps.table import Cell, cells_of
-from stacktrans.sweeps.work import Record
+from stacktrans.sweeps.work import Record, is_record
 
 CLAIMS = [
     {"condition": "Queue", "task": "copy", "least": 90},
@@ -198,7 +199,7 @@ def test_conditions_may_have_tasks_of_their_own(tmp_path: Path) -> None:
     }
     grid = {"task": [{"lengths": {"train": [1, 3], "test": [4, 5]}}]}
     plan = plan_of(tmp_path, conditions=conditions, grid=grid, choose=None, published=[], claims=[])
-    assert "| test | copy | reverse |" in markdown(plan, {})
+    assert "| test, median | copy | reverse |" in markdown(plan, {})
     assert "| Queue | not run |  |" in markdown(plan, {})
 
 
@@ -254,3 +255,70 @@ def test_every_shipped_sweep_and_profile_can_be_planned(path: Path) -> None:
     for profile in [None, *yaml.safe_load(path.read_text()).get("profiles", {})]:
         plan = read_plan(path, profile)
         assert len({run.identity for run in plan.runs}) == len(plan.runs)
+
+
+def test_texts_of_a_file_are_neither_markup_nor_formulas(tmp_path: Path) -> None:
+    odd = "<b>[x](y)`*"
+    plan = plan_of(
+        tmp_path,
+        title=f"=1+1 {odd}",
+        description=f"# {odd}",
+        conditions={odd: {"model": {"memory": "queue"}}, "=A1": {"model": {"memory": "stack"}}},
+        grid={"task": ["copy"], "learning_rate": [0.1]},
+        choose=None,
+        published=[],
+        claims=[
+            {
+                "claim": odd,
+                "source": "=A2",
+                "holds": [{"condition": odd, "task": "copy", "most": 9}],
+            }
+        ],
+    )
+    records: dict[str, Record] = {
+        run.identity: {"identity": run.identity, "command": "@x", "error": error, "seed": 1}
+        for run, error in zip(plan.runs, (odd, "-0.5"), strict=True)
+    }
+    page = markdown(plan, records)
+    escaped = r"&lt;b&gt;\[x\](y)\`\*"
+    assert page.startswith(f"# =1+1 {escaped}\n")
+    assert f"\n\\# {escaped}\n" in page
+    assert f"| {escaped} | =A2 |" in page
+    assert f": {escaped}\n" in page
+    assert page.count("<b>") == 0
+    rows = list(csv.DictReader(as_csv(plan, records).splitlines()))
+    assert [row["condition"] for row in rows] == [odd, "'=A1"]
+    assert [row["error"] for row in rows] == [odd, "'-0.5"]
+    assert {row["command"] for row in rows} == {"'@x"}
+    assert {row["learning_rate"] for row in rows} == {"0.1"}
+
+
+def test_numbers_that_the_program_wrote_stay_numbers_in_csv() -> None:
+    assert [as_cell(value) for value in (-0.5, "", None, "x=1", "\t=1")] == [
+        -0.5,
+        "",
+        None,
+        "x=1",
+        "'\t=1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"identity": ["x"]},
+        {"seconds": "long"},
+        {"measured": {"test": {"value": None}}},
+        {"measured": {"test": {"value": 1, "coarse": {"x": 1}}}},
+        {"accuracy": 3},
+        {"version": 1},
+        {"error": 3},
+    ],
+)
+def test_forged_records_are_none(tmp_path: Path, change: dict[str, Any]) -> None:
+    plan = plan_of(tmp_path)
+    record = next(iter(records_of(plan).values()))
+    whole = {"starts": 1, "parameters": 1, "outcome": "solved", "accuracy": {}, "seed": 1}
+    whole |= {"version": "1", "torch": "2", "command": "train", **record}
+    assert is_record(whole)
+    assert not is_record({**whole, **change})

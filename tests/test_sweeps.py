@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ENVIRONMENT, run, start
+from command_line import ENVIRONMENT, run_process, start
 from small_sweeps import MEASURES, sweep_file
 
 from stacktrans.sweeps.engine import on_this_machine
@@ -39,7 +39,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep that was carried out on this machine, six runs; its file lies beside it."""
     directory = tmp_path_factory.mktemp("sweeps")
     path = sweep_file(directory)
-    done = run("sweep", path, "--workers", "2", "--out", directory / "swept")
+    done = run_process("sweep", path, "--workers", "2", "--out", directory / "swept")
     assert done.returncode == 0, done.stderr.decode()
     return directory / "swept"
 
@@ -58,7 +58,7 @@ def test_a_run_is_what_its_command_trains(swept: Path, tmp_path: Path) -> None:
     record = records(swept)[0]
     command = shlex.split(record["command"])
     assert command[:2] == ["stacktrans", "train"]
-    assert run(*command[1:], "--out", tmp_path / "again").returncode == 0
+    assert run_process(*command[1:], "--out", tmp_path / "again").returncode == 0
     summary = json.loads((tmp_path / "again" / "summary.json").read_text())
     assert summary["test"] == record["accuracy"]["test"]
     (folder,) = (swept / "runs").glob(f"*{record['identity']}")
@@ -68,7 +68,9 @@ def test_a_run_is_what_its_command_trains(swept: Path, tmp_path: Path) -> None:
 
 def test_what_is_finished_is_not_run_again(swept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")}
-    done = run("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", swept, "--json")
+    done = run_process(
+        "sweep", swept.parent / "small.yaml", "--workers", "2", "--out", swept, "--json"
+    )
     assert b"6 runs, 6 of them done" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")} == before
     assert json.loads(done.stdout)["runs"] == records(swept)
@@ -76,7 +78,7 @@ def test_what_is_finished_is_not_run_again(swept: Path) -> None:
 
 def test_records_suffice_without_the_folders_of_runs(swept: Path, tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_bytes((swept / "results.jsonl").read_bytes())
-    done = run("sweep", swept.parent / "small.yaml", "--out", tmp_path)
+    done = run_process("sweep", swept.parent / "small.yaml", "--out", tmp_path)
     assert b"6 runs, 6 of them done" in done.stderr
     assert (tmp_path / "results.jsonl").read_bytes() == (swept / "results.jsonl").read_bytes()
 
@@ -85,13 +87,16 @@ def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) 
     measures = {**MEASURES, "long": {"of": "symbols", "lengths": [9, 9], "count": 5}}
     path = sweep_file(tmp_path, measures=measures)
     trained = {file: file.stat().st_mtime_ns for file in swept.glob("runs/*/summary.json")}
-    assert run("sweep", path, "--only", "Queue", "--out", swept, "--workers", "1").returncode == 0
+    assert (
+        run_process("sweep", path, "--only", "Queue", "--out", swept, "--workers", "1").returncode
+        == 0
+    )
     assert {file: file.stat().st_mtime_ns for file in trained} == trained
     assert all("long" in record["measured"] for record in records(swept)[3:])
 
 
 def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:
-    done = run("sweep", sweep_file(tmp_path), "--dry-run", "--out", tmp_path / "out")
+    done = run_process("sweep", sweep_file(tmp_path), "--dry-run", "--out", tmp_path / "out")
     assert done.returncode == 0
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 6
@@ -112,7 +117,7 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
         grid={"seed": [1, 2]},
     )
     out = tmp_path / "out"
-    done = run("sweep", path, "--workers", "2", "--out", out)
+    done = run_process("sweep", path, "--workers", "2", "--out", out)
     assert done.returncode == 1
     assert b"2 of 4 runs failed; Exploding, seed 1: " in done.stderr
     assert ["error" in record for record in records(out)] == [True, True, False, False]
@@ -139,7 +144,7 @@ def test_a_sweep_that_is_killed_five_times_loses_nothing(swept: Path, tmp_path: 
             process.kill()
         assert {path: path.stat().st_mtime_ns for path in finished} == finished
         finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/record.json")}
-    done = run(*options)
+    done = run_process(*options)
     assert done.returncode == 0, done.stderr.decode()
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     assert [without_measures(record) for record in without_seconds(out)] == [
@@ -226,7 +231,10 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(
     errors = process.communicate(timeout=240)[1]
     assert process.returncode == 0, errors.decode()
     again = tmp_path / "again"
-    assert run("sweep", tmp_path / "small.yaml", "--workers", "2", "--out", again).returncode == 0
+    assert (
+        run_process("sweep", tmp_path / "small.yaml", "--workers", "2", "--out", again).returncode
+        == 0
+    )
     assert without_seconds(out) == without_seconds(again)
     assert len({record["identity"] for record in records(out)}) == 6
 
@@ -234,7 +242,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(
 def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
     # A device that this machine lacks may be one of the cluster's.
     away = ("--cluster", "tcp://127.0.0.1:1", "--device", "xpu")
-    done = run("sweep", sweep_file(tmp_path), *away)
+    done = run_process("sweep", sweep_file(tmp_path), *away)
     assert done.returncode == 1
     assert b"--cluster tcp://127.0.0.1:1: " in done.stderr
 
@@ -251,7 +259,7 @@ def test_a_profile_can_leave_an_axis_out(tmp_path: Path) -> None:
 
 def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, conditions={"A": {"model": {"memory": "stak"}}})
-    done = run("sweep", path, "--out", tmp_path / "out")
+    done = run_process("sweep", path, "--out", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, b"")
     assert "small.yaml:35: model.memory: unknown memory 'stak'" in done.stderr.decode()
     assert not (tmp_path / "out").exists()
@@ -270,7 +278,7 @@ def test_what_is_wrong_with_the_command_is_named(
     tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     path = sweep_file(tmp_path, profiles={"small": {"grid": {"seed": [1]}}})
-    done = run("sweep", path, "--out", tmp_path / "out", *options)
+    done = run_process("sweep", path, "--out", tmp_path / "out", *options)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()
 
@@ -283,7 +291,7 @@ def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None
     out = tmp_path / "out"
     out.mkdir()
     (out / "results.jsonl").write_bytes(line + b"\n")
-    done = run("sweep", sweep_file(tmp_path), "--out", out)
+    done = run_process("sweep", sweep_file(tmp_path), "--out", out)
     assert done.returncode == 1
     assert b"results.jsonl:1: no record of a run: " in done.stderr
     assert (out / "results.jsonl").read_bytes() == line + b"\n"
@@ -293,7 +301,9 @@ def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:
     before = (swept / "results.jsonl").read_text().splitlines()
     (tmp_path / "results.jsonl").write_text("\n".join(before))
     path = sweep_file(tmp_path, grid={"seed": [1, 4]})
-    done = run("sweep", path, "--only", "Queue, seed 4", "--workers", "1", "--out", tmp_path)
+    done = run_process(
+        "sweep", path, "--only", "Queue, seed 4", "--workers", "1", "--out", tmp_path
+    )
     assert done.returncode == 0, done.stderr.decode()
     after = (tmp_path / "results.jsonl").read_text().splitlines()
     assert len(after) == 7
@@ -303,7 +313,7 @@ def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:
 
 def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("mine")
-    done = run("sweep", sweep_file(tmp_path), "--out", tmp_path)
+    done = run_process("sweep", sweep_file(tmp_path), "--out", tmp_path)
     assert done.returncode == 1
     assert b"results.csv: not of a sweep; choose another --out" in done.stderr
     assert (tmp_path / "results.csv").read_text() == "mine"
@@ -312,11 +322,11 @@ def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
 def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
     out = tmp_path / "out"
-    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
+    assert run_process("sweep", path, "--workers", "1", "--out", out).returncode == 0
     (folder,) = (out / "runs").iterdir()
-    assert run("train", "--resume", folder, "--max-steps", "45").returncode == 0
+    assert run_process("train", "--resume", folder, "--max-steps", "45").returncode == 0
     sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK, measures={"m": {"of": "fine"}})
-    done = run("sweep", path, "--workers", "1", "--out", out)
+    done = run_process("sweep", path, "--workers", "1", "--out", out)
     assert done.returncode == 1
     assert b"config.yaml: not of this run any more; remove " in done.stderr
 
@@ -324,12 +334,12 @@ def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
     out = tmp_path / "out"
-    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
+    assert run_process("sweep", path, "--workers", "1", "--out", out).returncode == 0
     (folder,) = (out / "runs").iterdir()
     for name in ("results.jsonl", f"runs/{folder.name}/record.json"):
         (out / name).unlink()
     (folder / "summary.json").write_text('{"outcome": "sol')
-    done = run("sweep", path, "--workers", "1", "--out", out)
+    done = run_process("sweep", path, "--workers", "1", "--out", out)
     assert done.returncode == 1
     assert re.search(rb"summary\.json: damaged \(.*\); remove ", done.stderr)
 
@@ -371,7 +381,7 @@ def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: P
     conditions = {"_hidden $x$": {"model": {"memory": "stack"}}}
     path = sweep_file(tmp_path, measures=measures, conditions=conditions, grid={})
     out = tmp_path / "deep" / "out"
-    done = run("sweep", path, "--workers", "1", "--out", out, "--plot")
+    done = run_process("sweep", path, "--workers", "1", "--out", out, "--plot")
     assert done.returncode == 0, done.stderr.decode()
     pictures = sorted(tmp_path.glob("**/*.svg"))
     assert [picture.parent for picture in pictures] == [out] * 6
@@ -384,6 +394,6 @@ def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: P
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     conditions = {"ratio 1:100:1 [red]x[/red]": {"model": {"memory": "stack"}}}
     path = sweep_file(tmp_path, conditions=conditions, grid={})
-    done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")
+    done = run_process("sweep", path, "--workers", "1", "--out", tmp_path / "out")
     assert b"ratio 1:100:1 [red]x[/red]" in done.stdout
     assert b"ratio 1:100:1 [red]x[/red]" in done.stderr

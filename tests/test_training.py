@@ -333,10 +333,9 @@ def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
     raw: list[torch.Tensor] = []
 
     class Watched(Trainer):
-        def _advance(self) -> str | None:
-            outcome = super()._advance()
+        def _advance(self) -> None:
+            super()._advance()
             raw.append(self.model.classifier.weight.detach().clone())
-            return outcome
 
     config = small_run("max_steps=10", "averaging=0.5")
     Watched(config, tmp_path, CPU, "").run(ignore)

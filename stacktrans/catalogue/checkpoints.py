@@ -1,6 +1,5 @@
 """Trained models, listed: by what is written beside their weights, which are not read."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +7,7 @@ from stacktrans import packaged
 from stacktrans.catalogue.entries import Entry, Listing
 from stacktrans.errors import StacktransError, UsageError
 from stacktrans.names import CONFIG
+from stacktrans.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.settings import read_layer
 from stacktrans.tasks.base import Lengths
 
@@ -57,13 +57,11 @@ def _entry(name: str, path: Path) -> Entry:
 
 def _read(path: Path) -> Any:
     """What a file of JSON holds; None if there is none."""
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    try:
+        return parsed_json(read_bytes(path, MOST_BYTES))
+    except ValueError as error:
         raise UsageError(f"{path}: not readable as JSON ({error})") from error
 
 

@@ -3,7 +3,6 @@
 Nothing heavy is imported at the top, as in all that `--help` waits for.
 """
 
-import json
 import sys
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from stacktrans import completion
 from stacktrans.catalogue.kinds import KINDS
 from stacktrans.errors import UsageError, unknown_name
 from stacktrans.options import JsonOption
-from stacktrans.terminal import complain, output_width
+from stacktrans.terminal import complain, output_width, print_data, print_json
 
 
 def list(
@@ -49,13 +48,11 @@ def list(
     else:
         found = Listing([Entry(name, summary(listed)) for name, listed in KINDS.items()])
     if as_json:
-        entries = [entry.as_json() for entry in found.entries]
-        # What files hold that JSON has no form for is shown as text.
-        print(json.dumps(entries, ensure_ascii=False, default=str))
+        print_json([entry.as_json() for entry in found.entries])
     else:
         width = output_width() if sys.stdout.isatty() else None
         for line in lines(found.entries, width):
-            print(line)
+            print_data(line)
     for problem in found.problems:
         complain(problem)
     if found.problems:

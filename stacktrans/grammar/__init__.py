@@ -21,7 +21,7 @@ import numpy as np
 from stacktrans.grammar.chart import Chart, where_it_fails
 from stacktrans.grammar.depth import Counts, DepthTable
 from stacktrans.grammar.following import following
-from stacktrans.grammar.inside import Floats, InsideTable
+from stacktrans.grammar.inside import Booleans, Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
 from stacktrans.grammar.rules import (
     GrammarError,
@@ -61,7 +61,7 @@ class Grammar:
         self._form = NormalForm(root, rules)
         self._inside = InsideTable(self._form)
         self._root, self._rules = root, rules
-        self._depths = DepthTable(rules)
+        self._depths = DepthTable(root, rules)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
@@ -87,8 +87,15 @@ class Grammar:
 
         Where some derivations never end, the probabilities of all lengths sum to less
         than 1.
+
+        Raises:
+            GrammarError: they are too long.
         """
         return np.exp(self._inside.of_lengths(self._form.root, longest))
+
+    def has_lengths(self, longest: int) -> Booleans:
+        """Whether there is a source of n words, however improbable: [longest + 1]."""
+        return np.isfinite(self._inside.of_lengths(self._form.root, longest))
 
     def sample(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
         """Source and target of a derivation drawn among those of one source length.
@@ -119,23 +126,43 @@ class Grammar:
                         name,
                     )
 
-    def depth_counts(self, depth: int) -> Counts:
-        """How many derivations of each source length are no deeper than `depth`; see `depth`."""
-        return self._depths.counts(self._root, depth)
+    def depth_bounds(self, depth: int) -> tuple[int, int] | None:
+        """The least and the greatest source length of derivations within a depth, if there are any.
+
+        Raises:
+            GrammarError: such a depth can't be asked for.
+        """
+        return self._depths.bounds(depth)
+
+    def depth_counts(self, depth: int, longest: int) -> Counts:
+        """How many derivations of each source length are no deeper than `depth`; see `depth`.
+
+        Those longer than `longest` may be missing.
+
+        Raises:
+            GrammarError: such a depth can't be asked for, or there is too much to count.
+        """
+        return self._depths.counts(depth, longest)
 
     def sample_depth(
-        self, generator: np.random.Generator, depth: int, length: int
+        self, generator: np.random.Generator, depth: int, length: int, longest: int
     ) -> tuple[list[str], list[str]]:
         """Source and target of a derivation drawn among those so deep at most and so long.
+
+        Args:
+            generator: where the randomness comes from.
+            depth: of the derivation at most.
+            length: of its source.
+            longest: the longest length that others are drawn of; not less than `length`.
 
         Raises:
             GrammarError: there is none.
         """
-        if not self.depth_counts(depth).get(length):
+        if not self.depth_counts(depth, longest).get(length):
             raise GrammarError(f"no derivation of depth {depth} has {length} source words")
-        return self._depths.draw(generator, self._root, depth, length)
+        return self._depths.draw(generator, depth, length, longest)
 
-    def following(self, source: Sequence[str]) -> Iterator[frozenset[str]]:
+    def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can come after each beginning of a source, the empty one first."""
         return following(self._root, self._rules, source)
 
@@ -147,6 +174,7 @@ class Grammar:
 
         Raises:
             NotInGrammar: no sentence has this source; the message says where it fails.
+            GrammarError: it is too long to be parsed.
         """
         self._check_source(source)
         chart = Chart(self._form, source)

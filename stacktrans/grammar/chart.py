@@ -1,16 +1,19 @@
 """Parsing a source."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stacktrans.errors import abridged
 from stacktrans.grammar.normal_form import Binary, Lexical, NormalForm
-from stacktrans.grammar.rules import NotInGrammar
+from stacktrans.grammar.rules import GrammarError, NotInGrammar
 
 Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
+MOST_CELLS = 1 << 25
+"""The most places that a chart has, which is half a gigabyte."""
 Indices = NDArray[np.intp]
 
 
@@ -24,12 +27,21 @@ class Chart:
         to_end[X, j, k]: X derives the k words before position j
 
     both [symbols, n + 1, n + 1] for n words.
+
+    Raises:
+        GrammarError: there are too many words for so large a grammar.
     """
 
     def __init__(self, form: NormalForm, words: Sequence[str]) -> None:
         self._form = form
         self._words = words
         shape = (len(form), len(words) + 1, len(words) + 1)
+        if math.prod(shape) > MOST_CELLS:
+            most = math.isqrt(MOST_CELLS // len(form)) - 1
+            raise GrammarError(
+                f"{len(words)} words are too many to parse with this grammar; expected at most "
+                f"{most}"
+            )
         self._from_start = np.full(shape, -np.inf)
         self._to_end = np.full(shape, -np.inf)
         self._read_words()
@@ -104,18 +116,18 @@ class Chart:
             ],
             dtype=np.intp,
         ).reshape(-1, 3)
-        corners = _left_corners(len(self._form), steps)
+        beginnings = _beginnings(len(self._form), steps)
         # Where some words begin no sentence, more words do not either.
         ends = range(1, len(self._words) + 1)
-        return bisect_left(ends, True, key=lambda end: not self._begins(end, steps, corners))
+        return bisect_left(ends, True, key=lambda end: not self._begins(end, steps, beginnings))
 
-    def _begins(self, end: int, steps: Indices, corners: Booleans) -> bool:
+    def _begins(self, end: int, steps: Indices, beginnings: list[list[int]]) -> bool:
         """Whether the words before `end` begin some sentence.
 
         Args:
             end: at least 1.
             steps: parent, left and right symbol of each binary production, [P, 3].
-            corners: as `_left_corners` gives them.
+            beginnings: as `_beginnings` gives them.
         """
         parents, lefts, rights = steps.T
         # begun[X, i]: X derives the words from i up to the end, and perhaps more.
@@ -126,19 +138,26 @@ class Chart:
             goes_on = (spanned & begun[rights, start + 1 :]).any(axis=1)
             seeds[parents[goes_on]] = True
             # Every symbol derives something, so that what follows a left corner exists.
-            begun[:, start] = (corners & seeds).any(axis=1)
+            begun[_begun_by(np.flatnonzero(seeds).tolist(), beginnings), start] = True
         return bool(begun[self._form.root, 0])
 
 
-def _left_corners(symbols: int, steps: Indices) -> Booleans:
-    """Whether a derivation from symbol X begins with symbol Y, if only as X: [X, Y]."""
-    corners = np.eye(symbols, dtype=bool)
-    corners[steps[:, 0], steps[:, 1]] = True
-    while True:
-        further = corners @ corners
-        if np.array_equal(further, corners):
-            return corners
-        corners = further
+def _beginnings(symbols: int, steps: Indices) -> list[list[int]]:
+    """For each symbol, those that have a production which begins with it."""
+    found: list[list[int]] = [[] for _ in range(symbols)]
+    for parent, left, _ in steps.tolist():
+        found[left].append(parent)
+    return found
+
+
+def _begun_by(seeds: list[int], beginnings: list[list[int]]) -> list[int]:
+    """The symbols of which some derivation begins with one of some symbols, these included."""
+    found, pending = set(seeds), seeds
+    while pending:
+        further = set(beginnings[pending.pop()]) - found
+        found |= further
+        pending += further
+    return sorted(found)
 
 
 def where_it_fails(chart: Chart, words: Sequence[str]) -> NotInGrammar:
@@ -156,4 +175,4 @@ def where_it_fails(chart: Chart, words: Sequence[str]) -> NotInGrammar:
 
 def _abridged(words: Sequence[str]) -> str:
     """Words side by side, without the middle of a long string."""
-    return " ".join(words if len(words) <= 12 else [*words[:3], "...", *words[-8:]])
+    return " ".join(abridged(words))

@@ -1,7 +1,7 @@
 """Which words can come next (Earley's parser, of a grammar's source side)."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from stacktrans.grammar.rules import Nonterminal, Part, Rules
 
@@ -9,13 +9,13 @@ Item = tuple[str, tuple[Part, ...], int]
 """A nonterminal that is being derived, the parts of it still to come, and where it began."""
 
 
-def following(root: str, rules: Rules, words: Sequence[str]) -> Iterator[frozenset[str]]:
+def following(root: str, rules: Rules, words: Iterable[str]) -> Iterator[frozenset[str]]:
     """The words that can follow each beginning of a string, none of them first.
 
     Args:
         root: the nonterminal that derives sentences.
         rules: the alternatives of each nonterminal, none of them empty.
-        words: the string.
+        words: the string, of which no more is read than what is told needs.
 
     Yields:
         One set more than there are words; empty from the first word on that can't stand where
@@ -23,14 +23,16 @@ def following(root: str, rules: Rules, words: Sequence[str]) -> Iterator[frozens
     """
     waiting: list[dict[str, set[Item]]] = []
     items: set[Item] = {(root, each.source, 0) for each in rules[root]}
-    for position in range(len(words) + 1):
+    coming = iter(words)
+    while True:
         waiting.append(defaultdict(set))
         _close(items, rules, waiting)
         scanned = [item for item in items if item[1] and isinstance(item[1][0], str)]
         yield frozenset(part for _, (part, *_), _ in scanned if isinstance(part, str))
-        if position < len(words):
-            word = words[position]
-            items = {(name, parts[1:], start) for name, parts, start in scanned if parts[0] == word}
+        word = next(coming, None)
+        if word is None:
+            return
+        items = {(name, parts[1:], start) for name, parts, start in scanned if parts[0] == word}
 
 
 def _close(items: set[Item], rules: Rules, waiting: list[dict[str, set[Item]]]) -> None:

@@ -1,5 +1,6 @@
 """Probabilities of source lengths, and sampling at an exact length."""
 
+import math
 from array import array
 from bisect import bisect_right
 
@@ -7,12 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacktrans.grammar.normal_form import Binary, Lexical, NormalForm
+from stacktrans.grammar.rules import GrammarError
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 LONGEST_KEPT = 256
 """Choices at longer spans are few in a derivation and large, so they are not kept."""
+
+
+MOST_CELLS, MOST_SUMS = 500_000, 500_000_000
+"""The most places that the table has, and the most sums that are made for it; both take seconds."""
 
 
 class InsideTable:
@@ -34,15 +40,26 @@ class InsideTable:
             )
             for row in form.binary
         ]
+        productions = sum(len(lefts) for _, lefts, _ in self._binary)
+        self._most = min(MOST_CELLS // len(form), math.isqrt(2 * MOST_SUMS // max(productions, 1)))
         # [symbols, longest + 1]; there are no empty sources.
         self._table: Floats = np.full((len(form), 1), -np.inf)
         self._kept: dict[tuple[int, int], array[float]] = {}
 
     def of_lengths(self, symbol: int, longest: int) -> Floats:
-        """Log inside probabilities of a symbol at the lengths from 0: [longest + 1]."""
+        """Log inside probabilities of a symbol at the lengths from 0: [longest + 1].
+
+        Raises:
+            GrammarError: it would take too long to find them out.
+        """
         known = self._table.shape[1] - 1
+        if longest > self._most:
+            raise GrammarError(
+                f"sentences of {longest} words are too long to be drawn from this grammar; "
+                f"expected at most {self._most}"
+            )
         if longest > known:
-            self._grow(known, max(longest, 2 * known))
+            self._grow(known, min(max(longest, 2 * known), self._most))
         return self._table[symbol, : longest + 1]
 
     def _grow(self, known: int, longest: int) -> None:

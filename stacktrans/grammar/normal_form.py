@@ -1,11 +1,21 @@
 """The Chomsky normal form of a synchronous grammar's source side."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
-from stacktrans.grammar.rules import Alternative, Nonterminal, Part, Rules, Template, unit_links
+from stacktrans.grammar.rules import (
+    MOST_PARTS,
+    Alternative,
+    GrammarError,
+    Nonterminal,
+    Part,
+    Rules,
+    Template,
+    unit_links,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +71,10 @@ class NormalForm:
     def __init__(self, root: str, rules: Rules) -> None:
         self.lexical: list[list[Lexical]] = []
         self.binary: list[list[Binary]] = []
-        self._symbols: dict[tuple[Part, ...], int] = {}
-        symbols = {name: self._new_symbol((Nonterminal(name),)) for name in rules}
+        # What is left of a rule from some place on: its first part, and the number of the rest.
+        self._ends: dict[tuple[Part, int], int] = {}
+        self._symbols: dict[int, int] = {}
+        symbols = {name: self._new_symbol(self._end(Nonterminal(name))) for name in rules}
         for name, alternatives in _without_units(rules).items():
             for alternative in alternatives:
                 self._add(symbols[name], alternative)
@@ -74,42 +86,57 @@ class NormalForm:
     def __len__(self) -> int:
         return len(self._symbols)
 
-    def _new_symbol(self, parts: tuple[Part, ...]) -> int:
-        self._symbols[parts] = len(self._symbols)
+    def _end(self, part: Part, rest: int = -1) -> int:
+        """The number of what is left of a rule, the same for all that end alike."""
+        return self._ends.setdefault((part, rest), len(self._ends))
+
+    def _new_symbol(self, end: int) -> int:
+        self._symbols[end] = len(self._symbols)
         self.lexical.append([])
         self.binary.append([])
-        return self._symbols[parts]
+        return self._symbols[end]
 
     def _add(self, symbol: int, alternative: Alternative) -> None:
-        arity = sum(isinstance(part, Nonterminal) for part in alternative.source)
+        parts = alternative.source
+        arity = sum(isinstance(part, Nonterminal) for part in parts)
+        if not alternative.probability:
+            raise GrammarError("unit productions one after another have a probability of nearly 0")
         log_probability = math.log(alternative.probability)
-        self._produce(symbol, log_probability, alternative.target, arity, alternative.source)
-
-    def _produce(
-        self,
-        symbol: int,
-        log_probability: float,
-        template: Template | None,
-        arity: int,
-        parts: tuple[Part, ...],
-    ) -> None:
-        first, rest = parts[0], parts[1:]
-        if rest:
-            left, right = self._symbol_of((first,)), self._symbol_of(rest)
+        template: Template | None = alternative.target
+        ends = [
+            *itertools.accumulate(
+                reversed(parts), lambda rest, part: self._end(part, rest), initial=-1
+            )
+        ][::-1]
+        for place, first in enumerate(parts):
+            if place + 1 == len(parts):
+                # A single part is a word: nonterminals alone were unit productions.
+                self.lexical[symbol].append(Lexical(log_probability, template, arity, str(first)))
+                return
+            left, known = self._single(first), ends[place + 1] in self._symbols
+            right = self._symbols[ends[place + 1]] if known else self._new_symbol(ends[place + 1])
             self.binary[symbol].append(Binary(log_probability, template, arity, left, right))
-        else:
-            # A single part is a word: nonterminals alone were unit productions.
-            self.lexical[symbol].append(Lexical(log_probability, template, arity, str(first)))
+            if known:
+                return
+            # The rest is derived with certainty, and has no template of its own.
+            symbol, log_probability, template, arity = right, 0.0, None, 0
 
-    def _symbol_of(self, parts: tuple[Part, ...]) -> int:
-        """The symbol that derives exactly these parts, which it does with certainty."""
-        if parts not in self._symbols:
-            self._produce(self._new_symbol(parts), 0.0, None, 0, parts)
-        return self._symbols[parts]
+    def _single(self, part: Part) -> int:
+        """The symbol that derives exactly this part."""
+        end = self._end(part)
+        if end not in self._symbols:
+            symbol = self._new_symbol(end)
+            self.lexical[symbol].append(Lexical(0.0, None, 0, str(part)))
+        return self._symbols[end]
 
 
 def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
-    """The rules with each unit production replaced by what its nonterminal derives next."""
+    """The rules with each unit production replaced by what its nonterminal derives next.
+
+    Raises:
+        GrammarError: that are too many.
+    """
+    _check_number(rules)
     replaced: dict[str, list[Alternative]] = {}
     for name in TopologicalSorter(unit_links(rules)).static_order():
         replaced[name] = []
@@ -121,6 +148,29 @@ def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
                     _composed(alternative, inner) for inner in replaced[alternative.unit]
                 ]
     return replaced
+
+
+def _check_number(rules: Rules) -> None:
+    """Raise `GrammarError` if there are too many rules, or too long ones, without units."""
+    numbers: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    total = 0
+    for name in TopologicalSorter(unit_links(rules)).static_order():
+        numbers[name] = sum(1 if each.unit is None else numbers[each.unit] for each in rules[name])
+        sizes[name] = sum(
+            len(each.target)
+            if each.unit is None
+            else sizes[each.unit] + numbers[each.unit] * (len(each.target) - 1)
+            for each in rules[name]
+        )
+        total += numbers[name] + sizes[name]
+        if total > MOST_PARTS:
+            raise GrammarError(
+                f"nonterminal '{name}': unit productions that lead to one another stand for too "
+                "many rules; expected fewer",
+                "rules",
+                name,
+            )
 
 
 def _composed(unit: Alternative, inner: Alternative) -> Alternative:

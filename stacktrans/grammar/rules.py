@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 
-from stacktrans.errors import unknown_name
+from stacktrans.errors import abridged, shown, unknown_name
 
 REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
 PROBABILITY_TOLERANCE = 1e-9
@@ -15,6 +15,12 @@ PROBABILITY_TOLERANCE = 1e-9
 
 MOST_VALUES = 100_000
 """The most values that a placeholder can stand for."""
+
+
+MOST_PARTS = 500_000
+"""The most words and nonterminals that there are on all sides of a grammar's rules."""
+LONGEST_NUMBER = 100
+"""The longest number that is written as text, in characters."""
 
 
 class GrammarError(ValueError):
@@ -78,29 +84,49 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
     """The alternatives of each nonterminal, from a task file's `rules`; raises `GrammarError`."""
     if not isinstance(rules, Mapping) or not rules:
         raise GrammarError(
-            f"rules: {rules!r}; expected nonterminals with their alternatives", "rules"
+            f"rules: {shown(rules)}; expected nonterminals with their alternatives", "rules"
         )
     for name in rules:
         if not isinstance(name, str) or not re.fullmatch(r"[^\s:{}]+", name):
             raise GrammarError(
-                f"rules: {name!r} is no name of a nonterminal; expected a string (in quotes "
+                f"rules: {shown(name)} is no name of a nonterminal; expected a string (in quotes "
                 "if YAML reads it as something else) without spaces, colons and braces",
                 "rules",
             )
-    return {name: _read_alternatives(name, listed, set(rules)) for name, listed in rules.items()}
+    names, size = set(rules), 0
+    read: dict[str, list[Alternative]] = {}
+    for name, listed in rules.items():
+        read[name] = _read_alternatives(name, listed, names, size)
+        size += _size(read[name])
+    return read
 
 
-def _read_alternatives(nonterminal: str, listed: object, names: set[str]) -> list[Alternative]:
+def _size(alternatives: Sequence[Alternative]) -> int:
+    return sum(len(each.source) + len(each.target) for each in alternatives)
+
+
+def _check_size(size: int) -> None:
+    if size > MOST_PARTS:
+        raise GrammarError(f"more than {MOST_PARTS} words and nonterminals so far; expected fewer")
+
+
+def _read_alternatives(
+    nonterminal: str, listed: object, names: set[str], size: int
+) -> list[Alternative]:
+    """The alternatives of a nonterminal, after others with so many words and nonterminals."""
     if not isinstance(listed, list) or not listed:
         raise GrammarError(
-            f"nonterminal '{nonterminal}': {listed!r}; expected a list of alternatives",
+            f"nonterminal '{nonterminal}': {shown(listed)}; expected a list of alternatives",
             "rules",
             nonterminal,
         )
     alternatives: list[Alternative] = []
     for number, alternative in enumerate(listed, start=1):
         try:
-            alternatives += _read_alternative(alternative, names)
+            found = _read_alternative(alternative, names)
+            size += _size(found)
+            _check_size(size)
+            alternatives += found
         except GrammarError as error:
             where = f"nonterminal '{nonterminal}', alternative {number}"
             raise GrammarError(f"{where}: {error}", "rules", nonterminal, number - 1) from None
@@ -110,7 +136,9 @@ def _read_alternatives(nonterminal: str, listed: object, names: set[str]) -> lis
 def _read_alternative(written: object, names: set[str]) -> list[Alternative]:
     """The alternatives that one entry of a list writes down: several with `each`."""
     if not isinstance(written, Mapping):
-        raise GrammarError(f"{written!r}; expected {{probability: ..., source: ..., target: ...}}")
+        raise GrammarError(
+            f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
+        )
     check_keys(
         "an alternative",
         written,
@@ -121,6 +149,7 @@ def _read_alternative(written: object, names: set[str]) -> list[Alternative]:
     source = _read_side("source", written["source"])
     target = _read_side("target", written.get("target", written["source"]))
     _check_words([*source, *target], names)
+    _check_size(_number(written.get("each")) * (len(source) + len(target)))
     pairs = _filled(written.get("each"), source, target)
     return [
         Alternative(probability / len(pairs), *_linked(source, target, names))
@@ -132,19 +161,28 @@ def _read_probability(written: object) -> float:
     try:
         if isinstance(written, bool) or not isinstance(written, int | float | str):
             raise ValueError
+        if isinstance(written, str) and not _is_short(written):
+            raise ValueError
         probability = float(Fraction(written))
     except (ValueError, OverflowError, ZeroDivisionError):
         probability = math.nan
     if not 0 < probability <= 1:
         raise GrammarError(
-            f"the probability is {written!r}; expected a number or fraction above 0, at most 1"
+            f"the probability is {shown(written)}; expected a number or fraction above 0, at most 1"
         )
     return probability
 
 
+def _is_short(written: str) -> bool:
+    """Whether a number is written with few digits, and a small exponent if it has one."""
+    exponent = re.search(r"[eE]([-+]?[0-9_]+)\s*$", written)
+    small = exponent is None or len(exponent[1].lstrip("-+0")) <= 3
+    return len(written) <= LONGEST_NUMBER and small
+
+
 def _read_side(side: str, written: object) -> list[str]:
     if not isinstance(written, str):
-        raise GrammarError(f"the {side} is {written!r}; expected a string of words")
+        raise GrammarError(f"the {side} is {shown(written)}; expected a string of words")
     if not written.split():
         raise GrammarError(
             f"the {side} is empty, which is not supported; expected a word or nonterminal"
@@ -189,6 +227,11 @@ def _fill(tokens: Sequence[str], name: str, value: int) -> list[str]:
     return [token.replace(f"{{{name}}}", str(value)) for token in tokens]
 
 
+def _number(each: object) -> int:
+    """How many values a placeholder has; 1 if there is none."""
+    return 1 if each is None else len(_read_each(each)[1])
+
+
 def _read_each(each: object) -> tuple[str, range]:
     match each:
         case {**entries} if len(entries) == 1:
@@ -197,7 +240,7 @@ def _read_each(each: object) -> tuple[str, range]:
                 case [int(first), int(last)] if first <= last < first + MOST_VALUES:
                     return str(name), range(first, last + 1)
     raise GrammarError(
-        f"each is {each!r}; expected one name and its values, as in {{k: [first, last]}}, "
+        f"each is {shown(each)}; expected one name and its values, as in {{k: [first, last]}}, "
         f"at most {MOST_VALUES} of them"
     )
 
@@ -209,8 +252,8 @@ def _linked(
     positions = {token: place for place, token in enumerate(_references(source, names))}
     if positions.keys() != set(_references(target, names)):
         raise GrammarError(
-            f"source '{' '.join(source)}' and target '{' '.join(target)}' do not link the same "
-            "nonterminals; expected the same names with the same indices"
+            f"source {shown(' '.join(source))} and target {shown(' '.join(target))} do not link "
+            "the same nonterminals; expected the same names with the same indices"
         )
     parts = [
         Nonterminal(token.partition(":")[0]) if token in positions else token for token in source
@@ -226,7 +269,9 @@ def _references(tokens: Sequence[str], names: set[str]) -> list[str]:
         if name not in names:
             raise GrammarError(unknown_name("nonterminal", name, names))
         if index in indices:
-            raise GrammarError(f"'{' '.join(tokens)}' has index {index} twice; expected it once")
+            raise GrammarError(
+                f"{shown(' '.join(tokens))} has index {index} twice; expected it once"
+            )
         indices.add(index)
     return references
 
@@ -267,7 +312,7 @@ def _check_units(rules: Rules) -> None:
     try:
         TopologicalSorter(unit_links(rules)).prepare()
     except CycleError as error:
-        circle = " -> ".join(reversed(error.args[1]))
+        circle = " -> ".join(abridged([*reversed(error.args[1])]))
         raise GrammarError(
             f"nonterminal '{error.args[1][0]}': its unit productions lead back to it ({circle}); "
             "expected none that do, since a derivation could go round for ever",
@@ -277,27 +322,41 @@ def _check_units(rules: Rules) -> None:
 
 
 def _check_productive(rules: Rules) -> None:
-    productive: set[str] = set()
-    while newly := [
-        name
-        for name, alternatives in rules.items()
-        if name not in productive and any(_ends(each, productive) for each in alternatives)
-    ]:
-        productive.update(newly)
+    productive = _productive(rules)
     endless = [name for name in rules if name not in productive]
     if endless:
         raise GrammarError(
-            f"nonterminals {', '.join(endless)}: no derivation from them ever ends; expected each "
-            "to have an alternative whose nonterminals can all end in words",
+            f"nonterminals {', '.join(abridged(endless))}: no derivation from them ever ends; "
+            "expected each to have an alternative whose nonterminals can all end in words",
             "rules",
             endless[0],
         )
 
 
-def _ends(alternative: Alternative, productive: set[str]) -> bool:
-    return all(
-        part.name in productive for part in alternative.source if isinstance(part, Nonterminal)
-    )
+def _productive(rules: Rules) -> set[str]:
+    """The nonterminals from which some derivation ends, in time that grows with the rules."""
+    waiting: dict[str, list[int]] = {name: [] for name in rules}
+    owners: list[str] = []
+    missing: list[int] = []
+    for name, alternatives in rules.items():
+        for each in alternatives:
+            parts = {part.name for part in each.source if isinstance(part, Nonterminal)}
+            for part in parts:
+                waiting[part].append(len(owners))
+            owners.append(name)
+            missing.append(len(parts))
+    pending = [owner for owner, left in zip(owners, missing, strict=True) if not left]
+    productive: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in productive:
+            continue
+        productive.add(name)
+        for number in waiting[name]:
+            missing[number] -= 1
+            if not missing[number]:
+                pending.append(owners[number])
+    return productive
 
 
 def unit_links(rules: Rules) -> dict[str, list[str]]:

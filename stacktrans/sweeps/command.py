@@ -3,7 +3,6 @@
 Nothing heavy is imported at the top, as in all that `--help` waits for.
 """
 
-import json
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ import typer
 from stacktrans import completion
 from stacktrans.errors import UsageError
 from stacktrans.options import DeviceOption, JsonOption, check_device, check_positive
-from stacktrans.terminal import complain, print_out, progress_console
+from stacktrans.terminal import complain, print_data, print_json, print_out, progress_console
 
 if TYPE_CHECKING:
     from stacktrans.sweeps.plan import PlannedRun
@@ -61,7 +60,7 @@ def sweep(
         stacktrans sweep experiments/joulin2015.yaml --profile small
         stacktrans sweep experiments/hao2018.yaml --only 'reversal*' --workers 2
         stacktrans sweep experiments/joulin2015.yaml --dry-run
-        stacktrans sweep experiments/grefenstette2015.yaml --cluster tcp://scheduler:8786
+        stacktrans sweep experiments/hao2018.yaml --cluster tcp://scheduler:8786
     """
     from stacktrans.sweeps.live import SweepDisplay, overview
     from stacktrans.sweeps.plan import read_plan
@@ -99,7 +98,7 @@ def sweep(
 
         draw(store)
     if as_json:
-        print(json.dumps(numbers(plan, store.records), ensure_ascii=False))
+        print_json(numbers(plan, store.records))
     else:
         print_out(*overview(store))
     failed = [run for run in runs if not store.done(run)]
@@ -119,6 +118,6 @@ def _show_plan(store: "Store", runs: "Sequence[PlannedRun]", as_json: bool) -> N
         done = store.done(run)
         if as_json:
             facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
-            print(json.dumps({**facts, "done": done, "command": run.command}, ensure_ascii=False))
+            print_json({**facts, "done": done, "command": run.command})
         else:
-            print(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")
+            print_data(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from stacktrans.config import Range, Strict
+from stacktrans.config import Range, Strict, Strings
 from stacktrans.settings import Settings
 
 Figure = float | tuple[float, float, float]
@@ -33,7 +33,7 @@ class Measure(Strict):
     lengths: Range | None = None
     depth: PositiveInt | None = None
     each: bool = False
-    count: PositiveInt = 1000
+    count: Strings = 1000
     seed: Annotated[int, Field(ge=0)] = 1
     hard: bool = False
 

@@ -1,23 +1,27 @@
 """A sweep as it goes: a live table in a terminal, a line a run elsewhere."""
 
+import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
 
 from rich.console import Console, Group, RenderableType
-from rich.text import Text
 
-from stacktrans.progress import ProgressDisplay
+from stacktrans.progress import SECONDS_BETWEEN, ProgressDisplay
+from stacktrans.sweeps.captions import caption
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.report import VERDICTS, number, overview_rows
 from stacktrans.sweeps.store import TABLE, Store
 from stacktrans.sweeps.table import cells_of, holds
 from stacktrans.sweeps.work import RUNNING, Record
-from stacktrans.tables import plain_table
+from stacktrans.tables import Column, Table, heading, remark
+from stacktrans.visible import in_a_line
 
 
 class SweepDisplay(ProgressDisplay):
     """Shows conditions, how many of their runs are done, and how long the rest will take.
+
+    In a terminal that is a table, which is written again when something in it has changed.
 
     Args:
         console: where to show it.
@@ -27,51 +31,91 @@ class SweepDisplay(ProgressDisplay):
 
     def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
-        self.began = time.monotonic()
+        self.began = self._estimated = time.monotonic()
         self.before = sum(store.done(run) for run in runs)
-        super().__init__(console, a_second=1)
+        self._seconds: float | None = None
+        self._shown: object = None
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._watch_runs, daemon=True)
+        super().__init__(console, transient=False)
 
-    def _opening(self) -> str:
-        return f"{len(self.runs)} runs, {self.before} of them done, in {self._place()}"
+    def _open(self) -> None:
+        self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self._place()}")
+        if self.live:
+            self._watch.start()
+
+    def _close(self) -> None:
+        self._over.set()
+        if self._watch.is_alive():
+            self._watch.join()
+
+    def _watch_runs(self) -> None:
+        """Write the table again whenever a run has begun or ended, or there is less time left."""
+        while not self._over.wait(SECONDS_BETWEEN):
+            now = self._rows(), self._left()
+            if now != self._shown:
+                self._shown = now
+                self._refresh(at_once=True)
 
     def _place(self) -> str:
         return str(self.store.directory)
 
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended."""
+        self._estimate()
         if self.live:
             return
         done = sum(self._ended(other) for other in self.runs)
         result = record.get("error") or f"{record['outcome']}, {_values(record)}"
-        self._say(f"[{done}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}")
+        line = f"[{done}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
+        self._say(in_a_line(line))
 
     def _ended(self, run: PlannedRun) -> bool:
         return run.identity in self.store.records
 
-    def _left(self) -> str:
-        """How long the rest will take, going by what was done so far."""
+    def _estimate(self) -> None:
+        """Estimate how long the rest will take, going by what was done so far."""
         done = sum(self.store.done(run) for run in self.runs) - self.before
         missing = sum(not self._ended(run) for run in self.runs)
-        if not missing:
-            return "nothing"
-        if not done:
-            return "not known yet"
-        each = (time.monotonic() - self.began) / done
-        return str(timedelta(seconds=round(each * missing)))
+        self._estimated = time.monotonic()
+        self._seconds = (self._estimated - self.began) / done * missing if done else None
 
-    def _table(self) -> RenderableType:
+    def _left(self) -> str:
+        if all(map(self._ended, self.runs)):
+            return "nothing"
+        if self._seconds is None:
+            return "not known yet"
+        seconds = max(0.0, self._seconds - (time.monotonic() - self._estimated))
+        # No finer than it can be known, and so that it does not change all the time.
+        unit = 10 if seconds < 600 else 60 if seconds < 7200 else 600
+        return f"about {timedelta(seconds=max(unit, round(seconds / unit) * unit))}"
+
+    def _now(self) -> RenderableType:
         first = next(iter(self.store.plan.file.measures))
-        table = plain_table("condition", "done", "running", "failed", "of", f"best {first}")
-        best = self._best(first)
+        table = Table(
+            Column("condition", fold=" "),
+            "done",
+            Column("running", drop=2),
+            Column("failed", drop=3),
+            "of",
+            Column(f"best {first}", drop=1),
+        )
+        for row in self._rows():
+            table.add_row(*row)
+        return Group(
+            heading(f"{in_a_line(self.store.plan.file.title)}; in {self._place()}"),
+            table,
+            remark(f"left: {self._left()}"),
+        )
+
+    def _rows(self) -> list[list[str]]:
+        best = self._best(next(iter(self.store.plan.file.measures)))
+        rows = []
         for condition in self.store.plan.file.conditions:
             runs = [run for run in self.runs if run.condition == condition]
             if runs:
-                table.add_row(condition, *self._counts(runs), best[condition])
-        return Group(
-            Text(f"{self.store.plan.file.title}; in {self._place()}", style="bold"),
-            table,
-            Text(f"left: {self._left()}"),
-        )
+                rows.append([condition, *self._counts(runs), best[condition]])
+        return rows
 
     def _counts(self, runs: Sequence[PlannedRun]) -> list[str]:
         done = sum(self.store.done(run) for run in runs)
@@ -81,7 +125,7 @@ class SweepDisplay(ProgressDisplay):
 
     def _best(self, measure: str) -> dict[str, str]:
         values: dict[str, list[float]] = {}
-        for cell in cells_of(self.store.plan, self.store.records):
+        for cell in cells_of(self.store.plan, dict(self.store.records)):
             if cell.measure == measure:
                 values.setdefault(cell.condition, []).extend(cell.values)
         best = self.store.plan.file.measures[measure].best
@@ -98,13 +142,13 @@ def overview(store: Store) -> list[RenderableType]:
     """What came of a sweep: a table for each measure, the claims, and where the rest is."""
     plan = store.plan
     cells = cells_of(plan, store.records)
-    parts: list[RenderableType] = [Text(plan.file.title, style="bold")]
+    parts: list[RenderableType] = [heading(in_a_line(plan.file.title))]
     for measure in plan.file.measures:
-        heading, *rows = overview_rows(plan, cells, measure)
-        table = plain_table(*heading)
-        for row in rows:
+        first, *others = overview_rows(plan, cells, measure)
+        table = Table(Column(first[0], fold=" "), *first[1:], continued=True)
+        for row in others:
             table.add_row(*row)
-        parts.append(table)
+        parts += [table, remark(caption(plan.file, measure))]
     for claim in plan.file.claims:
-        parts.append(Text(f"{VERDICTS[holds(plan, claim, cells)]}: {claim.claim.strip()}"))
-    return [*parts, Text(f"published → measured; more in {store.directory / TABLE}")]
+        parts.append(remark(f"{VERDICTS[holds(plan, claim, cells)]}: {in_a_line(claim.claim)}"))
+    return [*parts, remark(f"more in {store.directory / TABLE}")]

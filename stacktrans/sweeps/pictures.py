@@ -2,17 +2,19 @@
 
 import functools
 import itertools
-import json
 import re
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stacktrans.errors import StacktransError
 from stacktrans.figures import CHART, as_accuracy_by_length, content_of, empty_figure
 from stacktrans.files import write_atomically
+from stacktrans.reading import json_lines
 from stacktrans.records import METRICS
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
+from stacktrans.visible import in_a_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +55,7 @@ def _picture(path: Path, title: str, draw_on: "Callable[[Axes], None]") -> None:
     figure = empty_figure(*CHART)
     axis = figure.subplots()
     draw_on(axis)
-    axis.set_title(title, parse_math=False)
+    axis.set_title(in_a_line(title), parse_math=False)
     legend = axis.legend(loc="best", frameon=False, fontsize="small")
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -68,7 +70,8 @@ def _conditions(
         own = [run for run in runs if run.condition == condition]
         if own:
             # A label that begins with an underscore would be left out of the legend.
-            label = f" {condition}" if condition.startswith("_") else condition
+            shown = in_a_line(condition)
+            label = f" {shown}" if shown.startswith("_") else shown
             yield label, f"C{number % 10}", own
 
 
@@ -77,12 +80,23 @@ def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
         label: str | None = condition
         for run in own:
             path = store.folder(run) / METRICS
-            lines = path.read_text().splitlines() if path.exists() else []
-            records = [json.loads(line) for line in lines]
-            steps, losses = [part["step"] for part in records], [part["loss"] for part in records]
+            steps, losses = _losses(path) if path.exists() else ([], [])
             axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
             label = None
-    axis.set(xlabel="batches", ylabel="nats a symbol", yscale="log")
+    axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
+
+
+def _losses(path: Path) -> tuple[list[float], list[float]]:
+    """The batches at which a run has noted its loss, and the losses.
+
+    Raises:
+        StacktransError: the file is damaged.
+    """
+    try:
+        records = [record for _, record in json_lines(path)]
+        return [float(each["step"]) for each in records], [float(each["loss"]) for each in records]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StacktransError(f"{path}: damaged ({error})") from error
 
 
 def _by_length(store: Store, run: PlannedRun, measure: str) -> dict[int, float]:

@@ -4,7 +4,6 @@ import fnmatch
 import itertools
 import json
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from stacktrans.config import RunConfig
+from stacktrans.documents import DocumentError, parsed
 from stacktrans.errors import UsageError, unknown_name
 from stacktrans.resolution import TASK_OPTION, defines_task, parted_task, resolve
 from stacktrans.settings import (
@@ -21,13 +21,13 @@ from stacktrans.settings import (
     Settings,
     nested,
     overlay,
-    parsed_value,
     read_layer,
     setting_path,
     validated,
 )
 from stacktrans.sweeps.checks import check_axes, check_names, check_runs
 from stacktrans.sweeps.file import SweepFile
+from stacktrans.visible import shell_text, visible
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ def _runs_of(
         return [_run(condition, own, point) for point in itertools.product(*axes)]
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
-        raise UsageError(f"{where}condition '{condition}': {error}") from error
+        first, *others = error.problems
+        raise UsageError(f"{where}condition '{condition}': {first}", *others) from error
 
 
 class Coordinate(NamedTuple):
@@ -169,15 +170,18 @@ def _command(layers: Sequence[Layer]) -> str:
     for path, value in _leaves({**overlay(layers), "task": {}, **of_task}):
         option = _OPTIONS.get(path)
         words += [option, str(value)] if option else ["--set", f"{path}={_as_yaml(value)}"]
-    return shlex.join(words)
+    return shell_text(words)
 
 
 def _as_yaml(value: Any) -> str:
     """A value in one line of YAML that is read as this very value."""
     plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not plain.isprintable():
+        # YAML knows the escapes of what can't be seen, which can only be within quotes.
+        plain = visible(json.dumps(value, ensure_ascii=False))
     try:
-        read = parsed_value(plain)
-    except (yaml.YAMLError, ValueError):
+        read = parsed(plain).value
+    except DocumentError:
         read = None
     if read == value and type(read) is type(value):
         return plain

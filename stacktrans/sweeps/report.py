@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from stacktrans.sweeps.captions import caption, figure_kind
 from stacktrans.sweeps.file import Figure
+from stacktrans.sweeps.markup import as_cell, as_code, as_text
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.table import (
     Cell,
@@ -16,6 +18,7 @@ from stacktrans.sweeps.table import (
     holds,
 )
 from stacktrans.sweeps.work import is_complete, value_of
+from stacktrans.visible import in_a_line, visible
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
 _IMMENSE = 1e6
@@ -31,7 +34,7 @@ def markdown(plan: Plan, records: Records) -> str:
         records: of the runs that there are, by identity.
     """
     cells = cells_of(plan, records)
-    parts = [f"# {plan.file.title}", summary(plan, records)]
+    parts = [f"# {as_text(in_a_line(plan.file.title))}", summary(plan, records)]
     parts += [_details(plan, cells), _failures(plan, records)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -39,8 +42,11 @@ def markdown(plan: Plan, records: Records) -> str:
 def summary(plan: Plan, records: Records) -> str:
     """What was run, published beside measured, and which claims held; without a heading."""
     cells = cells_of(plan, records)
-    parts = [_origin(plan, records), plan.file.description.strip()]
-    parts += [_overview(plan, cells, measure) for measure in plan.file.measures]
+    description = visible(plan.file.description.strip(), keep="\n")
+    parts = [_origin(plan, records), as_text(description)]
+    for measure in plan.file.measures:
+        parts.append(as_text(in_a_line(caption(plan.file, measure))))
+        parts.append(_overview(plan, cells, measure))
     return "\n\n".join(part for part in [*parts, _claims(plan, cells)] if part)
 
 
@@ -50,16 +56,19 @@ def _origin(plan: Plan, records: Records) -> str:
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
+    command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}")
     return (
-        f"Written by `stacktrans sweep {plan.path.name}{profile}`: {len(finished)} of "
+        f"Written by {as_code(command)}: {len(finished)} of "
         f"{len(plan.runs)} runs, {hours:.1f} hours of training"
-        + (f" ({'; '.join(versions)})." if versions else ".")
+        + (f" ({as_text(in_a_line('; '.join(versions)))})." if versions else ".")
     )
 
 
 def _overview(plan: Plan, cells: Sequence[Cell], measure: str) -> str:
     heading, *rows = overview_rows(plan, cells, measure)
-    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in rows)]
+    named = [[as_text(name), *cells] for name, *cells in rows]
+    heading = [as_text(name) for name in heading]
+    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in named)]
     return "\n".join(lines)
 
 
@@ -67,7 +76,7 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     """Conditions by tasks, published beside measured; the first row is the heading."""
     shown = [cell for cell in cells if cell.measure == measure]
     tasks = list(dict.fromkeys(cell.task for cell in shown))
-    rows = [[measure, *(task or "measured" for task in tasks)]]
+    rows = [[f"{measure}, {figure_kind(plan.file)}", *(task or "measured" for task in tasks)]]
     for condition in plan.file.conditions:
         of_task = {cell.task: cell for cell in shown if cell.condition == condition}
         rows.append([condition, *(_overview_cell(plan, of_task.get(task)) for task in tasks)])
@@ -87,7 +96,7 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
 def _details(plan: Plan, cells: Sequence[Cell]) -> str:
     heading = [
         *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
-        *("seconds to solve", "batches", "runs", "failed"),
+        *("median seconds to solve", "median batches to solve", "runs", "failed"),
     ]
     lines = [_row(heading), "|" + "---|" * len(heading)]
     lines += [_row(_detail(plan, cell)) for cell in cells if cell.values or cell.failed]
@@ -95,7 +104,7 @@ def _details(plan: Plan, cells: Sequence[Cell]) -> str:
 
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
-    names = [cell.condition, cell.task, cell.measure]
+    names = [as_text(name) for name in (cell.condition, cell.task, cell.measure)]
     if not cell.values:
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
     mean = sum(cell.values) / len(cell.values)
@@ -122,13 +131,13 @@ def _claims(plan: Plan, cells: Sequence[Cell]) -> str:
     lines = ["| claim | source | here |", "|---|---|---|"]
     for claim in plan.file.claims:
         verdict = VERDICTS[holds(plan, claim, cells)]
-        lines.append(_row([claim.claim, claim.source, verdict]))
+        lines.append(_row([as_text(claim.claim), as_text(claim.source), verdict]))
     return "\n".join(lines)
 
 
 def _failures(plan: Plan, records: Records) -> str:
     failed = [
-        f"- {run.name}: {records[run.identity]['error']}"
+        f"- {as_text(in_a_line(f'{run.name}: ' + str(records[run.identity]['error'])))}"
         for run in plan.runs
         if "error" in records.get(run.identity, {})
     ]
@@ -136,8 +145,7 @@ def _failures(plan: Plan, records: Records) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    in_a_line = (" ".join(cell.split()).replace("|", "\\|") for cell in cells)
-    return "| " + " | ".join(in_a_line) + " |"
+    return "| " + " | ".join(in_a_line(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def _number(plan: Plan, share: float) -> str:
@@ -211,18 +219,24 @@ def as_csv(plan: Plan, records: Records) -> str:
     stream = io.StringIO()
     own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
+    writer.writerow(
+        _cells(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
+    )
     for run in plan.runs:
         if record := records.get(run.identity):
             values = [value_of(record, *measure) for measure in plan.file.measures.items()]
-            writer.writerow(
-                [
-                    run.condition,
-                    *run.axes.values(),
-                    *(record.get(key, "") for key in own),
-                    *("" if value is None else value for value in values),
-                    record.get("error", ""),
-                    record["command"],
-                ]
-            )
+            cells = [
+                run.condition,
+                *run.axes.values(),
+                *(record.get(key, "") for key in own),
+                *("" if value is None else value for value in values),
+                record.get("error", ""),
+                record["command"],
+            ]
+            writer.writerow(_cells(cells))
     return stream.getvalue()
+
+
+def _cells(values: Sequence[Any]) -> list[Any]:
+    plain = (value if isinstance(value, int | float) else visible(str(value)) for value in values)
+    return [as_cell(value) for value in plain]

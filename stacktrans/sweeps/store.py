@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stacktrans.errors import StacktransError
 from stacktrans.files import write_atomically
+from stacktrans.reading import parsed_json, read_bytes
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
 from stacktrans.sweeps.work import Job, Record, is_complete, is_record, read_record
@@ -56,9 +57,9 @@ class Store:
         if not path.exists():
             return {}
         records = {}
-        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        for number, line in enumerate(read_bytes(path).splitlines(), start=1):
             try:
-                record = json.loads(line)
+                record = parsed_json(line)
             except ValueError:
                 record = None
             if not is_record(record):

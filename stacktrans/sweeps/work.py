@@ -1,16 +1,19 @@
 """What a worker does: one run, from its configuration to its record."""
 
+import contextlib
 import json
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stacktrans.config import RunConfig
-from stacktrans.errors import StacktransError
+from stacktrans.errors import StacktransError, UsageError
+from stacktrans.reading import MOST_BYTES, parsed_json, read_bytes, read_text
 from stacktrans.records import METRICS, SUMMARY
 from stacktrans.sweeps.file import Measure
 
@@ -68,7 +71,8 @@ def _worked(job: Job) -> Record:
     try:
         record = _record(job)
     except Exception as error:  # whatever it is, the other runs go on
-        (job.directory / "error.txt").write_text(traceback.format_exc())
+        with contextlib.suppress(OSError):  # of a directory that is gone, too
+            (job.directory / "error.txt").write_text(traceback.format_exc())
         reason = str(error) or type(error).__name__
         return failure(job, reason)
     finally:
@@ -83,41 +87,61 @@ def failure(job: Job, reason: str) -> Record:
 
 
 def read_record(directory: Path) -> Record | None:
-    """The record in a run's directory; None if it has none yet."""
+    """The record in a run's directory; None if it has none yet, or one that can't be read."""
     try:
-        record = json.loads((directory / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = parsed_json(read_bytes(directory / RECORD, MOST_BYTES))
+    except (UsageError, ValueError):
         return None
     return record if is_record(record) else None
 
 
 def is_record(found: Any) -> bool:
     """Whether what was read is the record of a run, finished or failed."""
-    if not isinstance(found, dict) or not found.keys() >= _OF_ALL:
+    kind = _Failed if isinstance(found, dict) and "error" in found else _Finished
+    try:
+        kind.model_validate(found)
+    except ValidationError:
         return False
-    if "error" in found:
-        return True
-    measured = found.get("measured")
-    return (
-        found.keys() >= _OF_FINISHED
-        and isinstance(measured, dict)
-        and all(isinstance(part, dict) and "value" in part for part in measured.values())
-    )
+    return True
 
 
-_OF_ALL = {"identity", "command", "seed"}
-_OF_FINISHED = {
-    "outcome",
-    "seconds",
-    "batches",
-    "starts",
-    "parameters",
-    "perplexity",
-    "accuracy",
-} | {
-    "version",
-    "torch",
-}
+class _OfARun(BaseModel):
+    model_config = ConfigDict(strict=True)
+    identity: str
+    command: str
+    seed: int
+
+
+class _Failed(_OfARun):
+    error: str
+
+
+class _Measured(BaseModel):
+    model_config = ConfigDict(strict=True)
+    value: float
+    measure: dict[str, Any] = {}
+    coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
+
+
+class _Accuracy(BaseModel):
+    model_config = ConfigDict(strict=True)
+    coarse: float
+    fine: float
+    symbols: float | None = None
+
+
+class _Finished(_OfARun):
+    outcome: str
+    seconds: float
+    batches: float
+    starts: int
+    parameters: int
+    perplexity: float | None
+    accuracy: dict[str, _Accuracy | None]
+    version: str
+    torch: str
+    measured: dict[str, _Measured]
+    perplexities: dict[str, float] = {}
 
 
 def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
@@ -139,7 +163,7 @@ def _record(job: Job) -> Record:
     _refuse_another_run(job)
     if not (job.directory / SUMMARY).exists():
         _train(job)
-    summary = _read(job.directory / SUMMARY, json.loads)
+    summary = _read(job.directory / SUMMARY, parsed_json)
     record = {
         "identity": job.identity,
         "outcome": summary["outcome"],
@@ -182,7 +206,7 @@ Read = TypeVar("Read")
 def _read(path: Path, read: Callable[[str], Read]) -> Read:
     """What is in a file that a run has written; raises `StacktransError` if it is damaged."""
     try:
-        return read(path.read_text(encoding="utf-8"))
+        return read(read_text(path, None))
     except (ValueError, KeyError, TypeError) as error:
         raise StacktransError(f"{path}: damaged ({error}); remove {path.parent}") from error
 
@@ -204,7 +228,7 @@ def _train(job: Job) -> None:
 
 def _least_perplexity(metrics: str) -> float | None:
     """Of the training batches between two records."""
-    return min((json.loads(line)["perplexity"] for line in metrics.splitlines()), default=None)
+    return min((parsed_json(line)["perplexity"] for line in metrics.splitlines()), default=None)
 
 
 def _perplexities(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -1,14 +1,19 @@
 """What a task is: pairs of strings over two alphabets, and their exact answers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from pydantic import ConfigDict, Field
 
 from stacktrans.errors import StacktransError
+from stacktrans.grammar.depth import DEEPEST
 from stacktrans.sequences import Ids, JointSequence, Layout, Pair, SameLength
+
+LONGEST = 1_000_000
+"""The longest source that can be asked for, in symbols."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +25,9 @@ class NormalLengths:
         deviation: standard deviation, in symbols.
     """
 
-    mean: float
-    deviation: float
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    mean: Annotated[float, Field(ge=0, le=LONGEST)]
+    deviation: Annotated[float, Field(ge=0, le=LONGEST)]
 
 
 @dataclass(frozen=True)
@@ -34,14 +40,15 @@ class DepthLimit:
         depth: of the derivation's tree, its words included.
     """
 
-    depth: int
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    depth: Annotated[int, Field(ge=1, le=DEEPEST)]
 
 
 LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
 """How strings are spread over a range of lengths: over those that the task has uniformly, as its
 own distribution has them within the range, or as the classes above say."""
-LONGEST = 1_000_000
-"""The longest source that can be asked for, in symbols."""
+UNKNOWN = "·"
+"""Shown for a symbol of an answer that can't be known, and so is not scored."""
 
 
 class Lengths(NamedTuple):
@@ -114,6 +121,11 @@ class Alphabet:
         return [self.symbols[index] for index in ids]
 
 
+def with_marks(said: Sequence[str], scored: Iterable[bool]) -> list[str]:
+    """What is said, with `UNKNOWN` in the place of each symbol that is not scored."""
+    return [symbol if known else UNKNOWN for symbol, known in zip(said, scored, strict=True)]
+
+
 class Task(ABC):
     """A string-to-string problem that can be sampled and solved exactly.
 
@@ -150,6 +162,14 @@ class Task(ABC):
         if not len(ids) and not isinstance(self.layout, JointSequence):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
+
+    def scored(self, source: Iterable[str]) -> Iterator[bool]:
+        """Of each symbol of a source, as it comes, whether the one said for it is scored.
+
+        For tasks with a target symbol for each source symbol. It depends on what has come of the
+        source alone; from where that is no beginning of a source, everything counts as scored.
+        """
+        return (True for _ in source)
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         """The lengths that derivations within a depth have; raises `NoSuchLaw`."""

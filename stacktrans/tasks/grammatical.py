@@ -4,7 +4,8 @@ Two languages (grefenstette2015, section 4.2), a target symbol for each source s
 next symbol of a language (hao2018, section 4).
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ from stacktrans.tasks.base import (
 )
 
 Sentence = tuple[list[str], list[str]]
+LONGEST_FOLLOWED = 1000
+"""Symbols of a sentence after which it is not told any more what can come next: the time that it
+takes grows with the square of them."""
 
 
 def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
@@ -55,17 +59,25 @@ class Grammatical(Task):
             size=count,
             p=self._length_probabilities(lengths, law),
         )
-        return [self._pair_of(*self._sentence(generator, int(length), law)) for length in drawn]
+        longest = lengths.longest
+        return [
+            self._pair_of(*self._sentence(generator, int(length), law, longest)) for length in drawn
+        ]
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
-        possible = sorted(self.grammar.depth_counts(law.depth))
-        if not possible:
+        try:
+            bounds = self.grammar.depth_bounds(law.depth)
+        except GrammarError as error:
+            raise NoSuchLaw(str(error)) from error
+        if not bounds:
             raise NoSuchLength(f"no derivation of the grammar has a depth of {law.depth} or less")
-        return Lengths(possible[0], possible[-1])
+        return Lengths(*bounds)
 
-    def _sentence(self, generator: np.random.Generator, length: int, law: LengthLaw) -> Sentence:
+    def _sentence(
+        self, generator: np.random.Generator, length: int, law: LengthLaw, longest: int
+    ) -> Sentence:
         if isinstance(law, DepthLimit):
-            return self.grammar.sample_depth(generator, law.depth, length)
+            return self.grammar.sample_depth(generator, law.depth, length, longest)
         return self.grammar.sample(generator, length)
 
     def _pair_of(self, source: list[str], target: list[str]) -> Pair:
@@ -75,27 +87,33 @@ class Grammatical(Task):
         probabilities = self._weights(lengths.longest, law)[lengths.shortest :]
         if not probabilities.any():
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
-        if law == "uniform":
-            probabilities = (probabilities > 0).astype(np.float64)
         normalised: Floats = probabilities / probabilities.sum()
         return normalised
 
     def _weights(self, longest: int, law: LengthLaw) -> Floats:
         if isinstance(law, NormalLengths):
             raise NoSuchLaw("a mean length is for tasks without a grammar")
-        if not isinstance(law, DepthLimit):
-            return self.grammar.length_probabilities(longest)
-        counts = self.grammar.depth_counts(law.depth)
+        try:
+            if not isinstance(law, DepthLimit):
+                return self._own_weights(longest, law)
+            counts = self.grammar.depth_counts(law.depth, longest)
+        except GrammarError as error:
+            raise NoSuchLaw(str(error)) from error
         within = {length: count for length, count in counts.items() if length <= longest}
         # As shares, since the counts may be more than any float holds.
         total = max(sum(within.values()), 1)
         return np.array([within.get(length, 0) / total for length in range(longest + 1)])
 
+    def _own_weights(self, longest: int, law: LengthLaw) -> Floats:
+        if law == "uniform":
+            return self.grammar.has_lengths(longest).astype(np.float64)
+        return self.grammar.length_probabilities(longest)
+
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
         try:
             return [*self.grammar.translate(source)]
-        except NotInGrammar as error:
+        except (NotInGrammar, GrammarError) as error:
             raise NotASource(str(error)) from error
 
 
@@ -154,6 +172,16 @@ class NextSymbol(Grammatical):
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths} over 1")
         normalised: Floats = probabilities / probabilities.sum()
         return normalised
+
+    def scored(self, source: Iterable[str]) -> Iterator[bool]:
+        words, read = itertools.tee(source)
+        possible = self.grammar.following(words)
+        before, begun = next(possible), True
+        for word, after in zip(itertools.islice(read, LONGEST_FOLLOWED), possible, strict=False):
+            begun = begun and word in before
+            yield not begun or len(after & self.predict) == 1
+            before = after
+        yield from (True for _ in read)
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         """At each place the symbol that is scored and can come next, if only one is."""

@@ -5,7 +5,11 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from stacktrans.errors import shown
+
 _BLOCK = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
+LONGEST_RUN = 100
+"""The longest that a run is written, in characters."""
 _FACTORS = re.compile(r"\d+|[a-z]")
 
 
@@ -40,7 +44,7 @@ def blocks_of(pattern: str) -> list[Block]:
         ValueError: it is no such pattern; the message says why.
     """
     if not isinstance(pattern, str) or not pattern.split():
-        raise ValueError(f"pattern is {pattern!r}; expected one like 'a^n b^n'")
+        raise ValueError(f"pattern is {shown(pattern)}; expected one like 'a^n b^n'")
     blocks: list[Block] = []
     known: set[str] = set()
     for written in pattern.split():
@@ -55,11 +59,18 @@ def blocks_of(pattern: str) -> list[Block]:
 
 
 def _block(pattern: str, written: str, known: set[str]) -> Block:
+    if len(written) > LONGEST_RUN:
+        raise ValueError(
+            f"pattern {shown(pattern)}: a run of {len(written)} characters; "
+            f"expected at most {LONGEST_RUN}"
+        )
     found = _BLOCK.fullmatch(written)
     if not found:
         raise ValueError(f"pattern '{pattern}': can't read '{written}'; expected one like 'a^n'")
     symbol, alone, together = found.groups()
     terms = tuple(_term(term) for term in (alone or together or "1").split("+"))
+    if any(factor == 0 for term in terms for factor in term):
+        raise ValueError(f"pattern '{pattern}': '{written}' has 0 as a number; expected 1 or more")
     new = {factor for term in terms for factor in term if isinstance(factor, str)} - known
     if new and terms != ((*new,),):
         raise ValueError(

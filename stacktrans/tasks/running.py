@@ -1,7 +1,7 @@
 """Tasks with a target symbol for each source symbol (hao2018, section 4)."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -37,6 +37,18 @@ class WaitingReversal(Task):
         half = len(source) // 2
         scored = (np.arange(len(target)) >= half) & (target != self._wait)
         return Pair(source, target, scored, half)
+
+    def scored(self, source: Iterable[str]) -> Iterator[bool]:
+        kept = set(self.source.symbols[: self._kept])
+        read = answered = marks = 0
+        whole = True
+        for symbol in source:
+            waiting = symbol == WAIT
+            whole = whole and (waiting or not marks)
+            marks, read = marks + waiting, read + (not waiting)
+            answered += symbol in kept
+            whole = whole and marks <= read
+            yield not whole or 0 < marks <= answered
 
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw

@@ -12,7 +12,16 @@ import numpy as np
 
 from stacktrans.sequences import Ids, Pair, Stream
 from stacktrans.tasks.alphabets import DIGITS, meaningless_symbols
-from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
+from stacktrans.tasks.base import (
+    LONGEST,
+    Alphabet,
+    LengthLaw,
+    Lengths,
+    NoSuchLength,
+    NotASource,
+    Task,
+    drawn_lengths,
+)
 from stacktrans.tasks.patterns import blocks_of
 
 
@@ -90,12 +99,26 @@ class Counting(StreamTask):
         return symbols[:known], symbols[known:]
 
     def _written(self, counts: Mapping[str, int]) -> list[str]:
-        return [symbol for block in self.blocks for symbol in block.symbol * block.times(counts)]
+        """A sequence with given counts; raises `NoSuchLength` if it is too long for any model."""
+        times = [block.times(counts) for block in self.blocks]
+        if sum(times) > LONGEST:
+            raise NoSuchLength(
+                f"{self._pattern} has more than {LONGEST} symbols where its counts are "
+                f"{', '.join(f'{name} = {count}' for name, count in counts.items())}"
+            )
+        return [
+            symbol
+            for block, count in zip(self.blocks, times, strict=True)
+            for symbol in block.symbol * count
+        ]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
         counts = self._counted(source)
-        symbols = self._written(counts) if counts else []
+        try:
+            symbols = self._written(counts) if counts else []
+        except NoSuchLength as error:
+            raise NotASource(str(error)) from error
         if not counts or list(source) != symbols[: len(source)]:
             raise NotASource(
                 f"expected the beginning of {self._pattern}, as far as its first {self._turn} "

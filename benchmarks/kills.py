@@ -1,0 +1,400 @@
+"""Runs that are killed and interrupted at random moments, and what becomes of them.
+
+    python benchmarks/kills.py [--signals 200] [--seed 1] [--kind NAME ...] [--markdown FILE]
+
+Small runs of every kind are begun from the command line, ended by a signal, and resumed until they
+come to their end. Weights, metrics and summary have to be those of the run that nobody ended. The
+moment is drawn uniformly from the time that a run takes, from its operations on files, or from the
+batches by which it is rounded. Each run is a process of its own, forked from this one so that it
+need not load anything.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import platform
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from robustness import write_section
+
+from stacktrans import __version__, cli
+from stacktrans.checkpoint import WEIGHTS
+from stacktrans.errors import StacktransError
+from stacktrans.records import METRICS, SUMMARY
+from stacktrans.runs import last_saved
+from stacktrans.training import Trainer
+
+SIZES = "hidden_size=8 memory_size=4 embedding_size=4 output_size=8 validation_count=20"
+LENGTHS = "task.lengths.train=[1,5] task.lengths.test=[6,8]"
+STRINGS = f"{SIZES} {LENGTHS} task.parameters.symbols=3 loss_every=5 accuracy_every=10"
+RESTARTS = "accuracy_loss=null restart_loss=0.0001"
+COUNTING = (
+    "hidden_size=8 memory_count=2 validation_count=20 task.lengths.train=[1,6] "
+    "task.lengths.test=[7,8]"
+)
+STREAM = "sequences: 30, empty_after: 5, steps: 12"
+ROUNDING = "rounding={factor:1.3,batches:12,indecision:1e-9,most:5}"
+KINDS = {
+    "strings, four starts": (
+        f"--task reverse --memory stack --set {STRINGS} {RESTARTS} restart_after=30 max_steps=100"
+    ),
+    "strings, rounded and pruned": (
+        f"--task anbn --memory stack-rnn --set {COUNTING} stop=converged patience=2 loss_every=10 "
+        f"accuracy_every=20 accuracy_loss=null restart_after=null give_up_after=null {ROUNDING}"
+    ),
+    "examples": (
+        f"--task reverse --memory queue --set {SIZES} {LENGTHS} task.parameters.symbols=3 "
+        "examples={train:60,development:20,test:20,epochs:12} stop=development patience=5"
+    ),
+    "stream, three starts, rounded and pruned": (
+        f"--task anbn --memory stack-rnn --recipe paper --set {COUNTING} {ROUNDING} "
+        f"training.stream={{{STREAM},epochs:3,starts:3,judged_after:2}}"
+    ),
+    "text": (
+        "--text TEXT --memory stack-rnn --set hidden_size=8 memory_count=2 batch_size=2 "
+        "loss_every=5 training.stream={steps:6,epochs:3,starts:2,judged_after:2}"
+    ),
+    "buffered": (
+        f"--task reversal --memory stack --controller linear --buffered --set {STRINGS} {RESTARTS} "
+        "restart_after=30 max_steps=70"
+    ),
+    "strings, two processes": (
+        f"--task reverse --memory stack --workers 2 --set {STRINGS} {RESTARTS} "
+        "batch_size=40 restart_after=300 max_steps=800"
+    ),
+    "stream, two processes": (
+        f"--task anbn --memory stack-rnn --recipe paper --workers 2 --set {COUNTING} {ROUNDING} "
+        "training.stream={sequences:300,empty_after:10,steps:12,epochs:3,starts:3,judged_after:3}"
+    ),
+}
+"""Arguments of `train`; words after --set are settings."""
+SIGNALS = ("SIGKILL", "SIGINT", "SIGINT twice")
+MOMENTS = ("any time", "on a file", "rounding")
+LONGEST = 120.0
+"""Seconds after which a run that was resumed counts as one that hangs."""
+FILE_OPERATIONS = ("rename", "replace", "fsync", "mkdir", "unlink")
+
+
+@dataclass
+class Kind:
+    """Runs that are alike, and what became of them.
+
+    Attributes:
+        arguments: of the command.
+        whole: the run that nobody ended.
+        seconds: that it took.
+        counts: its operations on files and its batches while it was rounded, by moment.
+        runs: how many there were.
+        sent: how many signals of each name.
+        moments: how many at each moment.
+        wrong: what came out otherwise, run by run.
+    """
+
+    arguments: list[str]
+    whole: Path
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    runs: int = 0
+    sent: Counter[str] = field(default_factory=Counter)
+    moments: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def arguments_of(words: str, text: Path) -> list[str]:
+    """A command's arguments: what stands after --set is set, one after another."""
+    options, _, settings = words.replace("TEXT", str(text)).partition(" --set ")
+    # A setting has no spaces but those within braces.
+    joined = settings.replace(", ", ",").replace(": ", ":").replace(":", ": ").split(" ")
+    parts: list[str] = []
+    for part in joined:
+        open_brace = bool(parts) and parts[-1].count("{") > parts[-1].count("}")
+        parts = [*parts[:-1], f"{parts[-1]} {part}"] if open_brace else [*parts, part]
+    return ["train", *options.split(), *(word for part in parts for word in ("--set", part))]
+
+
+def write_text(folder: Path) -> Path:
+    """A small text in three files."""
+    rng = np.random.default_rng(1)
+    nouns, verbs = ["owl", "boat", "lamp", "sea", "night"], ["sees", "leaves", "keeps"]
+    for part, count in (("train", 30), ("valid", 12), ("test", 12)):
+        words = [
+            f"the {rng.choice(nouns)} {rng.choice(verbs)} the {rng.choice(nouns)}\n"
+            for _ in range(count)
+        ]
+        (folder / f"{part}.txt").write_text("".join(words))
+    return folder
+
+
+def begin(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda: None) -> int:
+    """A process that runs a command; its number."""
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        nowhere = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+        sys.argv = ["stacktrans", *arguments]
+        prepare()
+        cli.main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def wait_for(process: int) -> int:
+    """The exit code of a process, negative for a signal; it is killed if it hangs."""
+    timer = threading.Timer(LONGEST, os.kill, (process, signal.SIGKILL))
+    timer.start()
+    _, status = os.waitpid(process, 0)
+    timer.cancel()
+    return os.waitstatus_to_exitcode(status)
+
+
+def watched(moment: str, happen: Callable[[], None]) -> Callable[[], None]:
+    """What has a process call `happen` at each operation on a file, or batch of rounding."""
+
+    def calling(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            happen()
+            return function(*arguments, **named)
+
+        return called
+
+    def prepare() -> None:
+        if moment == "rounding":
+            further = Trainer._train_further
+
+            def rounded(self: Trainer, batches: int) -> float:
+                self._train_on_batch = calling(self._train_on_batch)  # type: ignore[method-assign]
+                try:
+                    return further(self, batches)
+                finally:
+                    del self._train_on_batch
+
+            Trainer._train_further = rounded  # type: ignore[method-assign]
+        else:
+            for name in FILE_OPERATIONS:
+                setattr(os, name, calling(getattr(os, name)))
+
+    return prepare
+
+
+def counted(path: Path, moment: str) -> Callable[[], None]:
+    """What has a process note each time that a moment comes."""
+
+    def note() -> None:
+        with path.open("ab", buffering=0) as notes:
+            notes.write(b".")
+
+    return watched(moment, note)
+
+
+def ended_at(number: int, moment: str, name: str) -> Callable[[], None]:
+    """What has a process end itself at the n-th of such moments, from 0."""
+    left = number
+
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            send(os.getpid(), name, 0.0)
+
+    return watched(moment, count)
+
+
+def send(process: int, name: str, pause: float) -> None:
+    """Send a process what is called a signal here, the second after a pause."""
+    with contextlib.suppress(ProcessLookupError):
+        if name == "SIGKILL":
+            os.kill(process, signal.SIGKILL)
+            return
+        os.kill(process, signal.SIGINT)
+        if name == "SIGINT twice":
+            time.sleep(pause)
+            os.kill(process, signal.SIGINT)
+
+
+def prepare_kind(arguments: list[str], folder: Path) -> Kind:
+    """Run what nobody ends: for its results, and to count its moments."""
+    kind = Kind(arguments, folder / "whole")
+    log = folder / "log"
+    # Here, so that what is compiled is loaded once for all.
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        cli.app([*arguments, "--out", str(folder / "first")], standalone_mode=False)
+    began = time.monotonic()
+    if wait_for(begin([*arguments, "--out", str(kind.whole)], log)):
+        raise SystemExit(f"{' '.join(arguments)}: failed\n{log.read_text()}")
+    kind.seconds = time.monotonic() - began
+    for moment in MOMENTS[1:]:
+        notes = folder / f"count {moment}"
+        notes.touch()
+        wait_for(begin([*arguments, "--out", str(folder / moment)], log, counted(notes, moment)))
+        kind.counts[moment] = notes.stat().st_size
+    return kind
+
+
+def end_and_resume(kind: Kind, place: Path, most: int, rng: np.random.Generator) -> None:
+    """One run, ended again and again until it has come to its end; its results are compared."""
+    out, log, history = place / "run", place / "log", []
+    for number in range(1000):
+        try:
+            last_saved(out)
+            arguments = ["train", "--resume", str(out)]
+        except StacktransError:
+            arguments = [*kind.arguments, "--out", str(out)]
+        name = str(rng.choice(SIGNALS))
+        moment = str(rng.choice(MOMENTS, p=(0.6, 0.25, 0.15)))
+        if moment == "rounding" and not kind.counts[moment]:
+            moment = "any time"
+        when, pause = rng.uniform(), rng.uniform(0, 0.1)
+        if number >= most:
+            code = wait_for(begin(arguments, log))
+        elif moment == "any time":
+            process = begin(arguments, log)
+            timer = threading.Timer(when * kind.seconds, send, (process, name, pause))
+            timer.start()
+            code = wait_for(process)
+            timer.cancel()
+        else:
+            at = int(when * kind.counts[moment])
+            code = wait_for(begin(arguments, log, ended_at(at, moment, name)))
+        if code == 0:
+            break
+        kind.sent[name] += 1
+        kind.moments[moment] += 1
+        history.append(f"{name}, {moment} {when:.3f}")
+        if code not in (-signal.SIGKILL, 130) or number >= most:
+            kind.wrong.append(f"{history}: exit code {code}\n{log.read_text()}")
+            break
+    else:
+        kind.wrong.append(f"{history}: it does not end")
+    kind.runs += 1
+    if code == 0:
+        kind.wrong += [f"{history}: {part}" for part in differences(kind.whole, out)]
+
+
+def differences(whole: Path, parted: Path) -> Iterator[str]:
+    """What is not the same in two runs, but for the time that they took."""
+    for name in ("best", "last"):
+        weights, others = (
+            safetensors.torch.load_file(run / name / WEIGHTS) for run in (whole, parted)
+        )
+        if weights.keys() != others.keys() or not all(
+            torch.equal(weight, others[key]) for key, weight in weights.items()
+        ):
+            yield f"other weights in {name}"
+    if records(whole) != records(parted):
+        yield "other metrics"
+    if summary(whole) != summary(parted):
+        yield f"another summary: {summary(parted)}"
+    left = {path.name for path in parted.iterdir()} - {path.name for path in whole.iterdir()}
+    if left:
+        yield f"left behind: {left}"
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    lines = (run / METRICS).read_text().splitlines()
+    return [{**json.loads(line), "seconds": None} for line in lines]
+
+
+def summary(run: Path) -> dict[str, Any]:
+    return {**json.loads((run / SUMMARY).read_text()), "seconds": None, "command": None}
+
+
+def report(kinds: dict[str, Kind], arguments: argparse.Namespace) -> str:
+    columns = ["kind of run", "runs", *SIGNALS, *MOMENTS, "not the same"]
+    rows = [columns, ["---"] * len(columns)]
+    for name, kind in kinds.items():
+        numbers = [kind.runs, *(kind.sent[name] for name in SIGNALS)]
+        numbers += [*(kind.moments[moment] for moment in MOMENTS), len(kind.wrong)]
+        rows.append([name, *map(str, numbers)])
+    totals = [sum(int(row[column]) for row in rows[2:]) for column in range(1, len(columns))]
+    rows.append(["all", *map(str, totals)])
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"""## Runs that are killed
+
+Runs were ended {sum(totals[1:4])} times and resumed until they came to their end. Of each, the best
+and the last weights, the metrics and the summary were compared with those of the run that nobody
+ended, bit for bit but for the seconds. The moment of a signal was drawn uniformly: from the time
+that such a run takes, from its operations on files ({", ".join(FILE_OPERATIONS)}), or from the
+batches while it is rounded.
+
+{table}
+
+stacktrans {__version__}, torch {torch.__version__}, Python {platform.python_version()}. Written by
+`python benchmarks/kills.py --signals {arguments.signals} --seed {arguments.seed}`.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--signals", type=int, default=200, help="how many, of all kinds of run")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", action="append", choices=KINDS, help="of all kinds if not given")
+    parser.add_argument("--markdown", type=Path, help="where to write a section of a report")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        kinds = work(arguments, folder)
+    found = report(kinds, arguments)
+    print(found)
+    if arguments.markdown:
+        write_section(arguments.markdown, "kills", found)
+    wrong = [f"{name}: {what}" for name, kind in kinds.items() for what in kind.wrong]
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+
+
+def weight(name: str) -> int:
+    """How many signals a kind of run gets beside others: fewer where a run takes long."""
+    return 1 if "two processes" in name else 3
+
+
+def work(arguments: argparse.Namespace, folder: Path) -> dict[str, Kind]:
+    """All runs: each kind gets its share of the signals."""
+    text, kinds = write_text(folder), {}
+    names = arguments.kind or list(KINDS)
+    for index, name in enumerate(names):
+        place = folder / str(index)
+        place.mkdir()
+        kind = kinds[name] = prepare_kind(arguments_of(KINDS[name], text), place)
+        print(f"{name}: {kind.seconds:.1f} s, {kind.counts}", file=sys.stderr, flush=True)
+        shares = [sum(map(weight, names[:end])) for end in (index, index + 1, len(names))]
+        before, after = (arguments.signals * part // shares[-1] for part in shares[:2])
+        share = after - before
+        rng = np.random.default_rng([arguments.seed, list(KINDS).index(name)])
+        while (left := share - kind.sent.total()) > 0:
+            run = place / f"run {kind.runs}"
+            run.mkdir()
+            end_and_resume(kind, run, left, rng)
+            print(f"  {kind.sent.total()}/{share}", *kind.wrong[-1:], file=sys.stderr, flush=True)
+    return kinds
+
+
+if __name__ == "__main__":
+    main()

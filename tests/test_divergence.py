@@ -1,0 +1,92 @@
+"""Runs whose weights or losses are no numbers any more: what is saved can be read."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+from test_going_on import counting, taken_up, trainer_in
+from test_stream_training import small_run as stream_run
+from test_training import CPU, ignore, small_run
+
+from stacktrans import checkpoint
+from stacktrans.config import RunConfig
+from stacktrans.errors import UsageError
+from stacktrans.training import TrainingError
+
+EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
+FAST = ("learning_rate=1e38", "gradient_clip=null", "gradient_limit=null")
+KINDS = {
+    "strings": lambda *changes: small_run("max_steps=12", "accuracy_every=1", *changes),
+    "averaged": lambda *changes: small_run(
+        "max_steps=12", "accuracy_every=1", "averaging=0.9", *changes
+    ),
+    "examples": lambda *changes: small_run(
+        EXAMPLES, "stop=development", "batch_size=20", "max_steps=12", *changes
+    ),
+    "stream": lambda *changes: stream_run(
+        "max_steps=60", *changes, stream="epochs: 3, starts: 2, judged_after: 1"
+    ),
+    "rounded": lambda *changes: counting("stop=converged", "patience=1", "max_steps=60", *changes),
+}
+
+
+def assert_readable(directory: Path, config: RunConfig) -> None:
+    """Both checkpoints hold finite weights, and the run can be taken up."""
+    for name in ("best", "last"):
+        if (directory / name).exists():
+            weights = checkpoint.load(directory / name, CPU).model.state_dict()
+            assert all(weight.isfinite().all() for weight in weights.values()), name
+    taken_up(directory, config)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("optimizer", "rate"), [("rmsprop", 1e38), ("adam", 1e38), ("sgd", 1e38), ("sgd", 1e300)]
+)
+@pytest.mark.parametrize("restarts", ["restart_after=1000", "restart_after=null"])
+def test_what_a_run_that_diverges_saves_can_be_read(
+    tmp_path: Path, kind: str, rate: float, optimizer: str, restarts: str
+) -> None:
+    config = KINDS[kind](*FAST, f"learning_rate={rate}", f"optimizer={optimizer}", restarts)
+    trainer = trainer_in(tmp_path / "run", config)
+    with suppress(TrainingError):
+        trainer.run(ignore)
+    assert_readable(tmp_path / "run", config)
+
+
+def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
+    config = small_run("max_steps=40", "restart_after=null", "stop=converged")
+    trainer = trainer_in(tmp_path / "run", config)
+
+    def diverge(record: object) -> None:
+        with torch.no_grad():
+            trainer.optimizer.param_groups[0]["lr"] = 1e38
+
+    with pytest.raises(TrainingError, match="best weights so far are in"):
+        trainer.run(diverge)
+    assert checkpoint.load(tmp_path / "run" / "best", CPU).path.name == "best"
+    assert_readable(tmp_path / "run", config)
+
+
+def test_rounding_that_diverges_is_not_kept(tmp_path: Path) -> None:
+    rounding = "rounding={factor: 1e30, batches: 1, indecision: 1e-9, most: 3}"
+    config = counting("stop=converged", "patience=1", rounding)
+    assert trainer_in(tmp_path / "run", config).run(ignore).outcome == "converged"
+    assert_readable(tmp_path / "run", config)
+
+
+def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([float("nan"), 2.0, 1.0])
+    monkeypatch.setattr("stacktrans.stream_training.cross_entropy", lambda *_: next(found))
+    config = stream_run(stream="epochs: 2, starts: 2, judged_after: 1")
+    trainer = trainer_in(tmp_path / "run", config)
+    assert trainer.run(ignore).attempts == 2
+    assert trainer.progress.best == [-1.0]
+
+
+def test_weights_that_start_as_no_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"model\.start"):
+        trainer_in(tmp_path / "run", small_run("start.value_scale=1e300"))

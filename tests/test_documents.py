@@ -1,0 +1,139 @@
+"""YAML and JSON that is hostile or odd: refused at once, with the line."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from stacktrans.config import RunConfig
+from stacktrans.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
+from stacktrans.errors import UsageError
+from stacktrans.reading import MOST_BYTES, check_readable, parsed_json, read_bytes, read_text
+from stacktrans.resolution import resolve
+from stacktrans.settings import option_layer, read_layer
+
+LIST = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+MERGED = "a0: &a0 {a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1, i: 1, j: 1}\n"
+
+
+def of_aliases(first: str, each: str, levels: int) -> str:
+    repeated = (", ".join([f"*a{n}"] * 10) for n in range(levels))
+    lines = (f"a{n}: &a{n} {each.format(own)}\n" for n, own in enumerate(repeated, start=1))
+    return first + "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (of_aliases(LIST, "[{}]", 9), f":5: more than {MOST_VALUES} values"),
+        (of_aliases(MERGED, "{{<<: [{}]}}", 9), f":5: more than {MOST_VALUES} values"),
+        ("- 1\n" * (2 * MOST_VALUES), f"more than {MOST_VALUES} values"),
+        ("a: &a [*a]", ":1: *a stands within what it stands for"),
+        ("a: &a {b: {<<: *a}}", ":1: *a stands within what it stands for"),
+        ("x: " + "[" * 100_000, f":1: nested more than {DEEPEST} deep"),
+        ("- " * 100_000, f":1: nested more than {DEEPEST} deep"),
+        (
+            "".join(f"a{n}: &a{n} [{f'*a{n - 1}' if n else ''}]\n" for n in range(100)),
+            f":{DEEPEST + 1}: nested more than {DEEPEST} deep",
+        ),
+        ("x: " + "9" * 100_000, ":1: a whole number of 100000 digits"),
+        ("x: 0x" + "f" * 100_000, ":1: a whole number of 100002 digits"),
+        ("x: !!int 1" + ":59" * 20, "is no whole number"),
+        ("x: !!float 1" + ":59" * 20_000, "is no number"),
+        ("a: 1\nx: !!bool maybe", ":2: 'maybe' is no truth value"),
+        ("x: !!int ''", ":1: '' is no whole number"),
+        ("x: !!float ''", ":1: '' is no number"),
+        ("x: !!binary aGk=", ":1: !!binary is of no use in settings"),
+        ("x: !!set {a}", ":1: !!set is of no use in settings"),
+        ("x: !!omap [a: 1]", ":1: !!omap is of no use in settings"),
+        ("x: !!python/name:os.system", "is of no use in settings"),
+        ("{[1]: 2}", ":1: a list or mapping as a key"),
+        ("? {a: b}\n: c", ":1: a list or mapping as a key"),
+        ("a: 1\n2: 3", ":2: '2' is read as a whole number; expected a name in quotes"),
+        ("on: 3", ":1: 'on' is read as a truth value"),
+        ("~: 3", ":1: '~' is read as a null"),
+        ("a: 1\nb: c\0d", ":2: the character U+0000"),
+        ("a: 1\nb: '\x1b[31m'", ":2: the character U+001B"),
+        ("--- a\n--- b", "another document"),
+    ],
+)
+def test_documents_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    before = time.process_time()
+    with pytest.raises(UsageError) as caught:
+        read_layer(path)
+    assert time.process_time() - before < 1
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:")
+    assert len(str(caught.value)) < 500
+
+
+def test_what_looks_like_times_and_values_is_text() -> None:
+    text = "a: 1:59:59\nb: 2012-12-21\nc: =\nd: [8:32]\ne: 1:20.5"
+    expected = {"a": "1:59:59", "b": "2012-12-21", "c": "=", "d": ["8:32"], "e": "1:20.5"}
+    assert parsed(text).value == expected
+
+
+def test_aliases_and_merge_keys_stay_of_use() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: [*a, *a]"
+    both = {"x": 1, "y": 2}
+    assert parsed(text).value == {"a": both, "b": {"x": 1, "y": 3}, "c": [both, both]}
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", "&a [*a]", "[" * 90, "9" * 200, "{1: 2}"])
+def test_an_option_s_value_is_read_within_the_same_bounds(value: str) -> None:
+    with pytest.raises(UsageError, match="the value is not readable as YAML"):
+        option_layer(f"learning_rate={value}", RunConfig)
+    with pytest.raises(UsageError, match=f"nested more than {DEEPEST} deep"):
+        option_layer(f"task.parameters{'.x' * 5000}=1", RunConfig)
+
+
+def test_what_is_wrong_is_shown_abridged() -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(task="copy", settings={"model": {"memory": "queue", "layers": "x" * 10**6}})
+    assert len(str(caught.value)) < 400
+
+
+def test_only_files_are_read_and_no_one_is_kept_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "circle").symlink_to("circle")
+    names = {
+        "pipe": "a named pipe; expected a file",
+        "circle": "Too many levels of symbolic links",
+        "absent": "No such file or directory",
+        "": "Is a directory",
+        "x" * 5000: "File name too long",
+        "/dev/zero": "a device; expected a file",
+    }
+    for name, message in names.items():
+        for read in (check_readable, read_bytes, read_text, read_layer):
+            with pytest.raises(UsageError, match=message):
+                read(tmp_path / name)
+    with pytest.raises(UsageError, match="no name of a file"):
+        read_bytes("a\0b")
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(MOST_BYTES + 1)
+    with pytest.raises(UsageError, match="large: more than 16 MiB"):
+        read_layer(tmp_path / "large")
+
+
+def test_a_pipe_that_is_open_already_is_read() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"a: 1\n")
+    os.close(writing)
+    assert read_layer(f"/dev/fd/{reading}").settings == {"a": 1}
+    os.close(reading)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "{", b"\xff"])
+def test_json_that_can_not_be_read_is_a_value_error(text: str | bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parsed_json(text)
+
+
+def test_a_document_error_knows_its_line() -> None:
+    with pytest.raises(DocumentError) as caught:
+        parsed("a: 1\nb: [")
+    assert caught.value.line is not None

@@ -1,0 +1,88 @@
+"""Whatever a command is given, it ends with a word and in time (`make fuzz` tries many more)."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fuzzing import KINDS, Case, carry_out, make_models
+from hostile import VALUES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stacktrans.errors import StacktransError
+from stacktrans.resolution import resolve
+from stacktrans.settings import Layer, Settings, nested
+from stacktrans.tasks import GENERATORS, make_task
+
+CASES = 40
+"""Of each kind."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_models(tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_is_wrong_is_told(models: Path, kind: str) -> None:
+    for number in range(CASES):
+        case = Case(kind, number)
+        verdict = carry_out(case, models)
+        assert not verdict.problem, f"{case}: {verdict.problem}"
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Whatever is refused, it is said why; nothing else may be raised."""
+    try:
+        yield
+    except StacktransError as error:
+        said = str(error)
+    else:
+        said = "taken"
+    assert said
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.sampled_from(VALUES)
+)
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+
+
+def paths_of(settings: Settings, prefix: str = "") -> list[str]:
+    """The paths of all settings and of the sections that they stand in."""
+    found = []
+    for key, value in settings.items():
+        found.append(prefix + key)
+        found += paths_of(value, f"{prefix}{key}.") if isinstance(value, dict) else []
+    return found
+
+
+BASE: Settings = {"model": {"memory": "queue"}}
+PATHS = paths_of(resolve(task="svo-sov", settings=BASE).model_dump())
+
+
+@given(st.sampled_from(PATHS), TREES)
+def test_any_value_of_any_setting_is_taken_or_refused(path: str, value: Any) -> None:
+    option = Layer("--option", nested(path, value))
+    with refusals():
+        assert resolve(task="copy", settings=BASE, options=[option]).model.memory
+
+
+PARAMETERS = ("symbols", "deleted", "pattern", "root", "rules", "predict", "characters", "unit")
+
+
+@given(st.sampled_from(sorted(GENERATORS)), st.dictionaries(st.sampled_from(PARAMETERS), TREES))
+def test_any_parameters_of_any_generator_are_taken_or_refused(
+    generator: str, parameters: Settings
+) -> None:
+    with refusals():
+        assert len(make_task("any", generator, parameters).source) > 0

@@ -1,0 +1,254 @@
+"""Runs that are ended at any moment: they go on, and come to what they would have come to."""
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import SMALL, shell
+from test_stream_training import small_run as stream_run
+from test_training import CPU, assert_same_run, ignore, records_of, small_run
+
+from stacktrans.checkpoint import CheckpointError
+from stacktrans.config import RunConfig
+from stacktrans.errors import StacktransError, UsageError
+from stacktrans.resolution import resolve
+from stacktrans.runs import check_free, claim, last_saved
+from stacktrans.terminal import Dispensable
+from stacktrans.trainers import trainer_for
+from stacktrans.training import Interrupted, Trainer
+
+ROUNDING = "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 3}"
+EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 3}"
+
+
+def counting(*changes: str) -> RunConfig:
+    small = (
+        "task.lengths.train=[1, 3]",
+        "task.lengths.test=[4, 5]",
+        "hidden_size=5",
+        "validation_count=10",
+        "accuracy_every=10",
+        "accuracy_loss=null",
+        "loss_every=5",
+        "restart_after=null",
+        "give_up_after=null",
+    )
+    model = {"memory": "stack-rnn", "memory_count": 2}
+    assignments = [*small, ROUNDING, *changes]
+    return resolve(task="anbn", settings={"model": model}, assignments=assignments)
+
+
+ENDED_BY = {
+    "starts": lambda: stream_run(
+        ROUNDING, "prune=true", stream="epochs: 2, starts: 2, judged_after: 1"
+    ),
+    "converged": lambda: counting("stop=converged", "patience=2"),
+    "development": lambda: counting(EXAMPLES, "stop=development", "patience=1"),
+    "epochs": lambda: counting(EXAMPLES, "stop=development", "patience=50"),
+    "solved": lambda: counting("solved_accuracy=1", "solved_times=1", "restart_after=1000"),
+}
+"""Configurations of runs that a rule ends, by the rule."""
+
+
+def trainer_in(directory: Path, config: RunConfig) -> Trainer:
+    directory.mkdir(exist_ok=True)
+    return trainer_for(config)(config, directory, CPU, "stacktrans train")
+
+
+def taken_up(directory: Path, config: RunConfig) -> Trainer:
+    """A run's trainer: resumed, or if nothing was saved, begun again."""
+    try:
+        last_saved(directory)
+    except CheckpointError:
+        check_free(directory)
+        return trainer_in(directory, config)
+    return trainer_for(config).resume(directory, [], CPU)
+
+
+class Killed(BaseException):
+    """What nobody catches."""
+
+
+@contextmanager
+def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """End all that goes on at the n-th operation on a file, from 0."""
+    done: list[str] = []
+
+    def calling(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **named: Any) -> Any:
+            if len(done) >= number:  # what tidies up is not done any more, either
+                raise Killed
+            done.append(name)
+            return function(*arguments, **named)
+
+        return called
+
+    with monkeypatch.context() as patched:
+        for name in ("rename", "replace", "mkdir", "fsync"):
+            patched.setattr(os, name, calling(name, getattr(os, name)))
+        yield done
+
+
+def have_everything_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a model count as right, so that it is solved at once and rounding is kept."""
+    from stacktrans.records import Accuracy
+
+    right = Accuracy(1.0, 1.0, 10, 1.0)
+    monkeypatch.setattr(Trainer, "_measure_both", lambda *_: (right, right))
+    monkeypatch.setattr(Trainer, "_accuracies", lambda *_: (1.0, 1.0))
+
+
+@pytest.mark.parametrize("rule", ["starts", "solved"])
+def test_a_run_that_is_killed_on_a_file_goes_on_bit_for_bit(
+    rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_everything_right(monkeypatch)
+    config = ENDED_BY[rule]()
+    with killed_at(sys.maxsize, monkeypatch) as done:
+        whole = trainer_in(tmp_path / "whole", config).run(ignore)
+    assert whole.outcome == rule
+    # The first moments and the last, when the run is rounded and closed, and some between.
+    last = len(done) - 1
+    for number in sorted({2, last // 2, *range(last - 24, last + 1, 4)}):
+        place = tmp_path / str(number)
+        place.mkdir()
+        with killed_at(number, monkeypatch), suppress(Killed):
+            trainer_in(place, config).run(ignore)
+        trainer = taken_up(place, config)
+        assert trainer.run(ignore).steps == whole.steps
+        assert_same_run(tmp_path / "whole", place)
+
+
+@pytest.mark.parametrize("rule", ENDED_BY)
+def test_a_run_that_is_stopped_while_it_is_rounded_goes_on_bit_for_bit(
+    rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_everything_right(monkeypatch)
+    config = ENDED_BY[rule]()
+    whole = trainer_in(tmp_path / "whole", config).run(ignore)
+    for batches in (0, 1, 5):  # that are trained on to round it before it is stopped
+        trainer = trainer_in(tmp_path / str(batches), config)
+        stop_in_rounding(trainer, batches)
+        with pytest.raises(Interrupted):
+            trainer.run(ignore)
+        assert taken_up(tmp_path / str(batches), config).run(ignore).steps == whole.steps
+        assert_same_run(tmp_path / "whole", tmp_path / str(batches))
+
+
+def stop_in_rounding(trainer: Trainer, batches: int) -> None:
+    original, left = trainer._train_on_batch, batches
+
+    def training() -> torch.Tensor:
+        nonlocal left
+        left -= trainer.progress.ended is not None
+        if left <= 0 and trainer.progress.ended:
+            trainer.stop_requested = signal.SIGTERM
+        return original()
+
+    trainer._train_on_batch = training  # type: ignore[method-assign]
+
+
+def test_a_start_that_was_wrong_without_degrees_is_not_rounded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_everything_right(monkeypatch)
+    found = {1: 0.5, 2: 1.0}
+    monkeypatch.setattr(Trainer, "_accuracies", lambda self, _: (1.0, found[self.progress.attempt]))
+    config = ENDED_BY["solved"]()
+    whole = trainer_in(tmp_path / "whole", config).run(ignore)
+    assert whole.attempts == 2
+    parted = trainer_in(tmp_path / "parted", config)
+
+    def stop(_: object) -> None:
+        if parted.progress.attempt == 2:
+            parted.stop_requested = signal.SIGINT
+
+    with pytest.raises(Interrupted):
+        parted.run(stop)
+    assert Trainer.resume(tmp_path / "parted", [], CPU).run(ignore).steps == whole.steps
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_finished_run_that_is_resumed_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_everything_right(monkeypatch)
+    config = ENDED_BY["starts"]()
+    whole = trainer_in(tmp_path / "run", config).run(ignore)
+    before = (tmp_path / "run" / "best" / "model.safetensors").read_bytes()
+    again = taken_up(tmp_path / "run", config).run(ignore)
+    assert (again.steps, again.outcome) == (whole.steps, "starts")
+    assert (tmp_path / "run" / "best" / "model.safetensors").read_bytes() == before
+
+
+def test_a_directory_in_which_nothing_was_saved_can_be_used_again(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    claim(out, "")
+    (out / "metrics.jsonl").touch()
+    (out / ".last.new").mkdir()
+    with pytest.raises(CheckpointError, match=f"begin it with --out {out}"):
+        last_saved(out)
+    check_free(out)
+    (out / "metrics.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match="something is there; choose another"):
+        check_free(out)
+    trainer_in(out, small_run("max_steps=2")).run(ignore)
+    with pytest.raises(UsageError, match="or --resume it"):
+        check_free(out)
+
+
+@pytest.mark.parametrize("instead", [False, True])
+def test_a_run_whose_directory_is_moved_ends_and_says_where_it_is(
+    tmp_path: Path, instead: bool
+) -> None:
+    trainer = trainer_in(tmp_path / "run", small_run("max_steps=30"))
+
+    def move(record: Any) -> None:
+        if record.step == 10:
+            (tmp_path / "run").rename(tmp_path / "moved")
+            if instead:
+                (tmp_path / "run").mkdir()
+
+    with pytest.raises(StacktransError, match="moved or removed") as told:
+        trainer.run(move)
+    assert str(tmp_path / "moved") in str(told.value)
+    assert not (tmp_path / "run").exists() or not any((tmp_path / "run").iterdir())
+    Trainer.resume(tmp_path / "moved", [], CPU).run(ignore)
+    trainer_in(tmp_path / "whole", small_run("max_steps=30")).run(ignore)
+    assert records_of(tmp_path / "moved") == records_of(tmp_path / "whole")
+
+
+class Full:
+    """A device that is full, however often it is written to."""
+
+    def __init__(self) -> None:
+        self.file = os.open("/dev/full", os.O_WRONLY)
+
+    def write(self, _: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    def flush(self) -> None:
+        os.write(self.file, b" ")
+
+    def fileno(self) -> int:
+        return self.file
+
+
+def test_what_nobody_needs_is_written_as_long_as_it_can_be() -> None:
+    stream = Dispensable(Full())  # type: ignore[arg-type]
+    assert stream.write("x") == 1
+    stream.flush()
+    assert os.write(stream.fileno(), b"x") == 1  # it goes nowhere now
+
+
+def test_progress_that_can_not_be_written_does_not_keep_a_run(tmp_path: Path) -> None:
+    words = "stacktrans train --task copy --memory none --max-steps 6 --json --out run"
+    done = shell(f"{words} {shlex.join(SMALL)} 2>/dev/full", tmp_path)
+    assert (done.returncode, done.stdout[:1]) == (0, b"{")

@@ -1,0 +1,94 @@
+"""The strings that decide when a run stops are others than those that it is reported on."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import SETTINGS
+from test_sweep_tables import plan_of, records_of
+
+from stacktrans.draws import Draws
+from stacktrans.judging import decided_by, reported_on
+from stacktrans.randomness import Purpose
+from stacktrans.resolution import resolve
+from stacktrans.sequences import Pair
+from stacktrans.sweeps.captions import caption
+from stacktrans.sweeps.report import markdown
+from stacktrans.trainers import trainer_for
+
+SMALL = [
+    setting for setting in SETTINGS if "parameters" not in setting and "lengths" not in setting
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "memory", "more"),
+    [
+        ("copy", "queue", ["accuracy_every=2", "solved_accuracy=0.001", "accuracy_loss=null"]),
+        ("copy", "queue", ["stop=converged", "accuracy_every=2", "accuracy_loss=null"]),
+        ("memorization", "stack-rnn", ["accuracy_every=2", "accuracy_loss=null", "rounding=null"]),
+    ],
+)
+def test_what_a_run_is_reported_on_has_decided_nothing(
+    task: str, memory: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = ["task.lengths.train=[30, 40]", "task.lengths.test=[41, 50]"]
+    config = resolve(
+        task=task,
+        settings={"model": {"memory": memory}},
+        assignments=[*SMALL, *lengths, *more, "max_steps=4"],
+    )
+    drawn: dict[Purpose, set[str]] = defaultdict(set)
+    strings = Draws.strings
+
+    def watched(self: Draws, purpose: Purpose, *arguments: Any) -> list[Pair]:
+        pairs = strings(self, purpose, *arguments)
+        drawn[purpose] |= {str(pair.source.tolist()) for pair in pairs}
+        return pairs
+
+    monkeypatch.setattr(Draws, "strings", watched)
+    trainer = trainer_for(config)(config, tmp_path, torch.device("cpu"), "command")
+    summary = trainer.run(lambda _: None)
+    kinds = [drawn[kind] for kind in (Purpose.TRAINING, Purpose.VALIDATION, Purpose.SUMMARY)]
+    assert all(kinds)
+    assert len(set.union(*kinds)) == sum(map(len, kinds))
+    assert summary.decided_by == decided_by(config)
+    assert (
+        summary.reported_on == reported_on(config) == ("other strings, drawn for the summary alone")
+    )
+
+
+def test_what_decides_is_named() -> None:
+    def named(*more: str, task: str = "copy", memory: str = "queue", recipe: str = "") -> str:
+        settings = {"model": {"memory": memory}}
+        return decided_by(
+            resolve(task=task, recipe=recipe or None, settings=settings, assignments=more)
+        )
+
+    assert named("validation_count=500") == (
+        "500 fresh validation strings of lengths 65:128, drawn anew each time"
+    )
+    assert "and some of lengths 8:64" in named("solved_on=both")
+    assert named(recipe="paper") == "the training perplexity"
+    assert named(task="xor", memory="stack", recipe="paper") == (
+        "100 development strings of lengths 12:12, drawn once"
+    )
+    assert named(task="anbn", memory="stack-rnn", recipe="paper").startswith("the loss on ")
+
+
+def test_a_sweep_s_figures_are_named(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    page = markdown(plan, records_of(plan))
+    assert "| test, median | copy | reverse |" in page
+    assert "test: coarse accuracy on each run's own test strings, in per cent; " in page
+    assert "the median of the runs with the best training perplexity, among learning_rate" in page
+    assert "▲ and ▼ are more than 3 over or under" in page
+    alone = plan_of(tmp_path, published=[])
+    assert "published →" not in markdown(alone, {})
+    assert "▲" not in markdown(alone, {})
+    best = plan_of(tmp_path, choose={"by": "test accuracy", "among": ["learning_rate", "seed"]})
+    assert "| test, best run | copy | reverse |" in markdown(best, {})
+    assert "chosen by these very strings" in caption(best.file, "test")
+    assert "chosen by these very strings" not in caption(plan.file, "test")

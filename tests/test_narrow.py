@@ -1,0 +1,207 @@
+"""What is shown fits the terminal that it is shown in, and no number or heading is ever cut."""
+
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import sys
+import termios
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from small_runs import SETTINGS
+from test_sweep_tables import plan_of, records_of
+
+from stacktrans.display import TrainingDisplay, scores_tables, summary_table, trace_view
+from stacktrans.evaluation import Scores
+from stacktrans.language_display import LanguageDisplay, perplexity_table
+from stacktrans.records import Accuracy, Record, Summary
+from stacktrans.resolution import resolve
+from stacktrans.sweeps.live import SweepDisplay, overview
+from stacktrans.sweeps.store import Store
+from stacktrans.tables import Column, Table
+from stacktrans.tasks.base import Lengths
+from stacktrans.trace import Part, Step, Trace
+
+WIDTHS = (200, 100, 80, 60, 40)
+CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=SETTINGS)
+ACCURACY = Accuracy(0.79, 0.85, 1000, 0.788)
+SIGNALS = {"pop": 0.123, "push": 0.987}
+RECORD = Record(
+    12345, 2, 67.8, 0.1234, 1.131, 0.001, Lengths(8, 64), SIGNALS, ACCURACY, ACCURACY, None, 2.5
+)
+SUMMARY = Summary(
+    "solved", "it was", "such strings", "others", 1, 1, 1.0, 1, ACCURACY, ACCURACY, None, {}, 7,
+    "", "0", "0", 1,
+)  # fmt: skip
+
+
+def shown(width: int, *renderables: Any) -> str:
+    file = io.StringIO()
+    console = Console(file=file, width=width, color_system=None)
+    for renderable in renderables:
+        console.print(renderable)
+    return file.getvalue()
+
+
+def scores() -> Scores:
+    import numpy as np
+
+    lengths = np.arange(10, 30)
+    ones = np.ones(20)
+    whole = np.ones(20, dtype=np.int64)
+    return Scores(lengths, ones, whole, whole, whole * 0)
+
+
+def step_of(number: int, tops: bool) -> Step:
+    parts = [Part("a", 2, 0.9), Part("<s>", 1, 0.1)]
+    names = ["stack 1", "stack 2"]
+    signals = {f"{action} {stack}": 0.5 for stack in (1, 2) for action in ("push", "pop")}
+    return Step(
+        number, "a", "b", 0.123, {}, signals if tops else SIGNALS, {},
+        {} if tops else {"top": parts}, 1.0, {name: [[0.25]] for name in names} if tops else {},
+    )  # fmt: skip
+
+
+def trace_of(tops: bool) -> Trace:
+    steps = [step_of(1, tops), replace(step_of(2, tops), scored=False)]
+    return Trace("aa", "bb", "b·", True, "b·", None, True, steps)
+
+
+NUMBER = re.compile(r"\d+\.\d+")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "renderable",
+    [
+        summary_table(SUMMARY, CONFIG, "x"),
+        *scores_tables([(Lengths(10, 29), scores())], hard=True),
+        trace_view(trace_of(tops=False), CONFIG),
+        trace_view(trace_of(tops=True), CONFIG),
+        perplexity_table({}),
+    ],
+)
+def test_tables_fit(width: int, renderable: Any) -> None:
+    whole, text = (shown(each, renderable) for each in (1000, width))
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert "…" not in text
+    assert set(NUMBER.findall(text)) <= set(NUMBER.findall(whole))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", [TrainingDisplay, LanguageDisplay])
+def test_rows_of_a_run_fit(width: int, kind: type[TrainingDisplay]) -> None:
+    display = kind(Console(file=io.StringIO()), CONFIG, 7, "x")
+    table = display._table(RECORD)
+    lines = [line.plain for line in (*table.head(width), *table.body(width))]
+    assert all(cell_len(line) <= width for line in lines)
+    assert "12345" in lines[-1]
+    if kind is TrainingDisplay:
+        assert "0.1234" in lines[-1]
+        assert re.search(r"0\.79 +0\.85", lines[-1])
+        assert "nats/symbol" in lines[-2]
+        assert "test 6:8" in lines[-3]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sweeps_fit(width: int, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    store = Store(tmp_path / "out", plan)
+    store.records = records_of(plan)
+    display = SweepDisplay(Console(file=io.StringIO()), store, plan.runs)
+    text = shown(width, display._now(), *overview(store))
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    assert "80.0 → 85.0 ▲" in text
+    assert "10.0 / 20.0 / 30.0 → 25.0" in text
+
+
+def test_the_least_important_columns_are_left_out_first_and_named() -> None:
+    table = Table("a", Column("bbbb", drop=1), Column("cccc", drop=2), Column("d", "group", drop=2))
+    table.add_row("1", "2.25", "3.25", "4.25")
+    found = {width: shown(width, table).splitlines() for width in (40, 18, 14, 10)}
+    assert found[40][1].split() == ["a", "bbbb", "cccc", "d"]
+    assert found[18][-1] == "(no room for bbbb)"
+    assert found[10][0] == "a"
+    assert found[10][1] == "1"
+
+
+def test_what_does_not_fit_in_columns_is_told_by_names() -> None:
+    table = Table("accuracy", "perplexity")
+    table.add_row("0.12345", "123.4567")
+    assert shown(19, table).split() == ["accuracy", "0.12345", "perplexity", "123.4567"]
+    assert shown(14, table).split() == ["accuracy", "0.12345", "perplexity", "123.4567"]
+
+
+def test_columns_of_equal_weight_go_on_below() -> None:
+    names = ("first", "second", "third")
+    table = Table("run", *names, continued=True)
+    table.add_row("x", "1.0", "2.0", "3.0")
+    lines = shown(14, table).splitlines()
+    assert [line.split() for line in lines[::2]] == [["run", each] for each in names]
+    assert [line.split() for line in lines[1::2]] == [["x", "1.0"], ["x", "2.0"], ["x", "3.0"]]
+
+
+def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
+    """What is written by some work whose stderr is a terminal."""
+    pid, descriptor = pty.fork()
+    if pid == 0:  # pragma: no cover
+        code = 1
+        try:
+            size = struct.pack("HHHH", 30, columns, 0, 0)
+            fcntl.ioctl(2, termios.TIOCSWINSZ, size)
+            os.environ.pop("COLUMNS", None)
+            os.environ.update(environment)
+            sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    written = b""
+    while True:
+        try:
+            part = os.read(descriptor, 1 << 16)
+        except OSError:
+            break
+        if not part:
+            break
+        written += part
+    os.close(descriptor)
+    assert os.waitpid(pid, 0)[1] == 0, written.decode()
+    return written.decode()
+
+
+def show_records() -> None:
+    from stacktrans.terminal import progress_console
+
+    with TrainingDisplay(progress_console(), CONFIG, 7, "run") as display:
+        for step in range(1, 2001):
+            display.show(replace(RECORD, step=step, test=ACCURACY if step % 500 == 0 else None))
+
+
+def test_a_terminal_gets_rows_that_stay_and_little_else() -> None:
+    written = in_a_terminal(80, show_records, TERM="xterm")
+    rows = re.findall(r"(?<!\d)(\d+) +0\.1234", written)
+    assert {"500", "1000", "1500", "2000"} <= set(rows)
+    assert written.count("nats/symbol") == 1
+    assert len(written) < 6000  # for 2000 records
+
+
+@pytest.mark.parametrize("kind", ["dumb", "unknown", ""])
+def test_a_terminal_that_can_not_go_back_gets_plain_lines(kind: str) -> None:
+    written = in_a_terminal(80, show_records, TERM=kind)
+    assert "\x1b" not in written
+    lines = [line for line in written.splitlines() if line.startswith("batch ")]
+    assert len(lines) >= 4
+    assert "train coarse 0.79 fine 0.85 symbols 0.788" in lines[0]
+
+
+def test_no_colour_where_none_is_wanted() -> None:
+    assert "\x1b[1m" in in_a_terminal(80, show_records, TERM="xterm")
+    assert "\x1b[1m" not in in_a_terminal(80, show_records, TERM="xterm", NO_COLOR="1")

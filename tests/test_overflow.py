@@ -1,0 +1,48 @@
+"""Models whose numbers overflow: told, and never written as what JSON has not."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from stacktrans.checkpoint import load, save
+from stacktrans.cli import app
+from stacktrans.evaluation import score
+from stacktrans.packaged import shipped
+from stacktrans.randomness import Purpose, generator
+from stacktrans.tasks.base import Lengths
+from stacktrans.transduction import transduce_lines
+
+SOURCES = {"reverse-stack": "hello", "parenthesis-lstm": "(()", "xor-buffered": "1101"}
+
+
+@pytest.fixture(params=SOURCES)
+def immense(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A shipped model with the largest weights."""
+    copy = tmp_path / str(request.param)
+    there = load(shipped("checkpoints") / copy.name, torch.device("cpu"))
+    weights = {name: tensor.sign() * 1e38 for name, tensor in there.model.state_dict().items()}
+    save(copy, there.config, weights)
+    return copy
+
+
+def test_what_overflows_is_told(immense: Path, tmp_path: Path) -> None:
+    source = SOURCES[immense.name]
+    done = CliRunner().invoke(app, ["inspect", str(immense), source, "--json"])
+    assert (done.exit_code, "numbers overflow" in done.output) == (1, True)
+    model = load(immense, torch.device("cpu"))
+    (tmp_path / "line").write_text(source + "\n")
+    for as_json in (False, True):
+        with (tmp_path / "line").open("rb") as stream:
+            (line,) = transduce_lines(model, stream.fileno(), None, as_json)
+        assert "numbers overflow" in (line.error or "")
+        json.dumps(line.as_json(), allow_nan=False)
+
+
+def test_what_overflows_is_not_right(immense: Path) -> None:
+    model = load(immense, torch.device("cpu"))
+    law = model.config.task.law_of(Lengths(8, 12))
+    pairs = model.task.sample(generator(1, Purpose.EVALUATION), Lengths(8, 12), 5, law)
+    assert score(model.model, model.layout, pairs).symbol_accuracy < 0.1

@@ -1,0 +1,113 @@
+"""Symbols of an answer that are not scored are shown as such, however the source comes."""
+
+import os
+from collections import deque
+from pathlib import Path
+
+import pytest
+import torch
+from shipped_tasks import task_of
+
+from stacktrans import checkpoint
+from stacktrans.display import verdict
+from stacktrans.evaluation import Scores
+from stacktrans.streaming import LineStream
+from stacktrans.tasks.base import UNKNOWN
+from stacktrans.text import Piece
+from stacktrans.trace import trace
+from stacktrans.transduction import Line, transduce_lines
+
+CASES = [
+    ("0110####", "    0110"),
+    ("01", "  "),  # no whole source yet
+    ("01#", "  1"),
+    ("01###", "  10?"),  # from the last mark on it is none: as it is said
+    ("#", "?"),
+    ("01#1", "  1?"),
+]
+"""Sources, and what is right; what is not scored is a space, and what the task does not map a ?."""
+
+
+@pytest.fixture(scope="module")
+def reversal() -> checkpoint.Checkpoint:
+    return checkpoint.load("checkpoints/reversal-linear", torch.device("cpu"))
+
+
+def answered(
+    loaded: checkpoint.Checkpoint, folder: Path, text: str, as_json: bool, marked: bool
+) -> list[Line]:
+    path = folder / "sources.txt"
+    path.write_text(text)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return [*transduce_lines(loaded, descriptor, None, as_json, marked)]
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize(("source", "right"), CASES)
+def test_what_is_not_scored_is_marked(
+    reversal: checkpoint.Checkpoint, source: str, right: str, tmp_path: Path
+) -> None:
+    (raw,) = answered(reversal, tmp_path, f"{source}\n", as_json=True, marked=False)
+    (plain,) = answered(reversal, tmp_path, f"{source}\n", as_json=False, marked=True)
+    assert raw.as_json()["scored"] == [symbol != " " for symbol in right]
+    assert raw.output is not None
+    said = zip(raw.output, right, strict=True)
+    assert plain.output == "".join(UNKNOWN if place == " " else one for one, place in said)
+    assert all(place in " ?" or one == place for one, place in zip(raw.output, right, strict=True))
+    stream = LineStream(reversal, marked=True)
+    bits = [
+        stream.feed(Piece(bit.encode(), begins=number == 0, ends=False))[0]
+        for number, bit in enumerate(source)
+    ]
+    assert "".join(bits) == plain.output
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("reversal-deletion", "02130#####"),
+        ("parenthesis", "([])[()"),
+        ("agreement", "the lobsters in the lobster have"),
+        ("xor", "1101"),
+    ],
+)
+def test_it_is_told_as_a_source_comes_and_as_the_task_has_it(name: str, source: str) -> None:
+    task = task_of(name)
+    symbols = task.source.split(source)
+    known = [symbol is not None for symbol in task.answer(symbols)]
+    assert list(task.scored(symbols)) == known
+    coming: deque[str] = deque()
+    scored = task.scored(iter(coming.popleft, None))
+    for symbol, expected in zip(symbols, known, strict=True):
+        coming.append(symbol)
+        assert next(scored) is expected
+
+
+def test_a_long_sentence_is_not_followed_for_ever() -> None:
+    assert all(list(task_of("parenthesis").scored("()" * 50_000))[1000:])
+
+
+def test_inspect_marks_what_is_not_scored(reversal: checkpoint.Checkpoint) -> None:
+    followed = trace(reversal, list("01##"))
+    assert (followed.marked, followed.expected) == ("··10", "··10")
+    assert [step.scored for step in followed.steps] == [False, False, True, True]
+    assert verdict(followed) == "answer: ··10  (right)"
+
+
+def test_one_length_is_not_told_twice() -> None:
+    import numpy as np
+
+    from stacktrans.display import scores_tables
+    from stacktrans.tasks.base import Lengths
+
+    def of(first: int, last: int) -> tuple[Lengths, Scores]:
+        lengths = np.arange(first, last + 1)
+        ones = np.ones(len(lengths), dtype=np.int64)
+        return Lengths(first, last), Scores(lengths, ones / 1.0, ones, ones, ones * 0)
+
+    (alone,) = scores_tables([of(9, 9), of(12, 12)])
+    assert [row[0] for row in alone.rows] == ["9:9", "12:12"]
+    _, by_length = scores_tables([of(9, 9), of(10, 12)])
+    assert [row[0] for row in by_length.rows] == ["10:10", "11:11", "12:12"]

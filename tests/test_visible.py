@@ -1,0 +1,177 @@
+"""Nothing of a file or an argument reaches a terminal, a table or a picture as a control."""
+
+import io
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+from test_sweep_tables import plan_of, records_of
+from typer.testing import CliRunner
+
+from stacktrans.cli import app
+from stacktrans.consoles import VisibleConsole
+from stacktrans.errors import UsageError
+from stacktrans.resolution import load_task
+from stacktrans.sweeps.live import overview
+from stacktrans.sweeps.report import as_csv, markdown
+from stacktrans.sweeps.store import Store
+from stacktrans.tables import Table
+from stacktrans.terminal import complain, print_data, print_json
+from stacktrans.visible import in_a_line, json_text, shell_text, visible
+
+HOSTILE = ["\x1b]0;x\x07", "\x9b31m", "\nstacktrans: done", "\rdone", "\u202etxt", "\u2066", "\x7f"]
+
+
+def harmless(text: str, keep: str = "\n") -> bool:
+    return all(character.isprintable() or character in keep for character in text)
+
+
+def test_what_can_not_be_seen_is_escaped_as_in_a_string() -> None:
+    shown = visible("a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n")
+    assert shown == r"a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n"
+    assert visible("À\u00a0東京 e\u0301\n", keep="\n") == "À\u00a0東京 e\u0301\n"
+    assert visible(shown) == shown
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_json_and_commands_hold_it_escaped_and_whole(text: str) -> None:
+    value = {text: [text, 1.5, float("nan")]}
+    written = json_text(value)
+    assert harmless(written, keep="")
+    assert json.loads(written) == {text: [text, 1.5, None]}
+    command = shell_text(["printf", "%s|", f"1{text}2", "it's", "À"])
+    assert harmless(command, keep="")
+    said = subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout
+    assert said.decode() == f"1{text}2|it's|À|"
+    assert shell_text(["a b", "c"]) == shlex.join(["a b", "c"])
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_name_forges_no_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    complain(f"{text}: no such file", "and another")
+    first, second, *others = capsys.readouterr().err.splitlines()
+    assert (second, others) == ("and another", [])
+    assert first == f"stacktrans: {visible(text)}: no such file"
+
+
+def test_consoles_write_nothing_else() -> None:
+    for text in HOSTILE:
+        file = io.StringIO()
+        console = VisibleConsole(file=file, force_terminal=True, color_system=None, width=80)
+        table = Table("name", text)
+        table.add_row(text, "1")
+        console.print(text, table)
+        assert harmless(file.getvalue())
+        assert visible(text).removeprefix("\\n") in file.getvalue()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_data_are_escaped_in_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, expected in ((Terminal, "a\tb\\x1b\\x9b\n"), (io.StringIO, "a\tb\x1b\x9b\n")):
+        stream = kind()
+        monkeypatch.setattr("sys.stdout", stream)
+        print_data("a\tb\x1b\x9b")
+        assert stream.getvalue() == expected
+
+
+def test_json_is_one_line_of_valid_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": "\x9b\u202e\n", "b": float("inf")})
+    line = capsys.readouterr().out
+    assert line == '{"a": "\\u009b\\u202e\\n", "b": null}\n'
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["{}"],
+        ["train", "--{}"],
+        ["generate", "--count", "{}"],
+        ["generate", "--task", "{}"],
+        ["eval", "{}"],
+        ["transduce", "copy-queue", "{}"],
+        ["train", "--task", "copy", "--memory", "{}"],
+        ["train", "--task", "copy", "--memory", "queue", "--set", "{}=1"],
+        ["sweep", "{}.yaml"],
+    ],
+    ids=lambda words: "-".join(words),
+)
+def test_refused_arguments_are_shown_escaped(text: str, command: list[str]) -> None:
+    result = CliRunner().invoke(app, [word.replace("{}", text) for word in command])
+    assert result.exit_code in (1, 2)
+    assert harmless(result.output)
+    assert "\nstacktrans: done" not in result.output
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_words_and_names_of_files_are_shown_escaped(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "task.yaml"
+    rules = {"S": [{"probability": 1, "source": f"a{text}b ("}, {text: 1}]}
+    content = {"name": "t", "generator": "grammar", "parameters": {"root": "S", "rules": rules}}
+    path.write_text(yaml.safe_dump({**content, "lengths": {"train": [1, 2], text: 5}}))
+    with pytest.raises(UsageError) as caught:
+        load_task(str(path))
+    assert all(harmless(visible(problem), keep="") for problem in caught.value.problems)
+    result = CliRunner().invoke(app, ["generate", "--task", str(path)])
+    assert result.exit_code == 2
+    assert harmless(result.output)
+    assert "\nstacktrans: done" not in result.output
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_sweep_s_names_are_shown_escaped(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conditions = {text: {"model": {"memory": "queue"}}, "Stack": {"model": {"memory": "stack"}}}
+    part = {"condition": "Stack", "task": "copy", "most": 1}
+    claims = [{"claim": text, "source": text, "holds": [part]}]
+    plan = plan_of(tmp_path, title=text, conditions=conditions, published=[], claims=claims)
+    records = records_of(plan)
+    identity = plan.runs[0].identity
+    records[identity] = {"identity": identity, "error": text, "command": text, "seed": 1}
+    for page in (markdown(plan, records), as_csv(plan, records)):
+        assert harmless(page)
+        assert "\nstacktrans: done" not in page
+    store = Store(tmp_path / "out", plan)
+    store.records = records
+    file = io.StringIO()
+    console = Console(file=file, width=80)  # that does nothing about it itself
+    console.print(*overview(store))
+    assert harmless(file.getvalue())
+
+
+def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.axes import Axes
+
+    from stacktrans.accuracy_chart import accuracy_chart
+    from stacktrans.evaluation import Scores
+    from stacktrans.figures import CHART, content_of, empty_figure
+    from stacktrans.sweeps.pictures import _picture
+    from stacktrans.tasks.base import Lengths
+
+    one = np.ones(1, dtype=np.int64)
+    results = [(Lengths(1, 1), Scores(one, np.ones(1), one, one, 0 * one))]
+
+    def draw(axis: Axes) -> None:
+        axis.plot([1], label="one")
+
+    for text in HOSTILE[:3]:
+        written = accuracy_chart(results, Lengths(1, 2), text, tmp_path / "a.svg")
+        _picture(tmp_path / "b.svg", text, draw)
+        for content in (written.decode(), (tmp_path / "b.svg").read_text()):
+            assert harmless(content)
+    assert content_of(empty_figure(*CHART), tmp_path / "c.svg")
+
+
+def test_in_a_line() -> None:
+    assert in_a_line("a\n b\x1b\n") == "a b\\x1b"
