@@ -70,7 +70,7 @@ KINDS = {
         "loss_every=5 training.stream={steps:6,epochs:3,starts:2,judged_after:2}"
     ),
     "buffered": (
-        f"--task reverse --memory stack --controller linear --buffered --set {STRINGS} {RESTARTS} "
+        f"--task reversal --memory stack --controller linear --buffered --set {STRINGS} {RESTARTS} "
         "restart_after=30 max_steps=70"
     ),
     "strings, two processes": (
