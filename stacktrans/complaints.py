@@ -122,8 +122,11 @@ def _complaint(kind: Any, location: Location, error: Any) -> Complaint:
     return Complaint(location, f"{message}{given}")
 
 
-_OF_KINDS = ("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type")
-"""What pydantic calls a value that is no mapping, or no list, where one should be."""
+_OF_KINDS = (
+    *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
+    "literal_error",
+)
+"""What pydantic calls a value of another form: no mapping, no list, or none of a few words."""
 
 
 def _alternatives(kind: Any) -> list[Any]:
