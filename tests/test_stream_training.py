@@ -194,6 +194,7 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     small = (
         "training.stream={sequences: 20, epochs: 1, starts: 1}",
         "validation_count=5",
+        "rounding={factor: 1.5, batches: 2, indecision: 0.001, most: 3}",
         "prune=false",
     )
     options = [

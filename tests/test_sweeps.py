@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ENVIRONMENT, run_process, start
+from command_line import ENVIRONMENT, run, run_process, start
 from small_sweeps import MEASURES, sweep_file
 
 from stacktrans.sweeps.engine import on_this_machine
@@ -96,7 +96,7 @@ def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) 
 
 
 def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:
-    done = run_process("sweep", sweep_file(tmp_path), "--dry-run", "--out", tmp_path / "out")
+    done = run("sweep", sweep_file(tmp_path), "--dry-run", "--out", tmp_path / "out")
     assert done.returncode == 0
     lines = done.stdout.decode().splitlines()
     assert len(lines) == 6
