@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import torch
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 from torch import Tensor
 
 from stacktrans.config import TrainingConfig
@@ -20,8 +20,16 @@ from stacktrans.transducer import Transducer
 MOST = 2**53
 """What is counted stays under this, so that it is the same as a float."""
 
-Count = Annotated[int, Field(strict=True, ge=0, le=MOST)]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+
+def _plain(value: Any) -> Any:
+    """Refuse what only behaves like a number, as tensors do."""
+    if type(value) not in (int, float):
+        raise ValueError("expected a number")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_plain), Field(strict=True, ge=0, le=MOST)]
+Number = Annotated[float, BeforeValidator(_plain), Field(strict=True, allow_inf_nan=False)]
 Truth = Annotated[bool, Field(strict=True)]
 Merit = Annotated[list[Number], Field(max_length=2)]
 

@@ -69,6 +69,7 @@ def in_progress(**changes: Any) -> Callable[[State], None]:
         ("best", [math.nan]),
         ("running_loss", math.nan),
         ("seconds", -1.0),
+        ("seconds", torch.tensor(1.0)),
         ("settled", 1),
         ("epoch", 1000),
         ("attempt_began", 11),
