@@ -87,10 +87,7 @@ def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) 
     measures = {**MEASURES, "long": {"of": "symbols", "lengths": [9, 9], "count": 5}}
     path = sweep_file(tmp_path, measures=measures)
     trained = {file: file.stat().st_mtime_ns for file in swept.glob("runs/*/summary.json")}
-    assert (
-        run_process("sweep", path, "--only", "Queue", "--out", swept, "--workers", "1").returncode
-        == 0
-    )
+    assert run("sweep", path, "--only", "Queue", "--out", swept, "--workers", "1").returncode == 0
     assert {file: file.stat().st_mtime_ns for file in trained} == trained
     assert all("long" in record["measured"] for record in records(swept)[3:])
 
@@ -301,9 +298,7 @@ def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:
     before = (swept / "results.jsonl").read_text().splitlines()
     (tmp_path / "results.jsonl").write_text("\n".join(before))
     path = sweep_file(tmp_path, grid={"seed": [1, 4]})
-    done = run_process(
-        "sweep", path, "--only", "Queue, seed 4", "--workers", "1", "--out", tmp_path
-    )
+    done = run("sweep", path, "--only", "Queue, seed 4", "--workers", "1", "--out", tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     after = (tmp_path / "results.jsonl").read_text().splitlines()
     assert len(after) == 7
@@ -322,11 +317,11 @@ def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
 def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
     out = tmp_path / "out"
-    assert run_process("sweep", path, "--workers", "1", "--out", out).returncode == 0
+    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
     (folder,) = (out / "runs").iterdir()
     assert run_process("train", "--resume", folder, "--max-steps", "45").returncode == 0
     sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK, measures={"m": {"of": "fine"}})
-    done = run_process("sweep", path, "--workers", "1", "--out", out)
+    done = run("sweep", path, "--workers", "1", "--out", out)
     assert done.returncode == 1
     assert b"config.yaml: not of this run any more; remove " in done.stderr
 
@@ -334,12 +329,12 @@ def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
     out = tmp_path / "out"
-    assert run_process("sweep", path, "--workers", "1", "--out", out).returncode == 0
+    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
     (folder,) = (out / "runs").iterdir()
     for name in ("results.jsonl", f"runs/{folder.name}/record.json"):
         (out / name).unlink()
     (folder / "summary.json").write_text('{"outcome": "sol')
-    done = run_process("sweep", path, "--workers", "1", "--out", out)
+    done = run("sweep", path, "--workers", "1", "--out", out)
     assert done.returncode == 1
     assert re.search(rb"summary\.json: damaged \(.*\); remove ", done.stderr)
 
@@ -381,7 +376,7 @@ def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: P
     conditions = {"_hidden $x$": {"model": {"memory": "stack"}}}
     path = sweep_file(tmp_path, measures=measures, conditions=conditions, grid={})
     out = tmp_path / "deep" / "out"
-    done = run_process("sweep", path, "--workers", "1", "--out", out, "--plot")
+    done = run("sweep", path, "--workers", "1", "--out", out, "--plot")
     assert done.returncode == 0, done.stderr.decode()
     pictures = sorted(tmp_path.glob("**/*.svg"))
     assert [picture.parent for picture in pictures] == [out] * 6
@@ -394,6 +389,6 @@ def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: P
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     conditions = {"ratio 1:100:1 [red]x[/red]": {"model": {"memory": "stack"}}}
     path = sweep_file(tmp_path, conditions=conditions, grid={})
-    done = run_process("sweep", path, "--workers", "1", "--out", tmp_path / "out")
+    done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")
     assert b"ratio 1:100:1 [red]x[/red]" in done.stdout
     assert b"ratio 1:100:1 [red]x[/red]" in done.stderr
