@@ -16,7 +16,7 @@ from stacktrans.resolution import resolve
 from stacktrans.settings import Layer, Settings, nested
 from stacktrans.tasks import GENERATORS, make_task
 
-CASES = 40
+CASES = 30
 """Of each kind."""
 
 
