@@ -41,15 +41,8 @@ def assert_readable(directory: Path, config: RunConfig) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("optimizer", "rate", "restarts"),
-    [
-        ("rmsprop", 1e38, "restart_after=1000"),
-        ("adam", 1e38, "restart_after=null"),
-        ("sgd", 3e38, "restart_after=1000"),
-        ("sgd", 3e38, "restart_after=null"),
-    ],
-)
+@pytest.mark.parametrize(("optimizer", "rate"), [("rmsprop", 1e38), ("adam", 1e38), ("sgd", 3e38)])
+@pytest.mark.parametrize("restarts", ["restart_after=1000", "restart_after=null"])
 def test_what_a_run_that_diverges_saves_can_be_read(
     tmp_path: Path, kind: str, rate: float, optimizer: str, restarts: str
 ) -> None:

@@ -16,7 +16,7 @@ from stacktrans.resolution import resolve
 from stacktrans.settings import Layer, Settings, nested
 from stacktrans.tasks import GENERATORS, make_task
 
-CASES = 30
+CASES = 40
 """Of each kind."""
 
 
