@@ -322,7 +322,8 @@ def _fresh(
         check_free(out)
     told = shell_text(["stacktrans", *sys.argv[1:]])
     # Nothing is written before everything that was asked for is known to be there.
-    trainer = trainer_for(run)(run, Path(), find_device(device), command=told)
+    place = find_device(device)
+    trainer = trainer_for(run)(run, Path(), place, command=told, rehearsal=dry_run)
     if not dry_run:
         trainer.directory = claim(out, name)
     return trainer

@@ -53,6 +53,7 @@ Size = Annotated[int, Field(ge=1, le=65_536)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Strings = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
 Number = Annotated[float, AfterValidator(_in_single_precision)]
+Scale = Annotated[Number, Field(ge=-1e6, le=1e6)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_in_single_precision)]
 NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -191,9 +192,9 @@ class StartConfig(Strict):
     gate_bias: dict[str, Number]
     signal_bias: dict[str, Number]
     weights: Literal["uniform", "normal"]
-    signal_scale: Number
-    value_scale: Number
-    read_scale: Number
+    signal_scale: Scale
+    value_scale: Scale
+    read_scale: Scale
 
 
 class ModelConfig(Strict):

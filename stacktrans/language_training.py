@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stacktrans.config import RunConfig, StreamConfig
+from stacktrans.config import RunConfig
 from stacktrans.corpora import PARTS, as_stream, known_symbols, read_sentences
 from stacktrans.errors import UsageError
 from stacktrans.language import Perplexity, perplexity
@@ -64,6 +64,7 @@ class LanguageTrainer(StreamTrainer):
         device: torch.device,
         command: str,
         attempt: int = 1,
+        rehearsal: bool = False,
     ) -> None:
         _check(config)
         task = config.task
@@ -77,11 +78,14 @@ class LanguageTrainer(StreamTrainer):
         parameters = {**task.parameters, "known": known}
         task = task.model_copy(update={"parameters": parameters})
         config = config.model_copy(update={"task": task})
-        super().__init__(config, directory, device, command, attempt)
+        super().__init__(config, directory, device, command, attempt, rehearsal)
 
-    def _prepare(self, stream: StreamConfig) -> None:
+    def _check_draws(self) -> None:
+        self._check_carrying()  # that is all: nothing is drawn
+
+    def _prepare(self) -> None:
         count = self.config.training.batch_size
-        self._cut = list(pieces_of(self.texts["train"], count, stream.steps))
+        self._cut = list(pieces_of(self.texts["train"], count, self.stream.steps))
         if self.config.model.biases:
             self._begin_with_frequencies()
 
@@ -97,9 +101,6 @@ class LanguageTrainer(StreamTrainer):
 
     def _pieces(self) -> list[Piece]:
         return self._cut
-
-    def _check_draws(self) -> None:
-        """Nothing is drawn."""
 
     def _lengths_trained(self) -> Lengths | None:
         return None

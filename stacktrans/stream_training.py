@@ -11,6 +11,7 @@ from torch import Tensor
 
 from stacktrans.config import StreamConfig
 from stacktrans.evaluation import cross_entropy
+from stacktrans.memory import make_memory
 from stacktrans.pieces import Epochs, Piece
 from stacktrans.randomness import Purpose
 from stacktrans.records import Record
@@ -28,21 +29,32 @@ class StreamTrainer(Trainer):
     `Trainer`.
     """
 
+    @property
+    def stream(self) -> StreamConfig:
+        """How the stream is cut."""
+        assert self.config.training.stream is not None
+        return self.config.training.stream
+
+    def _check_draws(self) -> None:
+        self._check_carrying()
+        self.epochs = Epochs(self.config, self.stream, self.task)
+        super()._check_draws()
+
+    def _check_carrying(self) -> None:
+        """Raise `UsageError` if nothing of the memory goes on from piece to piece."""
+        memory = make_memory(self.config.model)
+        if memory:
+            memory.carried(memory.initial(1, 1, torch.empty(0)), torch.zeros(1, dtype=torch.bool))
+
     def _start_attempt(self) -> None:
         super()._start_attempt()
-        stream = self.config.training.stream
-        assert stream is not None
-        self.stream = stream
-        self._prepare(stream)
-        with torch.no_grad():  # what can't be carried is found out before anything is written
-            self.model.unroll_piece(torch.zeros(1, 1, dtype=torch.int64, device=self.device))
+        self._prepare()
         self.progress.epoch = 0
         self._keep()
         self._begin_epoch()
 
-    def _prepare(self, stream: StreamConfig) -> None:
-        """Make ready what is trained on."""
-        self.epochs = Epochs(self.config, stream, self.task)
+    def _prepare(self) -> None:
+        """Make ready what is trained on, for an attempt."""
 
     def _pieces(self) -> list[Piece]:
         """The pieces of the epoch that begins."""

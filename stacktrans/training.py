@@ -22,7 +22,7 @@ from stacktrans.certainty import Accuracies, accuracies, round_signals, without_
 from stacktrans.config import RoundingConfig, RunConfig
 from stacktrans.controllers import Disturbance
 from stacktrans.draws import Draws, Moment
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.errors import StacktransError
 from stacktrans.evaluation import Scores, score
 from stacktrans.examples import Examples
 from stacktrans.files import locked, tidy, write_atomically
@@ -42,13 +42,14 @@ from stacktrans.records import (
     Summary,
     achieved,
 )
+from stacktrans.room import check_room
 from stacktrans.runs import Place
 from stacktrans.sequences import Batch, Pair
 from stacktrans.settings import Layer, overlay, validated
 from stacktrans.state import Progress, check_alike, check_optimizer, check_value, read_progress
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
-from stacktrans.transducer import Transducer, Unrolled
+from stacktrans.transducer import Transducer, Unrolled, has_kernel
 
 RUNNING_DECAY = 0.95
 """Decay of the running mean of the loss by which a run is judged."""
@@ -76,6 +77,7 @@ class Trainer:
         device: where the model is.
         command: what to note as the run's command.
         attempt: which start to begin with, from 1.
+        rehearsal: check the run alone; without weights, it can't be run.
 
     Attributes:
         stop_requested: set to a signal's number, it ends `run` after the batch.
@@ -88,6 +90,7 @@ class Trainer:
         device: torch.device,
         command: str,
         attempt: int = 1,
+        rehearsal: bool = False,
     ) -> None:
         torch.set_num_threads(config.threads)
         self.config = config
@@ -102,21 +105,27 @@ class Trainer:
         self.progress = Progress(attempt=attempt)
         self.stop_requested: int = 0
         self.place = Place(directory)
-        self._start_attempt()
-        # A kernel that can't run and lengths that the task lacks are found out before anything is
-        # written.
-        self.model.is_fused()
+        self._check_run()
+        if not rehearsal:
+            self._start_attempt()
+
+    def _check_run(self) -> None:
+        """Find out before anything is made or written whether this can be trained.
+
+        Raises:
+            NoSuchLength: there are no strings to train or to test on.
+            UsageError: there is no such kernel, or no room.
+        """
+        has_kernel(self.config.model, torch.empty(0, device=self.device))
+        check_room(self.config, self.layout)
         self._check_draws()
 
     def _check_draws(self) -> None:
-        """Raise `NoSuchLength` if there are no strings to train or to test on."""
         self.draws.check()
 
     def _start_attempt(self) -> None:
         """New weights, optimiser and running mean, drawn from the seed and the attempt."""
         self._draw_weights()
-        if not self._is_finite():
-            raise UsageError("model.start: weights as large as these are no numbers any more")
         progress = self.progress
         progress.attempt_began, progress.running_loss, progress.settled = progress.step, None, False
         progress.failed, progress.best_of_attempt, progress.since_best = False, [], 0

@@ -380,18 +380,8 @@ class Transducer(nn.Module):
         Raises:
             UsageError: it is asked for and there is none.
         """
-        if self.kernel == "torch":
-            return False
-        from stacktrans.kernels import transducing
-
-        fits = transducing.fits(self.config, self.classifier.weight)
-        if self.kernel == "fused" and not fits:
-            weight = self.classifier.weight
-            raise UsageError(
-                f"kernel: there is no fused one for {weight.dtype} on {weight.device.type} "
-                f"with memory {self.config.memory}; expected auto or torch"
-            )
-        return fits
+        asked = self.config.model_copy(update={"kernel": self.kernel})
+        return has_kernel(asked, self.classifier.weight)
 
     def _kind(self) -> "Kind":
         from stacktrans.kernels.transducing import kind_of
@@ -528,6 +518,25 @@ class Transducer(nn.Module):
             for name, weight in self.named_parameters()
             if not name.startswith(outside) and not name.endswith("initial_state")
         )
+
+
+def has_kernel(config: ModelConfig, weight: Tensor) -> bool:
+    """Whether compiled code is what runs a model with weights such as this one.
+
+    Raises:
+        UsageError: it is asked for and there is none.
+    """
+    if config.kernel == "torch":
+        return False
+    from stacktrans.kernels import transducing
+
+    fits = transducing.fits(config, weight)
+    if config.kernel == "fused" and not fits:
+        raise UsageError(
+            f"kernel: there is no fused one for {weight.dtype} on {weight.device.type} "
+            f"with memory {config.memory}; expected auto or torch"
+        )
+    return fits
 
 
 Shapes = dict[str, tuple[int, ...]]

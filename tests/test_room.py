@@ -1,0 +1,60 @@
+"""Runs that a machine has no room for are refused before anything is made."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from test_training import small_run
+
+from stacktrans.errors import UsageError
+from stacktrans.room import check_room, count_weights
+from stacktrans.trainers import trainer_for
+
+CPU = torch.device("cpu")
+
+
+def rehearse(*assignments: str) -> None:
+    config = small_run(*assignments)
+    trainer_for(config)(config, Path(), CPU, "", rehearsal=True)
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (("layers=64", "hidden_size=65536"), r"model: its weights need at least [\d,]+\.\d GiB"),
+        (
+            ("batch_size=65536", "lengths.train=[60000,65536]", "curriculum=null"),
+            "training.batch_size: 65536 strings at once need",
+        ),
+        (("start.read_scale=1e30",), "start.read_scale"),
+    ],
+)
+def test_sizes_that_multiply_beyond_the_machine_are_refused(
+    assignments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        rehearse(*assignments)
+
+
+def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stacktrans.room._bytes_of_machine", lambda: 2.0**50)
+    monkeypatch.setattr("stacktrans.training.Transducer", None)
+    rehearse("hidden_size=60000")
+
+
+@pytest.mark.parametrize("controller", ["lstm", "linear"])
+def test_weights_are_counted_as_they_are_made(controller: str) -> None:
+    config = small_run(f"controller={controller}", "layers=1")
+    trainer = trainer_for(config)(config, Path(), CPU, "")
+    held = [*trainer.model.parameters(), *trainer.model.buffers()]
+    counted = count_weights(config, trainer.layout)
+    assert sum(weight.numel() for weight in trainer.model.parameters()) <= counted
+    assert counted <= sum(weight.numel() for weight in held)
+
+
+def test_a_machine_that_does_not_say_what_it_has_refuses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("os.sysconf")
+    config = small_run("layers=64", "hidden_size=65536")
+    check_room(config, trainer_for(small_run())(small_run(), Path(), CPU, "").layout)
