@@ -120,7 +120,7 @@ def wrong_tree(rng: Random, tree: Any, values: Sequence[Any] = VALUES) -> Any:
             case 6 | 7 if type(within[key]) in (int, float):
                 within[key] *= one_of(rng, SCALES)
             case _:
-                within[key] = one_of(rng, values)
+                within[key] = copy.deepcopy(one_of(rng, values))
     return tree
 
 
