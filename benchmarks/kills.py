@@ -33,11 +33,11 @@ import torch
 from robustness import write_section
 
 from stacktrans import __version__, cli
-from stacktrans.checkpoint import WEIGHTS
-from stacktrans.errors import StacktransError
-from stacktrans.records import METRICS, SUMMARY
-from stacktrans.runs import last_saved
-from stacktrans.training import Trainer
+from stacktrans.common.errors import StacktransError
+from stacktrans.model.checkpoint import WEIGHTS
+from stacktrans.training.records import METRICS, SUMMARY
+from stacktrans.training.runs import last_saved
+from stacktrans.training.trainer import Trainer
 
 SIZES = "hidden_size=8 memory_size=4 embedding_size=4 output_size=8 validation_count=20"
 LENGTHS = "task.lengths.train=[1,5] task.lengths.test=[6,8]"

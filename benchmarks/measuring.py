@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from stacktrans.transducer import Transducer
+    from stacktrans.model.transducer import Transducer
 
 MEMORIES = ("stack", "queue", "deque")
 EMBEDDING = 64
@@ -98,10 +98,10 @@ def shortest(subjects: Mapping[str, Subject], job: Measurement) -> dict[str, flo
 def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Transducer":
     import torch
 
-    from stacktrans.resolution import resolve
-    from stacktrans.sequences import JointSequence
+    from stacktrans.model.transducer import Transducer
+    from stacktrans.settings.resolve import resolve
     from stacktrans.tasks import make_task
-    from stacktrans.transducer import Transducer
+    from stacktrans.tasks.layouts import JointSequence
 
     shape = {"memory": memory, "hidden_size": hidden, "memory_size": memory_size}
     config = resolve(
@@ -150,8 +150,8 @@ def training_batch(which: str, kernel: str) -> Callable[[], None]:
     """A batch of training, from the strings to new weights."""
     import torch
 
-    from stacktrans.resolution import resolve
-    from stacktrans.training import Trainer
+    from stacktrans.settings.resolve import resolve
+    from stacktrans.training.trainer import Trainer
 
     task, controller = which.split("/")
     model = {"memory": "stack", "controller": controller, "kernel": kernel}
@@ -168,8 +168,8 @@ def stack_rnn(count: int, hidden: int, kernel: str, capacity: int | None = None)
     """The model of joulin2015 with its weights as drawn: sigmoid units, and stacks of numbers."""
     import torch
 
-    from stacktrans.resolution import resolve
-    from stacktrans.transducer import Transducer
+    from stacktrans.model.transducer import Transducer
+    from stacktrans.settings.resolve import resolve
 
     shape = {"memory": "stack-rnn", "memory_count": count, "memory_size": 1, "read_depth": 2}
     units = {"controller": "sigmoid", "hidden_size": hidden, "recurrent": False}

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from stacktrans.controllers import LSTMLayer
-from stacktrans.transducer import Transducer
+from stacktrans.model.controllers import LSTMLayer
+from stacktrans.model.transducer import Transducer
 
 Step = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """Strengths [B, rows], V [B, rows, m], signals [B, S], values [B, ends * m] -> both, and reads."""

@@ -21,8 +21,8 @@ from statistics import median
 import yaml
 
 from stacktrans import __version__
-from stacktrans.records import SUMMARY
 from stacktrans.sweeps.work import LOCK
+from stacktrans.training.records import SUMMARY
 
 MODEL = {"memory": "stack", "hidden_size": 16, "memory_size": 8, "embedding_size": 8}
 FIRST_GUESS = 20

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stacktrans import __version__
-from stacktrans.resolution import resolve
+from stacktrans.settings.resolve import resolve
 
 RESULTS = Path(__file__).parent / "results"
 STRINGS = 1000

@@ -8,11 +8,11 @@ With --check nothing is written; it fails if the page is not what it should be.
 import argparse
 from pathlib import Path
 
-from stacktrans.settings import read_layer
+from stacktrans.common.visible import in_a_line
+from stacktrans.settings.layers import read_layer
 from stacktrans.sweeps.plan import read_plan
 from stacktrans.sweeps.report import summary
 from stacktrans.sweeps.store import RESULTS, Store
-from stacktrans.visible import in_a_line
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "RESULTS.md"

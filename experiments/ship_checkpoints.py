@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stacktrans import checkpoint
-from stacktrans.model_card import model_card
+from stacktrans.model import checkpoint
+from stacktrans.training.model_card import model_card
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stacktrans import checkpoint
-from stacktrans.checksums import SUMS, sums_of
+from stacktrans.common.checksums import SUMS, sums_of
+from stacktrans.model import checkpoint
 
 
 def reseal(directory: Path) -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 from command_line import SMALL, run
 
-from stacktrans import checkpoint
-from stacktrans.resolution import resolve
-from stacktrans.sequences import JointSequence
-from stacktrans.transducer import Transducer
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.layouts import JointSequence
 
 # One thread is fastest for models this small.
 torch.set_num_threads(1)

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.controllers import RECURRENT, RecurrentLayer
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.fused import Kind, LayerWeights, fused_sequence
 from stacktrans.kernels.running import Running
-from stacktrans.kernels.transducing import actions_of
 from stacktrans.memory import STRENGTH_MEMORIES, ActionMemory, Memory
-from stacktrans.resolution import resolve
+from stacktrans.model.controllers import RECURRENT, RecurrentLayer
+from stacktrans.model.fused import actions_of
+from stacktrans.settings.resolve import resolve
 
 Named = dict[str, Tensor]
 

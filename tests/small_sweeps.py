@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from small_runs import SETTINGS
 
-from stacktrans.settings import nested, overlaid
+from stacktrans.settings.layers import nested, overlaid
 
 MEASURES = {
     "test": {"of": "fine", "strings": "test"},

@@ -22,13 +22,13 @@ from kernel_cases import (
 )
 from torch import Tensor
 
-from stacktrans.controllers import CONTROLLERS
-from stacktrans.errors import UsageError
+from stacktrans.common.errors import UsageError
 from stacktrans.kernels import action_sequence
 from stacktrans.kernels.stores import CellStore
 from stacktrans.memory import ActionList, ActionMemory, ActionStack
-from stacktrans.resolution import resolve
-from stacktrans.transducer import Transducer
+from stacktrans.model.controllers import CONTROLLERS
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
 
 MEMORIES: dict[str, ActionMemory[Any]] = {
     "stack": ActionStack(1, 2, no_op=False),

@@ -22,11 +22,11 @@ from test_training import (
     weights_of,
 )
 
-from stacktrans import ahead
-from stacktrans.config import RunConfig
-from stacktrans.records import Summary
-from stacktrans.resolution import resolve
-from stacktrans.trainers import trainer_for
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
+from stacktrans.training import ahead
+from stacktrans.training.records import Summary
+from stacktrans.training.trainers import trainer_for
 
 SOON_FAILED = ("restart_after=20", "restart_loss=0.0001")
 
@@ -260,7 +260,8 @@ def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys\n"
         f"arguments = [{str(tmp_path / 'run')!r}, '2', 'cpu', str(os.getpid())]\n"
-        "print(subprocess.Popen([sys.executable, '-m', 'stacktrans.ahead', *arguments]).pid)"
+        "module = ['-m', 'stacktrans.training.ahead']\n"
+        "print(subprocess.Popen([sys.executable, *module, *arguments]).pid)"
     )
     begun = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
     for _ in range(240):

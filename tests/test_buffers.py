@@ -11,10 +11,8 @@ from literal import LiteralBuffers
 from torch import Tensor
 from typer.testing import CliRunner
 
-from stacktrans import checkpoint
 from stacktrans.cli import app
-from stacktrans.config import ModelConfig
-from stacktrans.errors import UsageError
+from stacktrans.common.errors import UsageError
 from stacktrans.memory.buffers import (
     buffer_penalty,
     filled,
@@ -23,9 +21,11 @@ from stacktrans.memory.buffers import (
     writing_steps,
     written_weights,
 )
-from stacktrans.resolution import resolve
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer, Unrolled
+from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
-from stacktrans.transducer import Transducer, Unrolled
 
 SYMBOLS = 3
 
@@ -182,7 +182,7 @@ def test_long_answers_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     model = model_of(controller="linear")
     ids = torch.randint(SYMBOLS, (2, 30))
     whole = model(ids)
-    monkeypatch.setattr("stacktrans.transducer.SYMBOLS_AT_ONCE", 4)
+    monkeypatch.setattr("stacktrans.model.transducer.SYMBOLS_AT_ONCE", 4)
     torch.testing.assert_close(model(ids), whole, rtol=0, atol=1e-12)
     cumulative = torch.tensor([[0.5, 1.0, 1.5, 2.5, 4.0], [0.1, 0.2, 0.3, 2.2, 3.0]])
     assert writing_steps(cumulative, 1, 1) == slice(1, 4)

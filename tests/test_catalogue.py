@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from stacktrans.catalogue.entries import Entry
-from stacktrans.catalogue.kinds import KINDS
-from stacktrans.catalogue.layout import lines
 from stacktrans.cli import app
-from stacktrans.controllers import CONTROLLERS
+from stacktrans.commands.catalogue.entries import Entry
+from stacktrans.commands.catalogue.kinds import KINDS
+from stacktrans.commands.catalogue.layout import lines
 from stacktrans.memory import MEMORIES
-from stacktrans.packaged import shipped
-from stacktrans.resolution import load_task, resolve
+from stacktrans.model.controllers import CONTROLLERS
+from stacktrans.settings.packaged import shipped
+from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import GENERATORS, make_task
 
 TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
@@ -147,7 +147,7 @@ def test_recipes_say_what_their_first_lines_do() -> None:
     names = [(entry["name"], entry["paper"]) for entry in entries]
     papers = (None, "hao2018", "joulin2015")
     assert names == [(name, paper) for name in ("default", "paper") for paper in papers]
-    first = (Path(__file__).parent.parent / "stacktrans/recipes/default.yaml").read_text()
+    first = (Path(__file__).parent.parent / "stacktrans/settings/recipes/default.yaml").read_text()
     assert entries[0]["meaning"] == first.splitlines()[0].removeprefix("# ")
     assert entries[0]["settings"]["model"]["hidden_size"] == 64
 
@@ -236,7 +236,7 @@ def test_settings_have_types_in_plain_words_and_defaults() -> None:
 def test_what_needs_no_torch_does_not_wait_for_it() -> None:
     kinds = ["tasks", "generators", "recipes", "settings", "checkpoints"]
     code = (
-        "import sys; from stacktrans.catalogue.kinds import KINDS; "
+        "import sys; from stacktrans.commands.catalogue.kinds import KINDS; "
         f"[KINDS[kind]() for kind in {kinds}]; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,15 +9,15 @@ import pytest
 import torch
 from test_training import CPU, assert_same_run, ignore, records_of
 
-from stacktrans import checkpoint
-from stacktrans.certainty import accuracies, round_signals
-from stacktrans.config import RoundingConfig, RunConfig
-from stacktrans.records import Accuracy
-from stacktrans.resolution import resolve
-from stacktrans.sequences import Pair
-from stacktrans.stream_training import StreamTrainer
-from stacktrans.training import Interrupted, Trainer
-from stacktrans.transducer import Transducer
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RoundingConfig, RunConfig
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.layouts import Pair
+from stacktrans.training.certainty import accuracies, round_signals
+from stacktrans.training.records import Accuracy
+from stacktrans.training.streams import StreamTrainer
+from stacktrans.training.trainer import Interrupted, Trainer
 
 RIGHT, WRONG = (Accuracy(share, share, 10, share) for share in (1.0, 0.0))
 

@@ -10,14 +10,14 @@ import safetensors.torch
 import torch
 from changed_checkpoints import change_config, change_weights, reseal
 
-from stacktrans import checkpoint
-from stacktrans.checkpoint import CheckpointError
-from stacktrans.checksums import SUMS
-from stacktrans.config import RunConfig
-from stacktrans.files import write_atomically
-from stacktrans.resolution import resolve
-from stacktrans.sequences import JointSequence
-from stacktrans.transducer import Transducer
+from stacktrans.common.checksums import SUMS
+from stacktrans.common.files import write_atomically
+from stacktrans.model import checkpoint
+from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.layouts import JointSequence
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,8 @@ from small_runs import SETTINGS
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
-from stacktrans.config import RunConfig
-from stacktrans.resolution import resolve
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
 
 
 def invoke(*arguments: str | Path, stdin: bytes = b"") -> Result:
@@ -58,7 +58,7 @@ def test_eval_names_what_is_wrong_with_stdin(model: Path, content: bytes, messag
 def test_eval_names_lengths_that_stdin_lacks(model: Path) -> None:
     result = invoke("eval", model, "--data", "-", "--lengths", "9:9", stdin=b"ab\tab\n")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "--lengths 9:9: standard input has no source of such a length" in result.stderr
+    assert "lengths 9:9: standard input has no source of such a length" in result.stderr
 
 
 def test_generate_changes_settings_of_the_task() -> None:

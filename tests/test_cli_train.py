@@ -14,7 +14,7 @@ import torch
 from changed_checkpoints import reseal
 from command_line import ENVIRONMENT, SMALL, STACKTRANS, run, shell, start, wait_for
 
-from stacktrans import checkpoint
+from stacktrans.model import checkpoint
 
 
 def test_help_of_everything() -> None:

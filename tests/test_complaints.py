@@ -10,10 +10,10 @@ import yaml
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
-from stacktrans.config import RunConfig
-from stacktrans.errors import UsageError
-from stacktrans.resolution import load_task, resolve
-from stacktrans.settings import Layer, nested, overlaid, validated
+from stacktrans.common.errors import UsageError
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import Layer, nested, overlaid, validated
+from stacktrans.settings.resolve import load_task, resolve
 
 COMMANDS = app.registered_commands
 LAWS = "uniform, task, {mean: ..., deviation: ...}, {depth: ...} or {train: ..., test: ...}"

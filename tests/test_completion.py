@@ -9,14 +9,14 @@ import pytest
 from command_line import ENVIRONMENT, STACKTRANS
 from typer.testing import CliRunner
 
-from stacktrans.catalogue.kinds import KINDS
 from stacktrans.cli import app
-from stacktrans.completion import PROGRAM
-from stacktrans.config import RunConfig
-from stacktrans.controllers import CONTROLLERS
+from stacktrans.commands.catalogue.kinds import KINDS
+from stacktrans.commands.completion import PROGRAM
 from stacktrans.memory import MEMORIES
-from stacktrans.packaged import shipped
-from stacktrans.resolution import resolve
+from stacktrans.model.controllers import CONTROLLERS
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.packaged import shipped
+from stacktrans.settings.resolve import resolve
 
 TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
 CHECKPOINTS = sorted(path.name for path in shipped("checkpoints").glob("*/"))

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stacktrans.config import RunConfig
-from stacktrans.controllers import CONTROLLERS
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.names import ControllerName, MemoryName
 from stacktrans.memory import MEMORIES
-from stacktrans.names import ControllerName, MemoryName
-from stacktrans.packaged import recipe_names, shipped
-from stacktrans.resolution import find_task, load_task, resolve
+from stacktrans.model.controllers import CONTROLLERS
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.packaged import recipe_names, shipped
+from stacktrans.settings.resolve import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths
 
 QUEUE = {"model": {"memory": "queue"}}

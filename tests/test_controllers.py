@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from stacktrans.config import ModelConfig
-from stacktrans.controllers import RECURRENT, Controller, Layer, LSTMLayer, RecurrentLayer
-from stacktrans.errors import UsageError
-from stacktrans.resolution import resolve
-from stacktrans.transducer import Transducer
+from stacktrans.common.errors import UsageError
+from stacktrans.model.controllers import RECURRENT, Controller, Layer, LSTMLayer, RecurrentLayer
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.resolve import resolve
 
 HIDDEN, EMBEDDING, READ, BATCH = 5, 4, 3, 2
 

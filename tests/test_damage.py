@@ -23,16 +23,16 @@ from command_line import SMALL
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
-from stacktrans import checkpoint
-from stacktrans.checkpoint import CheckpointError
-from stacktrans.checksums import SUMS
 from stacktrans.cli import app
-from stacktrans.config import ModelConfig
-from stacktrans.errors import StacktransError
-from stacktrans.packaged import shipped
-from stacktrans.resolution import resolve
-from stacktrans.transducer import Transducer, weight_shapes
-from stacktrans.weights import serialized
+from stacktrans.common.checksums import SUMS
+from stacktrans.common.errors import StacktransError
+from stacktrans.model import checkpoint
+from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.model.transducer import Transducer, weight_shapes
+from stacktrans.model.weights import serialized
+from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.packaged import shipped
+from stacktrans.settings.resolve import resolve
 
 CPU = torch.device("cpu")
 FILES = ("config.yaml", "model.safetensors", "training.pt")

@@ -9,10 +9,10 @@ from test_going_on import counting, taken_up, trainer_in
 from test_stream_training import small_run as stream_run
 from test_training import CPU, ignore, small_run
 
-from stacktrans import checkpoint
-from stacktrans.config import RunConfig
-from stacktrans.errors import UsageError
-from stacktrans.training import TrainingError
+from stacktrans.common.errors import UsageError
+from stacktrans.model import checkpoint
+from stacktrans.settings.config import RunConfig
+from stacktrans.training.trainer import TrainingError
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
 FAST = ("learning_rate=1e38", "gradient_clip=null", "gradient_limit=null")
@@ -78,7 +78,7 @@ def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([float("nan"), 2.0, 1.0])
-    monkeypatch.setattr("stacktrans.stream_training.cross_entropy", lambda *_: next(found))
+    monkeypatch.setattr("stacktrans.training.streams.cross_entropy", lambda *_: next(found))
     config = stream_run(stream="epochs: 2, starts: 2, judged_after: 1")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2

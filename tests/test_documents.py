@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stacktrans.config import RunConfig
-from stacktrans.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
-from stacktrans.errors import UsageError
-from stacktrans.reading import MOST_BYTES, check_readable, parsed_json, read_bytes, read_text
-from stacktrans.resolution import resolve
-from stacktrans.settings import option_layer, read_layer
+from stacktrans.common.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
+from stacktrans.common.errors import UsageError
+from stacktrans.common.reading import MOST_BYTES, check_readable, parsed_json, read_bytes, read_text
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import option_layer, read_layer
+from stacktrans.settings.resolve import resolve
 
 LIST = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 MERGED = "a0: &a0 {a: 1, b: 1, c: 1, d: 1, e: 1, f: 1, g: 1, h: 1, i: 1, j: 1}\n"

@@ -6,13 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacktrans import evaluation
-from stacktrans.decoding import transduce
-from stacktrans.evaluation import Scores, batches_of, score
-from stacktrans.resolution import resolve
-from stacktrans.sequences import JointSequence, Pair
-from stacktrans.statistics import confidence_interval
-from stacktrans.transducer import FusedRun, Transducer, Unrolled
+from stacktrans.common.statistics import confidence_interval
+from stacktrans.inference import evaluation
+from stacktrans.inference.decoding import transduce
+from stacktrans.inference.evaluation import Scores, batches_of, score
+from stacktrans.model.transducer import FusedRun, Transducer, Unrolled
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.layouts import JointSequence, Pair
 
 LAYOUT = JointSequence(source_size=4, target_size=4)
 

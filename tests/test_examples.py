@@ -8,12 +8,12 @@ import pytest
 import torch
 from test_training import assert_same_run, ignore, records_of, stop_after, trainer_of
 
-from stacktrans.config import RunConfig
-from stacktrans.errors import UsageError
-from stacktrans.evaluation import score
-from stacktrans.records import SUMMARY
-from stacktrans.resolution import resolve
-from stacktrans.training import Interrupted, Trainer
+from stacktrans.common.errors import UsageError
+from stacktrans.inference.evaluation import score
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
+from stacktrans.training.records import SUMMARY
+from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
 

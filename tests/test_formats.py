@@ -10,13 +10,14 @@ import torch
 import yaml
 from changed_checkpoints import reseal
 
-from stacktrans import checkpoint, packaged
-from stacktrans.decoding import transduce
-from stacktrans.errors import UsageError
-from stacktrans.packaged import shipped
-from stacktrans.randomness import Purpose, generator
-from stacktrans.resolution import resolve
-from stacktrans.settings import overlaid
+from stacktrans.common.errors import UsageError
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.decoding import transduce
+from stacktrans.model import checkpoint
+from stacktrans.settings import packaged
+from stacktrans.settings.layers import overlaid
+from stacktrans.settings.packaged import shipped
+from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 
 CPU = torch.device("cpu")

@@ -14,10 +14,10 @@ from command_line import SMALL
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
-from stacktrans import checkpoint
-from stacktrans.checkpoint import CheckpointError
 from stacktrans.cli import app
-from stacktrans.files import write_flushed
+from stacktrans.common.files import write_flushed
+from stacktrans.model import checkpoint
+from stacktrans.model.checkpoint import CheckpointError
 
 CPU = torch.device("cpu")
 FILES = ("config.yaml", "model.safetensors", "training.pt", "SHA256SUMS", "README.md")

@@ -11,9 +11,9 @@ from hostile import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stacktrans.errors import StacktransError
-from stacktrans.resolution import resolve
-from stacktrans.settings import Layer, Settings, nested
+from stacktrans.common.errors import StacktransError
+from stacktrans.settings.layers import Layer, Settings, nested
+from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import GENERATORS, make_task
 
 CASES = 40

@@ -15,14 +15,14 @@ from command_line import SMALL, shell
 from test_stream_training import small_run as stream_run
 from test_training import CPU, assert_same_run, ignore, records_of, small_run
 
-from stacktrans.checkpoint import CheckpointError
-from stacktrans.config import RunConfig
-from stacktrans.errors import StacktransError, UsageError
-from stacktrans.resolution import resolve
-from stacktrans.runs import check_free, claim, last_saved
-from stacktrans.terminal import Dispensable
-from stacktrans.trainers import trainer_for
-from stacktrans.training import Interrupted, Trainer
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.messages import Dispensable
+from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
+from stacktrans.training.runs import check_free, claim, last_saved
+from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainers import trainer_for
 
 ROUNDING = "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 3}"
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 3}"
@@ -98,7 +98,7 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
 
 def have_everything_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a model count as right, so that it is solved at once and rounding is kept."""
-    from stacktrans.records import Accuracy
+    from stacktrans.training.records import Accuracy
 
     right = Accuracy(1.0, 1.0, 10, 1.0)
     monkeypatch.setattr(Trainer, "_measure_both", lambda *_: (right, right))

@@ -9,14 +9,14 @@ import torch
 from small_runs import SETTINGS
 from test_sweep_tables import plan_of, records_of
 
-from stacktrans.draws import Draws
-from stacktrans.judging import decided_by, reported_on
-from stacktrans.randomness import Purpose
-from stacktrans.resolution import resolve
-from stacktrans.sequences import Pair
+from stacktrans.common.randomness import Purpose
+from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.captions import caption
 from stacktrans.sweeps.report import markdown
-from stacktrans.trainers import trainer_for
+from stacktrans.tasks.layouts import Pair
+from stacktrans.training.draws import Draws
+from stacktrans.training.judging import decided_by, reported_on
+from stacktrans.training.trainers import trainer_for
 
 SMALL = [
     setting for setting in SETTINGS if "parameters" not in setting and "lengths" not in setting

@@ -7,12 +7,12 @@ import torch
 from kernel_cases import Case, Shape
 from torch import Tensor
 
-from stacktrans.errors import UsageError
+from stacktrans.common.errors import UsageError
 from stacktrans.kernels.fused import fused_memory, fused_sequence
 from stacktrans.kernels.running import Running
 from stacktrans.memory import ActionStack
-from stacktrans.resolution import resolve
-from stacktrans.transducer import Transducer
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
 
 SYMBOLS = 3
 ACTIONS: dict[str, Any] = {"memory_count": 2, "read_depth": 3, "capacity": 2}

@@ -25,19 +25,19 @@ from kernel_cases import (
 )
 from torch import Tensor
 
+from stacktrans.common.randomness import Purpose
+from stacktrans.common.randomness import generator as random_generator
 from stacktrans.kernels import compiling, sequence
 from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.fused import fused_memory
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import STRENGTH_MEMORIES
-from stacktrans.randomness import Purpose
-from stacktrans.randomness import generator as random_generator
-from stacktrans.resolution import resolve
-from stacktrans.sequences import JointSequence
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
-from stacktrans.transducer import Transducer
+from stacktrans.tasks.layouts import JointSequence
 
 WITH_NONE = [*NAMES, "none"]
 # No size a multiple of another or of a vector register but by accident.

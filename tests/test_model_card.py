@@ -11,9 +11,9 @@ from command_line import SMALL
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
-from stacktrans import checkpoint
 from stacktrans.cli import app
-from stacktrans.model_card import model_card
+from stacktrans.model import checkpoint
+from stacktrans.training.model_card import model_card
 
 CPU = torch.device("cpu")
 

@@ -18,16 +18,16 @@ from rich.console import Console
 from small_runs import SETTINGS
 from test_sweep_tables import plan_of, records_of
 
-from stacktrans.display import TrainingDisplay, scores_tables, summary_table, trace_view
-from stacktrans.evaluation import Scores
-from stacktrans.language_display import LanguageDisplay, perplexity_table
-from stacktrans.records import Accuracy, Record, Summary
-from stacktrans.resolution import resolve
+from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.settings.resolve import resolve
+from stacktrans.showing.tables import Column, Table
+from stacktrans.showing.texts import LanguageDisplay, perplexity_table
+from stacktrans.showing.training import TrainingDisplay, scores_tables, summary_table, trace_view
 from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import Store
-from stacktrans.tables import Column, Table
 from stacktrans.tasks.base import Lengths
-from stacktrans.trace import Part, Step, Trace
+from stacktrans.training.records import Accuracy, Record, Summary
 
 WIDTHS = (200, 100, 80, 60, 40)
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=SETTINGS)
@@ -178,7 +178,7 @@ def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
 
 
 def show_records() -> None:
-    from stacktrans.terminal import progress_console
+    from stacktrans.commands.terminal import progress_console
 
     with TrainingDisplay(progress_console(), CONFIG, 7, "run") as display:
         for step in range(1, 2001):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from stacktrans.checkpoint import load, save
 from stacktrans.cli import app
-from stacktrans.evaluation import score
-from stacktrans.packaged import shipped
-from stacktrans.randomness import Purpose, generator
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.evaluation import score
+from stacktrans.inference.transduction import transduce_lines
+from stacktrans.model.checkpoint import load, save
+from stacktrans.settings.packaged import shipped
 from stacktrans.tasks.base import Lengths
-from stacktrans.transduction import transduce_lines
 
 SOURCES = {"reverse-stack": "hello", "parenthesis-lstm": "(()", "xor-buffered": "1101"}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from command_line import run
 
-from stacktrans.picture import Row, heat_map, rows_of, shade
-from stacktrans.trace import Part, Step, Trace
+from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.showing.pictures import Row, heat_map, rows_of, shade
 
 
 def step_of(number: int, symbol: str, push: float, read: list[Part] | None = None) -> Step:

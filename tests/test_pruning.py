@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from stacktrans.memory.actions import EMPTY
-from stacktrans.pruning import least, prunable, pruned
-from stacktrans.resolution import resolve
-from stacktrans.transducer import Transducer
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+from stacktrans.training.pruning import least, prunable, pruned
 
 
 def model_of(memory: str = "stack-rnn", **settings: object) -> Transducer:

@@ -14,7 +14,7 @@ from command_line import ENVIRONMENT, Ended
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
-from stacktrans.resolution import resolve
+from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 
 ROOT = Path(__file__).parent.parent

@@ -6,9 +6,9 @@ import pytest
 import torch
 from test_training import small_run
 
-from stacktrans.errors import UsageError
-from stacktrans.room import check_room, count_weights
-from stacktrans.trainers import trainer_for
+from stacktrans.common.errors import UsageError
+from stacktrans.training.room import check_room, count_weights
+from stacktrans.training.trainers import trainer_for
 
 CPU = torch.device("cpu")
 
@@ -37,8 +37,8 @@ def test_sizes_that_multiply_beyond_the_machine_are_refused(
 
 
 def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacktrans.room._bytes_of_machine", lambda: 2.0**50)
-    monkeypatch.setattr("stacktrans.training.Transducer", None)
+    monkeypatch.setattr("stacktrans.training.room._bytes_of_machine", lambda: 2.0**50)
+    monkeypatch.setattr("stacktrans.training.trainer.Transducer", None)
     rehearse("hidden_size=60000")
 
 

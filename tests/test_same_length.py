@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from shipped_tasks import task_of, written
 from typer.testing import CliRunner
 
-from stacktrans import checkpoint
 from stacktrans.cli import app
-from stacktrans.config import RunConfig
-from stacktrans.decoding import transduce
-from stacktrans.errors import UsageError
-from stacktrans.evaluation import score
-from stacktrans.resolution import resolve
-from stacktrans.sequences import Pair, SameLength
+from stacktrans.common.errors import UsageError
+from stacktrans.inference.decoding import transduce
+from stacktrans.inference.evaluation import score
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import (
     DepthLimit,
@@ -29,7 +29,7 @@ from stacktrans.tasks.base import (
     NoSuchLength,
     NotASource,
 )
-from stacktrans.transducer import Transducer
+from stacktrans.tasks.layouts import Pair, SameLength
 
 NAMES = [
     "agreement",

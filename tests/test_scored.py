@@ -8,14 +8,14 @@ import pytest
 import torch
 from shipped_tasks import task_of
 
-from stacktrans import checkpoint
-from stacktrans.display import verdict
-from stacktrans.evaluation import Scores
-from stacktrans.streaming import LineStream
+from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.streaming import LineStream
+from stacktrans.inference.trace import trace
+from stacktrans.inference.transduction import Line, transduce_lines
+from stacktrans.model import checkpoint
+from stacktrans.showing.training import verdict
 from stacktrans.tasks.base import UNKNOWN
-from stacktrans.text import Piece
-from stacktrans.trace import trace
-from stacktrans.transduction import Line, transduce_lines
+from stacktrans.tasks.lines import Piece
 
 CASES = [
     ("0110####", "    0110"),
@@ -99,7 +99,7 @@ def test_inspect_marks_what_is_not_scored(reversal: checkpoint.Checkpoint) -> No
 def test_one_length_is_not_told_twice() -> None:
     import numpy as np
 
-    from stacktrans.display import scores_tables
+    from stacktrans.showing.training import scores_tables
     from stacktrans.tasks.base import Lengths
 
     def of(first: int, last: int) -> tuple[Lengths, Scores]:

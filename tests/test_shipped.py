@@ -12,13 +12,14 @@ import safetensors
 import torch
 import yaml
 
-from stacktrans import __version__, checkpoint
-from stacktrans.decoding import transduce
-from stacktrans.evaluation import score
-from stacktrans.packaged import shipped
-from stacktrans.randomness import Purpose, generator
+from stacktrans import __version__
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.decoding import transduce
+from stacktrans.inference.evaluation import score
+from stacktrans.inference.trace import trace
+from stacktrans.model import checkpoint
+from stacktrans.settings.packaged import shipped
 from stacktrans.tasks.base import DepthLimit, Lengths
-from stacktrans.trace import trace
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
 SAME_LENGTH = ["parenthesis-lstm", "reversal-linear", "xor-buffered"]

@@ -13,10 +13,10 @@ from changed_checkpoints import reseal
 from test_stream_training import small_run as stream_run
 from test_training import CPU, ignore, small_run, trainer_of
 
-from stacktrans import checkpoint
-from stacktrans.checkpoint import TRAINING, CheckpointError
-from stacktrans.stream_training import StreamTrainer
-from stacktrans.training import Trainer
+from stacktrans.model import checkpoint
+from stacktrans.model.checkpoint import TRAINING, CheckpointError
+from stacktrans.training.streams import StreamTrainer
+from stacktrans.training.trainer import Trainer
 
 State = dict[str, Any]
 

@@ -9,15 +9,15 @@ import torch
 from command_line import run
 from test_training import assert_same_run, ignore, records_of, stop_after
 
-from stacktrans.config import RunConfig
-from stacktrans.errors import UsageError
-from stacktrans.pieces import Epochs
-from stacktrans.resolution import resolve
-from stacktrans.sequences import Stream
-from stacktrans.stream_training import StreamTrainer
+from stacktrans.common.errors import UsageError
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
-from stacktrans.trainers import trainer_for
-from stacktrans.training import Interrupted, Trainer
+from stacktrans.tasks.layouts import Stream
+from stacktrans.training.pieces import Epochs
+from stacktrans.training.streams import StreamTrainer
+from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainers import trainer_for
 
 CPU = torch.device("cpu")
 STREAM = "sequences: 12, steps: 10, empty_after: 2, first_longest: 2, starts: 1"

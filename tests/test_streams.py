@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipped_tasks import task_of, written
 
-from stacktrans.decoding import transduce
-from stacktrans.evaluation import score
-from stacktrans.resolution import resolve
-from stacktrans.sequences import Batch, Pair, Stream
+from stacktrans.inference.decoding import transduce
+from stacktrans.inference.evaluation import score
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task, UnknownSymbol
-from stacktrans.transducer import Transducer
+from stacktrans.tasks.layouts import Batch, Pair, Stream
 
 COUNTING = {
     "anbn": r"(a+)(b+)",

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_sweeps import settings, sweep_file
 
-from stacktrans.errors import UsageError
-from stacktrans.resolution import resolve
+from stacktrans.common.errors import UsageError
+from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stacktrans.statistics import bootstrap_interval
+from stacktrans.common.statistics import bootstrap_interval
 from stacktrans.sweeps.markup import as_cell
 from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.report import as_csv, as_json, markdown

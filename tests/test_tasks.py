@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shipped_tasks import task_of, written
 
-from stacktrans.errors import UsageError
-from stacktrans.packaged import shipped
-from stacktrans.randomness import Purpose, generator
-from stacktrans.resolution import load_task
-from stacktrans.sequences import JointSequence, Pair
+from stacktrans.common.errors import UsageError
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.settings.packaged import shipped
+from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import GENERATORS, make_task
 from stacktrans.tasks.base import (
     Alphabet,
@@ -21,6 +20,7 @@ from stacktrans.tasks.base import (
     NotASource,
     UnknownSymbol,
 )
+from stacktrans.tasks.layouts import JointSequence, Pair
 
 SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml") if path.stem != "text")
 

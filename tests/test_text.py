@@ -15,18 +15,18 @@ from command_line import run
 from test_training import assert_same_run, ignore, records_of, stop_after
 from typer.testing import CliRunner, Result
 
-from stacktrans import checkpoint
 from stacktrans.cli import app
-from stacktrans.config import RunConfig
-from stacktrans.corpora import find_files, known_symbols, read_sentences
-from stacktrans.errors import StacktransError, UsageError
-from stacktrans.language import Perplexity, followings, perplexity
-from stacktrans.language_training import LanguageTrainer, pieces_of
-from stacktrans.resolution import load_task, resolve
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.inference.perplexity import Perplexity, followings, perplexity
+from stacktrans.model import checkpoint
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
+from stacktrans.tasks.corpora import find_files, known_symbols, read_sentences
 from stacktrans.tasks.corpus import Corpus
-from stacktrans.trainers import trainer_for
-from stacktrans.training import Interrupted
+from stacktrans.training.texts import LanguageTrainer, pieces_of
+from stacktrans.training.trainer import Interrupted
+from stacktrans.training.trainers import trainer_for
 
 CPU = torch.device("cpu")
 SUBJECTS = ("the owl", "a grey owl", "the moon", "no boat")

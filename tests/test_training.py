@@ -12,20 +12,21 @@ import pytest
 import torch
 from small_runs import SETTINGS
 
-from stacktrans import checkpoint, training
-from stacktrans.config import RunConfig
-from stacktrans.draws import Draws, Moment
-from stacktrans.evaluation import Scores
-from stacktrans.objective import indecision
-from stacktrans.optimizers import make_optimizer
-from stacktrans.randomness import Purpose
-from stacktrans.records import METRICS, SUMMARY, Accuracy, Record
-from stacktrans.resolution import resolve
-from stacktrans.sequences import Pair
-from stacktrans.settings import Layer
+from stacktrans.common.randomness import Purpose
+from stacktrans.inference.evaluation import Scores
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import Layer
+from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Lengths
-from stacktrans.training import Interrupted, Trainer, TrainingError
-from stacktrans.transducer import Transducer
+from stacktrans.tasks.layouts import Pair
+from stacktrans.training import trainer as training
+from stacktrans.training.draws import Draws, Moment
+from stacktrans.training.objective import indecision
+from stacktrans.training.optimizers import make_optimizer
+from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
+from stacktrans.training.trainer import Interrupted, Trainer, TrainingError
 
 CPU = torch.device("cpu")
 SMALL = (*SETTINGS, "accuracy_every=10", "accuracy_loss=null")

@@ -14,15 +14,16 @@ from test_sweep_tables import plan_of, records_of
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
-from stacktrans.consoles import VisibleConsole
-from stacktrans.errors import UsageError
-from stacktrans.resolution import load_task
+from stacktrans.commands.consoles import VisibleConsole
+from stacktrans.commands.terminal import print_data, print_json
+from stacktrans.common.errors import UsageError
+from stacktrans.common.messages import complain
+from stacktrans.common.visible import in_a_line, json_text, shell_text, visible
+from stacktrans.settings.resolve import load_task
+from stacktrans.showing.tables import Table
 from stacktrans.sweeps.live import overview
 from stacktrans.sweeps.report import as_csv, markdown
 from stacktrans.sweeps.store import Store
-from stacktrans.tables import Table
-from stacktrans.terminal import complain, print_data, print_json
-from stacktrans.visible import in_a_line, json_text, shell_text, visible
 
 HOSTILE = ["\x1b]0;x\x07", "\x9b31m", "\nstacktrans: done", "\rdone", "\u202etxt", "\u2066", "\x7f"]
 
@@ -153,9 +154,9 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.axes import Axes
 
-    from stacktrans.accuracy_chart import accuracy_chart
-    from stacktrans.evaluation import Scores
-    from stacktrans.figures import CHART, content_of, empty_figure
+    from stacktrans.inference.evaluation import Scores
+    from stacktrans.showing.accuracy_chart import accuracy_chart
+    from stacktrans.showing.figures import CHART, content_of, empty_figure
     from stacktrans.sweeps.pictures import _picture
     from stacktrans.tasks.base import Lengths
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stacktrans.errors import abridged
+from stacktrans.common.errors import abridged
 from stacktrans.grammar.normal_form import Binary, Lexical, NormalForm
 from stacktrans.grammar.rules import GrammarError, NotInGrammar
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 
-from stacktrans.errors import abridged, shown, unknown_name
+from stacktrans.common.errors import abridged, shown, unknown_name
 
 REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
 PROBABILITY_TOLERANCE = 1e-9

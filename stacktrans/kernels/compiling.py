@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
+from stacktrans.common.messages import complain
 from stacktrans.kernels.code_cache import CodeCache, state_directory
-from stacktrans.terminal import complain
 
 Array = np.ndarray[Any, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stacktrans.errors import UsageError
+from stacktrans.common.errors import UsageError
 from stacktrans.kernels.actions import Actions
 from stacktrans.kernels.carrying import Carried
 from stacktrans.kernels.cells import CELLS, Cell

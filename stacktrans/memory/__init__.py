@@ -1,19 +1,19 @@
 """Differentiable memories, each behind the interface of `stacktrans.memory.base`.
 
-A new memory is one class beside these, its name in `stacktrans.names`, and one entry in a table
-here.
+A new memory is one class beside these, its name in `stacktrans.common.names`, and one entry in a
+table here.
 """
 
 from typing import Any
 
-from stacktrans.config import ModelConfig
+from stacktrans.common.names import MemoryName
 from stacktrans.memory.actions import ActionList, ActionMemory, ActionStack
 from stacktrans.memory.base import Memory, MemoryState
 from stacktrans.memory.deque import Deque
 from stacktrans.memory.queue import Queue
 from stacktrans.memory.stack import Stack
 from stacktrans.memory.strengths import StrengthMemory
-from stacktrans.names import MemoryName
+from stacktrans.settings.config import ModelConfig
 
 STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
     memory.name: memory for memory in (Stack, Queue, Deque)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stacktrans.common.names import MemoryName
 from stacktrans.memory.base import Memory, MemoryState, State
-from stacktrans.names import MemoryName
 
 EMPTY = -1.0
 """What an empty cell holds (joulin2015, section 3.1)."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from stacktrans.errors import UsageError
+from stacktrans.common.errors import UsageError
 
 
 class MemoryState:

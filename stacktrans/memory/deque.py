@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from stacktrans.common.names import MemoryName
 from stacktrans.memory.strengths import StrengthMemory, Strengths, popped, read_by
-from stacktrans.names import MemoryName
 
 
 class Deque(StrengthMemory):

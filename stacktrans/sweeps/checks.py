@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stacktrans.config import RunConfig
-from stacktrans.errors import UsageError, unknown_name
-from stacktrans.resolution import defines_task, load_task
-from stacktrans.settings import Layer, nearest_place, setting_path
+from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import Layer, nearest_place, setting_path
+from stacktrans.settings.resolve import defines_task, load_task
 from stacktrans.sweeps.file import Claim, Measure, Part, SweepFile
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import DepthLimit, NoSuchLaw, NoSuchLength, Task

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stacktrans.errors import StacktransError, UsageError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, work
 
 MOST_DEATHS = 2

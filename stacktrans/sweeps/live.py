@@ -7,15 +7,15 @@ from datetime import timedelta
 
 from rich.console import Console, Group, RenderableType
 
-from stacktrans.progress import SECONDS_BETWEEN, ProgressDisplay
+from stacktrans.common.visible import in_a_line
+from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
+from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.captions import caption
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.report import VERDICTS, number, overview_rows
 from stacktrans.sweeps.store import TABLE, Store
 from stacktrans.sweeps.table import cells_of, holds
 from stacktrans.sweeps.work import RUNNING, Record
-from stacktrans.tables import Column, Table, heading, remark
-from stacktrans.visible import in_a_line
 
 
 class SweepDisplay(ProgressDisplay):

@@ -7,14 +7,14 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stacktrans.errors import StacktransError
-from stacktrans.figures import CHART, as_accuracy_by_length, content_of, empty_figure
-from stacktrans.files import write_atomically
-from stacktrans.reading import json_lines
-from stacktrans.records import METRICS
+from stacktrans.common.errors import StacktransError
+from stacktrans.common.files import write_atomically
+from stacktrans.common.reading import json_lines
+from stacktrans.common.visible import in_a_line
+from stacktrans.showing.figures import CHART, as_accuracy_by_length, content_of, empty_figure
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
-from stacktrans.visible import in_a_line
+from stacktrans.training.records import METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from stacktrans.config import RunConfig
-from stacktrans.documents import DocumentError, parsed
-from stacktrans.errors import UsageError, unknown_name
-from stacktrans.resolution import TASK_OPTION, defines_task, parted_task, resolve
-from stacktrans.settings import (
+from stacktrans.common.documents import DocumentError, parsed
+from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.visible import shell_text, visible
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import (
     Layer,
     Settings,
     nested,
@@ -25,9 +25,9 @@ from stacktrans.settings import (
     setting_path,
     validated,
 )
+from stacktrans.settings.resolve import TASK_OPTION, defines_task, parted_task, resolve
 from stacktrans.sweeps.checks import check_axes, check_names, check_runs
 from stacktrans.sweeps.file import SweepFile
-from stacktrans.visible import shell_text, visible
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from stacktrans.common.visible import in_a_line, visible
 from stacktrans.sweeps.captions import caption, figure_kind
 from stacktrans.sweeps.file import Figure
 from stacktrans.sweeps.markup import as_cell, as_code, as_text
@@ -18,7 +19,6 @@ from stacktrans.sweeps.table import (
     holds,
 )
 from stacktrans.sweeps.work import is_complete, value_of
-from stacktrans.visible import in_a_line, visible
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
 _IMMENSE = 1e6

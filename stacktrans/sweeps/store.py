@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stacktrans.errors import StacktransError
-from stacktrans.files import write_atomically
-from stacktrans.reading import parsed_json, read_bytes
+from stacktrans.common.errors import StacktransError
+from stacktrans.common.files import write_atomically
+from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
 from stacktrans.sweeps.work import Job, Record, is_complete, is_record, read_record

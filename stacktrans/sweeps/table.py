@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from stacktrans.records import BUDGETS
-from stacktrans.statistics import bootstrap_interval, confidence_interval, spread
+from stacktrans.common.statistics import bootstrap_interval, confidence_interval, spread
 from stacktrans.sweeps.file import Claim, Figure, Part, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.work import Record, is_complete
+from stacktrans.training.records import BUDGETS
 
 Records = Mapping[str, Record]
 """Records by the identity of their run."""

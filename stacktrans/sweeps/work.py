@@ -11,11 +11,11 @@ from typing import Annotated, Any, TypeVar
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stacktrans.config import RunConfig
-from stacktrans.errors import StacktransError, UsageError
-from stacktrans.reading import MOST_BYTES, parsed_json, read_bytes, read_text
-from stacktrans.records import METRICS, SUMMARY
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes, read_text
+from stacktrans.settings.config import RunConfig
 from stacktrans.sweeps.file import Measure
+from stacktrans.training.records import METRICS, SUMMARY
 
 LOCK = ".lock"
 RECORD = "record.json"
@@ -158,7 +158,7 @@ def value_of(record: Record, name: str, measure: Measure) -> float | None:
 
 
 def _record(job: Job) -> Record:
-    from stacktrans.files import write_atomically
+    from stacktrans.common.files import write_atomically
 
     _refuse_another_run(job)
     if not (job.directory / SUMMARY).exists():
@@ -186,8 +186,8 @@ def _record(job: Job) -> Record:
 
 def _refuse_another_run(job: Job) -> None:
     """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
-    from stacktrans.checkpoint import CONFIG
-    from stacktrans.resolution import resolve
+    from stacktrans.model.checkpoint import CONFIG
+    from stacktrans.settings.resolve import resolve
 
     path = job.directory / CONFIG
     if not path.exists():
@@ -212,9 +212,9 @@ def _read(path: Path, read: Callable[[str], Read]) -> Read:
 
 
 def _train(job: Job) -> None:
-    from stacktrans.checkpoint import last_of
-    from stacktrans.options import find_device
-    from stacktrans.trainers import trainer_for
+    from stacktrans.model.checkpoint import last_of
+    from stacktrans.model.devices import find_device
+    from stacktrans.training.trainers import trainer_for
 
     device, kind = find_device(job.device), trainer_for(job.config)
     try:
@@ -262,9 +262,9 @@ def _value(scores: Any, of: str, by_length: Mapping[str, float]) -> float:
 
 
 def _scores(job: Job, measure: Measure) -> Any:
-    from stacktrans.checkpoint import load
-    from stacktrans.measuring import ranges, scores_of_each, scores_of_range
-    from stacktrans.options import find_device
+    from stacktrans.inference.measuring import ranges, scores_of_each, scores_of_range
+    from stacktrans.model.checkpoint import load
+    from stacktrans.model.devices import find_device
 
     loaded = load(job.directory, find_device(job.device))
     loaded.model.hard = measure.hard

@@ -2,14 +2,14 @@
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
-from stacktrans.errors import UsageError, unknown_name
-from stacktrans.settings import Settings
+from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.grammatical import Grammatical, NextSymbol, SameLengthGrammar
 from stacktrans.tasks.rearrangement import BigramFlip, Copy, Reverse
-from stacktrans.tasks.running import DelayedParity, Parity, WaitingReversal
+from stacktrans.tasks.same_length import DelayedParity, Parity, WaitingReversal
 from stacktrans.tasks.streams import Addition, Counting, Memorization
 
 GENERATORS: dict[str, Callable[..., Task]] = {
@@ -41,13 +41,13 @@ class TaskError(UsageError):
         super().__init__(message)
 
 
-def default_parameters(generator: str) -> Settings:
+def default_parameters(generator: str) -> dict[str, Any]:
     """What a generator's parameters are that are not given, of those that need not be."""
     known = inspect.signature(GENERATORS[generator]).parameters.values()
     return {each.name: each.default for each in known if each.default is not each.empty}
 
 
-def make_task(name: str, generator: str, parameters: Settings) -> Task:
+def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
     """The task that a generator makes with its parameters.
 
     Raises:

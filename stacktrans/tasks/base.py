@@ -8,9 +8,9 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from stacktrans.errors import StacktransError
+from stacktrans.common.errors import StacktransError
 from stacktrans.grammar.depth import DEEPEST
-from stacktrans.sequences import Ids, JointSequence, Layout, Pair, SameLength
+from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Pair, SameLength
 
 LONGEST = 1_000_000
 """The longest source that can be asked for, in symbols."""

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from stacktrans.errors import UsageError
-from stacktrans.sequences import Ids, Pair, Sentences
+from stacktrans.common.errors import UsageError
 from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task
+from stacktrans.tasks.layouts import Ids, Pair, Sentences
 
 END = "</s>"
 """The symbol that ends every sentence, and is said as any other."""

@@ -12,7 +12,6 @@ import numpy as np
 
 from stacktrans.grammar import Grammar, GrammarError, NotInGrammar
 from stacktrans.grammar.inside import Floats
-from stacktrans.sequences import Ids, Pair
 from stacktrans.tasks.base import (
     Alphabet,
     DepthLimit,
@@ -24,6 +23,7 @@ from stacktrans.tasks.base import (
     NotASource,
     Task,
 )
+from stacktrans.tasks.layouts import Ids, Pair
 
 Sentence = tuple[list[str], list[str]]
 LONGEST_FOLLOWED = 1000

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from stacktrans.errors import shown
+from stacktrans.common.errors import shown
 
 _BLOCK = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
 LONGEST_RUN = 100

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from stacktrans.sequences import Ids, Pair
 from stacktrans.tasks.alphabets import PRINTABLE, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task, drawn_lengths
+from stacktrans.tasks.layouts import Ids, Pair
 
 
 class Rearrangement(Task):

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stacktrans.sequences import Ids, Pair, Stream
 from stacktrans.tasks.alphabets import DIGITS, meaningless_symbols
 from stacktrans.tasks.base import (
     LONGEST,
@@ -22,6 +21,7 @@ from stacktrans.tasks.base import (
     Task,
     drawn_lengths,
 )
+from stacktrans.tasks.layouts import Ids, Pair, Stream
 from stacktrans.tasks.patterns import blocks_of
 
 

@@ -1,0 +1,65 @@
+"""What can be listed.
+
+Nothing is imported before it is listed: the names of these are completed in a shell.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stacktrans.commands.catalogue.entries import Listing
+
+
+def tasks() -> "Listing":
+    """What can be learned, for --task: shipped tasks, and those in ./tasks."""
+    from stacktrans.commands.catalogue.tasks import tasks
+
+    return tasks()
+
+
+def generators() -> "Listing":
+    """What a task of your own can be made with, as its file says, and their parameters."""
+    from stacktrans.commands.catalogue.tasks import generators
+
+    return generators()
+
+
+def memories() -> "Listing":
+    """What a controller can operate, for --memory."""
+    from stacktrans.commands.catalogue.models import memories
+
+    return memories()
+
+
+def controllers() -> "Listing":
+    """What operates a memory, for --controller."""
+    from stacktrans.commands.catalogue.models import controllers
+
+    return controllers()
+
+
+def recipes() -> "Listing":
+    """Settings of whole runs, for --recipe."""
+    from stacktrans.commands.catalogue.recipes import recipes
+
+    return recipes()
+
+
+def checkpoints() -> "Listing":
+    """Trained models, for CHECKPOINT: shipped ones, and those in ./checkpoints."""
+    from stacktrans.commands.catalogue.checkpoints import checkpoints
+
+    return checkpoints()
+
+
+def settings() -> "Listing":
+    """What a run's configuration says, and --set can change."""
+    from stacktrans.commands.catalogue.settings import settings
+
+    return settings()
+
+
+KINDS: "dict[str, Callable[[], Listing]]" = {
+    kind.__name__: kind
+    for kind in (tasks, generators, memories, controllers, recipes, checkpoints, settings)
+}

@@ -1,0 +1,163 @@
+"""The command `eval`: accuracy, or the perplexity of a text."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacktrans.commands.options import (
+    CheckpointArgument,
+    DepthOption,
+    DeviceOption,
+    HardOption,
+    JsonOption,
+    check_positive,
+    parse_lengths,
+)
+from stacktrans.commands.terminal import (
+    print_json,
+    print_out,
+)
+from stacktrans.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from stacktrans.inference.evaluation import Scores
+    from stacktrans.model.checkpoint import Checkpoint
+    from stacktrans.tasks.base import Lengths
+
+from stacktrans.commands.loading import load_model
+
+
+def eval(
+    checkpoint: CheckpointArgument,
+    lengths: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A:B",
+            help="Source lengths; may be repeated. The task's own ranges if not given.",
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(help="Strings of each range: 1000, or all of --data; of each length: 100."),
+    ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="Draw --count strings of every length there is.")
+    ] = False,
+    depth: DepthOption = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pairs of your own, as generate writes them, in TSV or JSON lines; - for stdin.",
+        ),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Of a model of a text: the perplexity of this one, and not of those of its run.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which strings.")] = 1,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw accuracy by length to a .png, .svg or .pdf file."),
+    ] = None,
+    hard: HardOption = False,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure coarse and fine accuracy, and that of symbols.
+
+    Coarse: the share of strings that are right from first to last symbol. Fine:
+    the mean share of a string before its first error. Both with 95% intervals.
+    Symbols: the share of all scored symbols that are right. Of a model of a
+    text: the perplexity of the validation and the test text, or of --text.
+
+        stacktrans eval checkpoints/copy-queue
+        stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
+        stacktrans eval checkpoints/copy-queue --data test.tsv --json
+        stacktrans generate --task copy | stacktrans eval copy-queue --data -
+        stacktrans eval checkpoints/parenthesis-lstm --depth 24
+        stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
+        stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
+    """
+    from stacktrans.inference.measuring import (
+        ranges,
+        scores_of_data,
+        scores_of_each,
+        scores_of_range,
+    )
+    from stacktrans.model.description import model_line
+    from stacktrans.showing.figures import check_picture
+    from stacktrans.showing.training import scores_json, scores_tables
+
+    if count is not None:
+        check_positive("--count", count)
+    if depth is not None:
+        check_positive("--depth", depth)
+    if plot:
+        check_picture(plot)
+    bounds = [parse_lengths(text) for text in lengths or []]
+    if data and (depth is not None or each):
+        raise UsageError(f"{'--each' if each else '--depth'}: of no use with --data")
+    loaded = load_model(checkpoint, device, hard)
+    config = loaded.config.task
+    if text or config.lengths is None:
+        useless = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
+        _refuse("with a text", {**useless, "--data": data, "--plot": plot})
+        _show_perplexity(loaded, text, {"checkpoint": checkpoint, "hard": hard}, as_json)
+        return
+    if data:
+        results = scores_of_data(loaded, data, bounds, count)
+    else:
+        usual = [config.ranges.train, config.ranges.test]
+        scores_of = scores_of_each if each else scores_of_range
+        results = [
+            (range_, scores_of(loaded, range_, law, count or (100 if each else 1000), seed))
+            for range_, law in ranges(config, loaded.task, bounds, usual, depth)
+        ]
+    if plot:
+        _chart(results, loaded, plot)
+    if as_json:
+        facts = {
+            "checkpoint": checkpoint,
+            "task": config.name,
+            "seed": seed,
+            "hard": hard,
+        }
+        print_json({**facts, "results": scores_json(results, hard)})
+    else:
+        print_out(model_line(loaded.config), *scores_tables(results, hard))
+
+
+def _refuse(where: str, options: dict[str, Any]) -> None:
+    """Raise `UsageError` if one of some options, that are of no use here, is given."""
+    for name, value in options.items():
+        if value:
+            raise UsageError(f"{name}: of no use {where}")
+
+
+def _show_perplexity(
+    checkpoint: "Checkpoint", file: Path | None, facts: dict[str, Any], as_json: bool
+) -> None:
+    from stacktrans.inference.perplexity import perplexities
+    from stacktrans.model.description import model_line
+    from stacktrans.showing.texts import perplexity_json, perplexity_table
+
+    found = perplexities(checkpoint, file)
+    if as_json:
+        task = checkpoint.config.task.name
+        print_json({**facts, "task": task, "results": perplexity_json(found)})
+    else:
+        print_out(model_line(checkpoint.config), perplexity_table(found))
+
+
+def _chart(results: "list[tuple[Lengths, Scores]]", checkpoint: "Checkpoint", path: Path) -> None:
+    from stacktrans.common.files import write_atomically
+    from stacktrans.model.description import model_line
+    from stacktrans.showing.accuracy_chart import accuracy_chart
+
+    trained = checkpoint.config.task.ranges.train
+    write_atomically(path, accuracy_chart(results, trained, model_line(checkpoint.config), path))

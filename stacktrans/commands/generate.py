@@ -1,0 +1,91 @@
+"""The command `generate`: pairs of a task."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacktrans.commands import completion
+from stacktrans.commands.options import (
+    DepthOption,
+    PairFormat,
+    TaskOption,
+    check_positive,
+    parse_lengths,
+)
+from stacktrans.commands.terminal import (
+    print_data,
+)
+
+if TYPE_CHECKING:
+    from stacktrans.tasks.base import Lengths, Task
+
+
+def generate(
+    task: TaskOption,
+    count: Annotated[int, typer.Option(help="How many pairs.")] = 10,
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A:B", help="Source lengths; the task's training lengths if not given."
+        ),
+    ] = None,
+    depth: DepthOption = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one setting of the task, as its file has them; may be repeated.",
+            autocompletion=completion.settings_of_a_task,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which pairs.")] = 1,
+    format: Annotated[PairFormat, typer.Option(help="How to write them.")] = PairFormat.tsv,
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file, whole or not at all.")
+    ] = None,
+) -> None:
+    """Write pairs of a task: a source and its exact answer on each line.
+
+    They are printed, or written to a file. The same seed gives the same pairs, and a longer list
+    begins with the shorter one.
+
+        stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
+        stacktrans generate --task copy --count 1000 --format jsonl --out a.jsonl
+        stacktrans generate --task parenthesis --depth 12
+        stacktrans generate --task copy --set parameters.symbols=1000
+    """
+    from stacktrans.common.files import write_atomically
+    from stacktrans.inference.measuring import ranges
+    from stacktrans.settings.resolve import load_task
+    from stacktrans.tasks import make_task
+
+    check_positive("--count", count)
+    if depth is not None:
+        check_positive("--depth", depth)
+    config = load_task(task, set_ or [])
+    maker = make_task(config.name, config.generator, config.parameters)
+    given_bounds = [parse_lengths(lengths)] if lengths else []
+    ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
+    lines = _pair_lines(maker, bounds, law, count, seed, format.value)
+    if out:
+        write_atomically(out, "".join(f"{line}\n" for line in lines))
+    else:
+        for line in lines:
+            print_data(line)
+
+
+def _pair_lines(
+    task: "Task", lengths: "Lengths", law: Any, count: int, seed: int, form: Any
+) -> Iterator[str]:
+    from stacktrans.common.randomness import Purpose, generator
+    from stacktrans.tasks.lines import format_pair
+
+    # Drawn in blocks, so that a longer list begins with the shorter one.
+    block = 100
+    for start in range(0, count, block):
+        rng = generator(seed, Purpose.GENERATION, start)
+        for pair in task.sample(rng, lengths, block, law)[: count - start]:
+            yield format_pair(task, pair, form)

@@ -1,0 +1,110 @@
+"""The command `inspect`: what a model does with its memory."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stacktrans.commands.options import (
+    CheckpointArgument,
+    DeviceOption,
+    HardOption,
+    JsonOption,
+    parse_lengths,
+    parse_numbers,
+)
+from stacktrans.commands.terminal import (
+    output_width,
+    print_json,
+    print_out,
+)
+
+if TYPE_CHECKING:
+    from stacktrans.inference.trace import Trace
+    from stacktrans.model.checkpoint import Checkpoint
+    from stacktrans.tasks.base import Lengths
+
+from stacktrans.commands.loading import load_model
+
+
+def inspect(
+    checkpoint: CheckpointArgument,
+    string: Annotated[
+        str | None,
+        typer.Argument(metavar="[STRING]", help="A source; a sample of the task if not given."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Which sample.")] = 1,
+    lengths: Annotated[
+        str | None, typer.Option(metavar="A:B", help="Length of the sample.")
+    ] = None,
+    heatmap: Annotated[
+        bool, typer.Option("--heatmap", help="Show a picture, time across, and not a table.")
+    ] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the picture to a .png, .svg or .pdf file."),
+    ] = None,
+    stacks: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help="Show these of several stacks or lists alone."),
+    ] = None,
+    hard: HardOption = False,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Look at what a model does with its memory, step by step.
+
+    Each row is a step: the symbol read, the symbol said and its probability,
+    the strength of each push and pop, and what is read back: the symbols whose
+    pushed vectors the read is made of, with the step they were pushed at and
+    their weights. Of stacks and lists whose cells are mixed by actions, each row shows the
+    most probable action with its probability, and what the top or head then holds.
+
+        stacktrans inspect checkpoints/reverse-stack hello
+        stacktrans inspect checkpoints/copy-deque --json
+        stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
+        stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
+    """
+    from stacktrans.inference.trace import of_stacks, trace
+    from stacktrans.showing.figures import check_picture
+    from stacktrans.showing.training import heat_map_view, trace_view
+
+    if plot:
+        check_picture(plot)
+    numbers = None if stacks is None else parse_numbers("--stacks", stacks)
+    bounds = parse_lengths(lengths) if lengths else None
+    loaded = load_model(checkpoint, device, hard)
+    source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
+    followed = trace(loaded, source)
+    followed = of_stacks(followed, numbers) if numbers else followed
+    if plot:
+        _draw(followed, loaded, plot)
+    if as_json:
+        print_json(asdict(followed))
+    elif heatmap:
+        print_out(heat_map_view(followed, loaded.config, output_width()))
+    else:
+        print_out(trace_view(followed, loaded.config))
+
+
+def _draw(followed: "Trace", checkpoint: "Checkpoint", path: Path) -> None:
+    from stacktrans.common.files import write_atomically
+    from stacktrans.model.description import model_line
+    from stacktrans.showing.pictures import plot
+    from stacktrans.showing.training import picture_rows
+
+    rows = picture_rows(followed, checkpoint.config)
+    write_atomically(path, plot(followed, rows, model_line(checkpoint.config), path))
+
+
+def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:
+    from stacktrans.common.randomness import Purpose, generator
+    from stacktrans.tasks.base import Lengths
+
+    # Unless asked for, no longer than fits on a screen.
+    shortest = checkpoint.config.task.ranges.train.shortest
+    lengths = lengths or Lengths(shortest, 2 * shortest)
+    law = checkpoint.config.task.law_of(lengths)
+    pair = checkpoint.task.sample(generator(seed, Purpose.SAMPLE), lengths, 1, law)[0]
+    return checkpoint.task.source.decode(pair.source)

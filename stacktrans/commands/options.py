@@ -1,0 +1,119 @@
+"""What the commands take: options that several share, and reading their values."""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacktrans.commands import completion
+from stacktrans.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from stacktrans.settings.layers import Layer
+    from stacktrans.tasks.base import Lengths
+
+TaskOption = Annotated[
+    str,
+    typer.Option(
+        help="A task: copy, reverse, parenthesis, ... (stacktrans list tasks), or a YAML file of "
+        "your own.",
+        autocompletion=completion.tasks,
+    ),
+]
+DepthOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Of a task with a grammar: derivations no deeper than this, all equally likely."
+    ),
+]
+CheckpointArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT",
+        help="A checkpoint's or a run's directory, or a name of stacktrans list checkpoints.",
+        autocompletion=completion.checkpoints,
+    ),
+]
+DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, ...")]
+HardOption = Annotated[
+    bool,
+    typer.Option(
+        "--hard",
+        help="Use the memory without degrees: strengths rounded to 0 or 1, and of actions the "
+        "most probable alone.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")]
+
+
+class PairFormat(StrEnum):
+    """How pairs are written."""
+
+    tsv = "tsv"
+    jsonl = "jsonl"
+
+
+def either(names: Iterable[str]) -> str:
+    """Names in a sentence: one of them."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}"
+
+
+def parse_lengths(text: str) -> "Lengths":
+    """The range that A:B, or A alone, stands for; raises `UsageError` if it is none."""
+    from stacktrans.tasks.base import LONGEST, Lengths
+
+    match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
+    if match is None:
+        raise UsageError(f"--lengths {text}: expected SHORTEST:LONGEST, such as 65:128")
+    lengths = Lengths(int(match[1]), int(match[2] or match[1]))
+    if not 1 <= lengths.shortest <= lengths.longest:
+        raise UsageError(f"--lengths {text}: expected 1 <= shortest <= longest")
+    if lengths.longest > LONGEST:
+        raise UsageError(f"--lengths {text}: expected lengths of at most {LONGEST}")
+    return lengths
+
+
+def parse_numbers(option: str, text: str) -> list[int]:
+    """Numbers parted by commas; raises `UsageError` if they are none."""
+    if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
+        raise UsageError(f"{option} {text}: expected numbers such as 1,6")
+    return [int(number) for number in text.split(",")]
+
+
+def parse_seconds(text: str) -> float:
+    """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is none."""
+    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
+    seconds = (
+        sum(
+            float(part) * unit
+            for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)
+            if part
+        )
+        if match
+        else 0.0
+    )
+    if seconds <= 0:
+        raise UsageError(f"--time-limit {text}: expected a time such as 90s, 5m or 1h30m")
+    return seconds
+
+
+def check_positive(option: str, value: int) -> None:
+    """Raise `UsageError` for a value under 1."""
+    if value < 1:
+        raise UsageError(f"{option} {value}: expected a number of at least 1")
+
+
+def given(option: str, path: str, value: Any) -> "list[Layer]":
+    """The setting that an option stands for; nothing if the option was not given.
+
+    Args:
+        option: its name, for messages.
+        path: of the setting, such as `model.memory`.
+        value: what was given.
+    """
+    from stacktrans.settings.layers import Layer, nested
+
+    return [] if value is None else [Layer(option, nested(path, value))]

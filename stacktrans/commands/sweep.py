@@ -1,0 +1,125 @@
+"""The command `sweep`: parses, calls and shows.
+
+Nothing heavy is imported at the top, as in all that `--help` waits for.
+"""
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stacktrans.commands import completion
+from stacktrans.commands.options import DeviceOption, JsonOption, check_positive
+from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
+from stacktrans.common.errors import UsageError
+from stacktrans.common.messages import complain
+from stacktrans.model.devices import check_device
+
+if TYPE_CHECKING:
+    from stacktrans.sweeps.plan import PlannedRun
+    from stacktrans.sweeps.store import Store
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep, as in experiments/.")],
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            help="One of the file's profiles, such as small.", autocompletion=completion.profiles
+        ),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="PATTERN", help="Runs whose name holds this, or fits it: 'LSTM*'."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs side by side on this machine; as many as it has cores.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="A Dask scheduler, as tcp://host:8786, to run on."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The sweep's directory; sweeps/... if not given.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be run, and run nothing.")
+    ] = False,
+    plot: Annotated[
+        bool, typer.Option("--plot", help="Draw learning curves and accuracy by length, too.")
+    ] = False,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Train many runs that one file asks for, and lay them beside published figures.
+
+    Writes a directory with a folder for each run, a record of all, and tables. The same command
+    goes on with a sweep that was interrupted or killed: what is finished is not run again, and
+    what failed is tried again.
+
+        stacktrans sweep experiments/joulin2015.yaml --profile small
+        stacktrans sweep experiments/hao2018.yaml --only 'reversal*' --workers 2
+        stacktrans sweep experiments/joulin2015.yaml --dry-run
+        stacktrans sweep experiments/hao2018.yaml --cluster tcp://scheduler:8786
+    """
+    from stacktrans.sweeps.live import SweepDisplay, overview
+    from stacktrans.sweeps.plan import read_plan
+    from stacktrans.sweeps.report import as_json as numbers
+    from stacktrans.sweeps.store import Store
+    from stacktrans.sweeps.sweeping import carry_out
+
+    if workers is not None:
+        check_positive("--workers", workers)
+        if cluster:
+            raise UsageError("--workers: of no use with --cluster, which has its own")
+    if not cluster:
+        check_device(device)
+    plan = read_plan(file, profile)
+    runs = plan.only(only) if only else plan.runs
+    store = Store(out or Path("sweeps") / plan.name, plan)
+    if dry_run:
+        _show_plan(store, runs, as_json)
+        return
+    if plot:
+        from stacktrans.showing.figures import empty_figure
+
+        empty_figure(1, 1)  # what is not installed is found out before anything is run
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        with SweepDisplay(progress_console(), store, runs) as display:
+            carry_out(store, runs, display.show, workers=workers, cluster=cluster, device=device)
+    except KeyboardInterrupt as stop:
+        complain("stopped; the same command goes on from here")
+        raise typer.Exit(128 + (stop.args[0] if stop.args else signal.SIGINT)) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if plot:
+        from stacktrans.sweeps.pictures import draw
+
+        draw(store)
+    if as_json:
+        print_json(numbers(plan, store.records))
+    else:
+        print_out(*overview(store))
+    failed = [run for run in runs if not store.done(run)]
+    if failed:
+        error = store.records[failed[0].identity].get("error", "measured in another way since")
+        complain(f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {error}")
+        raise typer.Exit(1)
+
+
+def _terminate(number: int, frame: object) -> None:
+    """Stop as on Ctrl-C, with what is recorded written down."""
+    raise KeyboardInterrupt(number)
+
+
+def _show_plan(store: "Store", runs: "Sequence[PlannedRun]", as_json: bool) -> None:
+    for run in runs:
+        done = store.done(run)
+        if as_json:
+            facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
+            print_json({**facts, "done": done, "command": run.command})
+        else:
+            print_data(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")

@@ -1,0 +1,272 @@
+"""The command `train`: a run, live."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stacktrans.commands import completion
+from stacktrans.commands.options import (
+    DeviceOption,
+    JsonOption,
+    either,
+    given,
+    parse_seconds,
+)
+from stacktrans.commands.terminal import (
+    print_data,
+    print_json,
+    print_out,
+    progress_console,
+)
+from stacktrans.common.errors import UsageError
+from stacktrans.common.messages import complain
+from stacktrans.common.names import ControllerName, MemoryName
+from stacktrans.common.visible import shell_text
+from stacktrans.model.devices import find_device
+
+if TYPE_CHECKING:
+    from stacktrans.settings.layers import Layer
+    from stacktrans.training.trainer import Trainer
+
+
+def train(
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="What to learn: copy, reverse, parenthesis, ... (stacktrans list tasks), or a "
+            "YAML file.",
+            autocompletion=completion.tasks,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help=f"What to learn it with: {either(MemoryName)}.",
+            autocompletion=completion.memories,
+        ),
+    ] = None,
+    controller: Annotated[
+        str | None,
+        typer.Option(
+            help=f"What operates the memory: {either(ControllerName)}; as the recipe says.",
+            autocompletion=completion.controllers,
+        ),
+    ] = None,
+    hidden: Annotated[
+        int | None, typer.Option(help="Units of the controller; as the recipe says.")
+    ] = None,
+    memory_size: Annotated[
+        int | None, typer.Option(help="Size of a pushed vector; as the recipe says.")
+    ] = None,
+    buffered: Annotated[
+        bool | None,
+        typer.Option(
+            help="Read from an input buffer and write to an output buffer; for tasks with a target "
+            "symbol for each source symbol."
+        ),
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            help="default, which is taken if none is given: small, quick and sure; stops when "
+            "solved. paper: the settings of the paper that the task is from.",
+            autocompletion=completion.recipes,
+        ),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Learn the language of a text: train.txt, valid.txt and test.txt, a sentence a "
+            "line.",
+        ),
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option(help="Settings from a YAML file, such as a run's config.yaml.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change one setting (stacktrans list settings); may be repeated.",
+            autocompletion=completion.settings_of_a_run,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Which random numbers; 1 if not given.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes. With more than one, the starts that would be next are trained at "
+            "the same time, in case the first does not take off; what comes out is the same."
+        ),
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Stop after this many batches; as the recipe says.")
+    ] = None,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Stop after this much training: 90s, 5m, 1h30m; never if not given. It is the "
+            "run's total, with what was trained before it was resumed.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's directory; checkpoints/... if not given.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Go on with an interrupted run.",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the configuration, as --config reads it; train and write nothing.",
+        ),
+    ] = False,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Train a transducer, live.
+
+    Writes a directory with the resolved configuration, the metrics, the best
+    and the last checkpoint and a summary. Ctrl-C finishes the batch, saves, and
+    says how to go on.
+
+        stacktrans train --task copy --memory queue
+        stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
+        stacktrans train --task copy --memory none --recipe paper --set layers=4
+        stacktrans train --task reversal --memory stack --buffered
+        stacktrans train --text FOLDER --memory stack-rnn
+        stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
+        stacktrans train --task copy --memory queue --dry-run > mine.yaml
+        stacktrans train --resume checkpoints/copy-queue-1
+    """
+    budgets = [
+        *given("--max-steps", "training.max_steps", max_steps),
+        *given("--time-limit", "training.time_limit", time_limit and parse_seconds(time_limit)),
+    ]
+    if resume:
+        others = (
+            task,
+            memory,
+            controller,
+            hidden,
+            memory_size,
+            buffered,
+            recipe,
+            text,
+            config,
+            set_,
+            seed,
+            workers,
+            out,
+        )
+        if any(other is not None and other != [] for other in others):
+            raise UsageError(
+                "--resume goes on with a run as it is; only its budgets can be changed"
+            )
+        trainer = _resumed(resume, budgets, device)
+    else:
+        options = [
+            *given("--seed", "seed", seed),
+            *given("--workers", "workers", workers),
+            *given("--memory", "model.memory", memory),
+            *given("--controller", "model.controller", controller),
+            *given("--hidden", "model.hidden_size", hidden),
+            *given("--memory-size", "model.memory_size", memory_size),
+            *given("--buffered", "model.buffered", buffered),
+            *given("--text", "task.parameters", text and _files_of(text)),
+            *budgets,
+        ]
+        if text and not config:
+            task = task or "text"
+        trainer = _fresh(task, recipe, config, options, set_ or [], out, device, dry_run)
+    if dry_run and as_json:
+        print_json(trainer.config.model_dump(mode="json"))
+    elif dry_run:
+        for line in trainer.config.to_yaml().splitlines():
+            print_data(line)
+    else:
+        _run(trainer, as_json)
+
+
+def _files_of(folder: Path) -> dict[str, str]:
+    from stacktrans.tasks.corpora import find_files
+
+    return find_files(folder)
+
+
+def _fresh(
+    task: str | None,
+    recipe: str | None,
+    config: str | None,
+    options: "list[Layer]",
+    assignments: list[str],
+    out: Path | None,
+    device: str,
+    dry_run: bool,
+) -> "Trainer":
+    from stacktrans.settings.resolve import resolve
+
+    run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
+    # Only then, so that what is wrong is told without waiting for torch.
+    from stacktrans.training.runs import check_free, claim
+    from stacktrans.training.trainers import trainer_for
+
+    name = f"{run.task.name}-{run.model.memory}-{run.seed}"
+    if out is not None:
+        check_free(out)
+    told = shell_text(["stacktrans", *sys.argv[1:]])
+    # Nothing is written before everything that was asked for is known to be there.
+    place = find_device(device)
+    trainer = trainer_for(run)(run, Path(), place, command=told, rehearsal=dry_run)
+    if not dry_run:
+        trainer.directory = claim(out, name)
+    return trainer
+
+
+def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
+    from stacktrans.model.checkpoint import read_config
+    from stacktrans.training.runs import last_saved
+    from stacktrans.training.trainers import trainer_for
+
+    kind = trainer_for(read_config(last_saved(directory)))
+    return kind.resume(directory, budgets, find_device(device))
+
+
+def _run(trainer: "Trainer", as_json: bool) -> None:
+    from stacktrans.showing.texts import LanguageDisplay, language_summary
+    from stacktrans.showing.training import TrainingDisplay, summary_table
+    from stacktrans.training.runs import stopping
+    from stacktrans.training.trainer import Interrupted
+    from stacktrans.training.trainers import learns_text
+
+    console, directory = progress_console(), str(trainer.directory)
+    of_text = learns_text(trainer.config)
+    kind = LanguageDisplay if of_text else TrainingDisplay
+    display = kind(console, trainer.config, trainer.parameter_count, directory)
+    try:
+        with stopping(trainer), display:
+            summary = trainer.run(display.show)
+    except Interrupted as stop:
+        again = shell_text(["stacktrans", "train", "--resume", directory])
+        complain(f"saved; go on with: {again}")
+        raise typer.Exit(stop.exit_code) from None
+    if as_json:
+        print_json({**asdict(summary), "directory": directory})
+    elif of_text:
+        print_out(language_summary(summary, directory))
+    else:
+        print_out(summary_table(summary, trainer.config, directory))

@@ -1,0 +1,99 @@
+"""The command `transduce`: a line in, a line out."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stacktrans.commands.options import (
+    CheckpointArgument,
+    DeviceOption,
+    HardOption,
+    JsonOption,
+    check_positive,
+)
+from stacktrans.commands.terminal import (
+    print_data,
+    print_json,
+)
+from stacktrans.common.messages import complain
+
+if TYPE_CHECKING:
+    pass
+
+from stacktrans.commands.loading import load_model
+
+
+def transduce(
+    checkpoint: CheckpointArgument,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Files, - for stdin; stdin if none."),
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(help="Longest answer, in symbols; twice the source and 20 more if not given."),
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Print what the model says where nothing is scored, too."),
+    ] = False,
+    hard: HardOption = False,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Transduce strings: one line in, one line out, in order.
+
+    A line that can't be transduced is named on stderr and leaves an empty line
+    in its place; the exit code is then 1. An empty line stays empty. Where the task has an
+    answer to each symbol, a line that is typed bit by bit is answered bit by bit, with · for
+    each symbol that can't be known and is not scored; --json has what the model says there,
+    and which symbols are scored.
+    A model of a text goes on with the sentence; --json then has the probabilities
+    of what could come after each word, and the perplexity of the line.
+
+        echo hello | stacktrans transduce checkpoints/reverse-stack
+        stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
+        echo hello | stacktrans transduce checkpoints/reverse-stack --json
+    """
+    from stacktrans.common.reading import check_readable
+    from stacktrans.inference.transduction import transduce_lines
+    from stacktrans.tasks.lines import STDIN
+
+    if max_length is not None:
+        check_positive("--max-length", max_length)
+    for path in files or []:
+        if path != STDIN:
+            check_readable(path)
+    loaded = load_model(checkpoint, device, hard)
+    failed = False
+    for descriptor, name in _inputs(files):
+        marked = not (as_json or everything)
+        for line in transduce_lines(loaded, descriptor, max_length, as_json, marked):
+            if as_json:
+                print_json(line.as_json())
+            else:
+                print_data(line.output or "", end="\n" if line.complete else "")
+            if line.last:
+                sys.stdout.flush()
+            if line.error:
+                failed = True
+                complain(f"{name}:{line.number}: {line.error}")
+            elif line.ended is False:
+                complain(f"{name}:{line.number}: the model did not end its answer; it is cut off")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+    from stacktrans.common.reading import opened
+    from stacktrans.tasks.lines import STDIN, name_of
+
+    for path in files or [STDIN]:
+        if path == STDIN:
+            yield sys.stdin.fileno(), name_of(path)
+            continue
+        with opened(path) as stream:
+            yield stream.fileno(), name_of(path)

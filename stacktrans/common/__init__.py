@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, names, files, and text that can be seen."""

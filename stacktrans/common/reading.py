@@ -1,0 +1,116 @@
+"""Files that users name, read within bounds; and JSON in them."""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from stacktrans.common.errors import UsageError
+
+MOST_BYTES = 1 << 24
+"""The largest file of settings or of a run's records that is read."""
+_OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
+"""What stands for a file that this process has open, as a shell's <(...) does."""
+
+
+def check_readable(path: str | os.PathLike[str]) -> None:
+    """Raise `UsageError` unless something is a file that can be read without waiting for it.
+
+    A named pipe would wait until somebody writes to it, and a device may never end. A pipe that
+    this process has open already, such as /dev/stdin, is fine.
+    """
+    try:
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
+            raise UsageError(f"{path}: Is a directory; expected a file")
+        if not (stat.S_ISREG(mode) or _is_open_pipe(path, mode)):
+            raise UsageError(f"{path}: {_kind(mode)}; expected a file")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:  # a null character
+        raise UsageError(f"{os.fspath(path)!r}: no name of a file") from error
+
+
+@contextmanager
+def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to read from; raises `UsageError` as `check_readable` does, or if it can't be read."""
+    check_readable(path)
+    try:
+        stream = open(path, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    with stream:
+        yield stream
+
+
+def _is_open_pipe(path: str | os.PathLike[str], mode: int) -> bool:
+    if not _OPEN_ALREADY.fullmatch(os.fspath(path)):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or _is_terminal(path, mode)
+
+
+def _is_terminal(path: str | os.PathLike[str], mode: int) -> bool:
+    if not stat.S_ISCHR(mode):
+        return False
+    with open(path, "rb", buffering=0) as stream:
+        return stream.isatty()
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a named pipe"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """The content of a file.
+
+    Args:
+        path: of the file.
+        most: the most bytes that it may have; None for any number.
+
+    Raises:
+        UsageError: it can't be read, or is larger.
+    """
+    with opened(path) as stream:
+        try:
+            content = stream.read() if most is None else stream.read(most + 1)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+    if most is not None and len(content) > most:
+        raise UsageError(f"{path}: more than {most >> 20} MiB; expected a smaller file")
+    return content
+
+
+def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> str:
+    """The text of a file in UTF-8; raises `UsageError` as `read_bytes` does, or if it is none."""
+    try:
+        return read_bytes(path, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """What a JSON text is; raises `ValueError` if it is none, or is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """The lines of a file, each with its number from 1 and what it is as JSON.
+
+    Raises:
+        UsageError: the file can't be read.
+        ValueError: a line is no JSON; the message names it.
+    """
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        try:
+            yield number, parsed_json(line)
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from error

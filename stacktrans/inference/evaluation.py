@@ -1,0 +1,219 @@
+"""Coarse and fine accuracy (grefenstette2015, section 4.4), and that of symbols.
+
+Until its first error a greedy decoder has read exactly the true prefix, so both
+scores come out of one pass over the true joint sequences.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from stacktrans.model.transducer import Transducer
+from stacktrans.tasks.layouts import Batch, Ids, Layout, Pair
+
+NO_SYMBOL = -1
+"""Stands for no symbol at all."""
+STEPS_AT_ONCE = 2**16
+"""Steps of all strings of a batch, however few they are."""
+STEPS_IN_A_PIECE = 2**13
+"""Steps of all strings of a batch that are run at once: few enough to stay in a cache."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How n strings were transduced.
+
+    Attributes:
+        lengths: [n] source lengths.
+        fine: [n] share of what is scored of the target, `</s>` included, before the first error.
+        right: [n] how many of the scored symbols are right.
+        scored: [n] how many there are.
+        differing: [n] of a model that is run hard, at how many of them it says something else
+            than when it is not; zeros of any other.
+    """
+
+    lengths: npt.NDArray[np.int64]
+    fine: npt.NDArray[np.float64]
+    right: npt.NDArray[np.int64]
+    scored: npt.NDArray[np.int64]
+    differing: npt.NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """Number of strings."""
+        return len(self.lengths)
+
+    @property
+    def wrong(self) -> int:
+        """Number of strings with an error."""
+        return int((self.fine < 1).sum())
+
+    @property
+    def coarse_accuracy(self) -> float:
+        """Share of strings that are right from first to last."""
+        return float((self.fine == 1).mean())
+
+    @property
+    def fine_accuracy(self) -> float:
+        """Mean share of a string before its first error."""
+        return float(self.fine.mean())
+
+    @property
+    def symbol_accuracy(self) -> float:
+        """Share of all scored symbols that are right, those after an error included."""
+        return float(self.right.sum() / max(self.scored.sum(), 1))
+
+    @property
+    def differing_share(self) -> float:
+        """Share of all scored symbols where a model run hard says something else than soft."""
+        return float(self.differing.sum() / max(self.scored.sum(), 1))
+
+    def of_lengths(self, shortest: int, longest: int) -> "Scores":
+        """The scores of the strings within a range of lengths."""
+        chosen = (self.lengths >= shortest) & (self.lengths <= longest)
+        return Scores(*(numbers[chosen] for numbers in self._all()))
+
+    def __add__(self, other: "Scores") -> "Scores":
+        both = zip(self._all(), other._all(), strict=True)
+        return Scores(*(np.concatenate(numbers) for numbers in both))
+
+    def _all(self) -> tuple[npt.NDArray[Any], ...]:
+        return self.lengths, self.fine, self.right, self.scored, self.differing
+
+
+def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Group indices of items of similar size, so that count times largest size stays within `most`.
+
+    An item larger than `most` gets a group of its own.
+    """
+    group: list[int] = []
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if group and (len(group) + 1) * sizes[index] > most:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
+@torch.no_grad()
+def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
+    """Score a model's greedy answers.
+
+    Args:
+        model: a trained transducer.
+        layout: how pairs become sequences.
+        pairs: sources with their true targets.
+
+    Returns:
+        The scores, in the order of the pairs. Those that the layout has follow one another do so
+        here: what a model leaves behind of one can spoil the next.
+    """
+    fine = np.zeros(len(pairs))
+    right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
+    for rows, batch in _batches(model, layout, pairs):
+        said = predicted(model, batch)
+        correct, different = said == batch.targets, _differing(model, batch, said)
+        for row, indices in enumerate(rows):
+            begin = 0
+            for index in indices:
+                own = np.s_[row, begin : begin + layout.steps(pairs[index])]
+                found = correct[own][batch.mask[own]]
+                fine[index], right[index], scored[index] = _fine(found), found.sum(), len(found)
+                differing[index] = different[own].sum()
+                begin += layout.steps(pairs[index])
+    lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
+    return Scores(lengths, fine, right, scored, differing)
+
+
+def _batches(
+    model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool = False
+) -> Iterator[tuple[list[list[int]], Batch]]:
+    """Batches of rows of similar length, and which pairs follow one another in each row."""
+    rows = layout.rows(pairs)
+    sizes = [model.steps_over(sum(layout.steps(pairs[index]) for index in row)) for row in rows]
+    for group in batches_of(sizes, STEPS_AT_ONCE):
+        chosen = [rows[row] for row in group]
+        yield chosen, layout.joined([[pairs[index] for index in row] for row in chosen], everything)
+
+
+def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
+    """Where a model that is run hard says something else than soft, of what is scored."""
+    if not model.hard:
+        return np.zeros_like(batch.mask)
+    model.hard = False
+    try:
+        different: npt.NDArray[np.bool_] = (predicted(model, batch) != said) & batch.mask
+    finally:
+        model.hard = True
+    return different
+
+
+@torch.no_grad()
+def cross_entropy(
+    model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool
+) -> float:
+    """Mean nats a scored symbol of sequences that follow one another as for `score`.
+
+    Args:
+        model: a transducer.
+        layout: how pairs become sequences.
+        pairs: sources with their true targets.
+        everything: whether every symbol is scored, and not only what can be known.
+    """
+    total, count, device = 0.0, 0, model.classifier.weight.device
+    for _, batch in _batches(model, layout, pairs, everything):
+        inputs, targets, mask = (
+            torch.from_numpy(part).to(device) for part in (batch.inputs, batch.targets, batch.mask)
+        )
+        logits = model.read_out(model.start(len(inputs)).step(inputs).hidden[mask])
+        total += float(functional.cross_entropy(logits, targets[mask], reduction="sum"))
+        count += len(logits)
+    return total / max(count, 1)
+
+
+def _fine(correct: npt.NDArray[np.bool_]) -> float:
+    """The share before the first error; where nothing is scored, nothing is wrong."""
+    if correct.all():
+        return 1.0
+    return float(correct.argmin() / len(correct))
+
+
+@torch.no_grad()
+def predicted(model: Transducer, batch: Batch) -> Ids:
+    """The most probable outputs [B, T]; 0 where nothing is scored, -1 where numbers overflow."""
+    device = model.classifier.weight.device
+    inputs, mask = (torch.from_numpy(array).to(device) for array in (batch.inputs, batch.mask))
+    predicted = torch.zeros_like(inputs)
+    if model.config.buffered:
+        logits = model.logits(model.unroll(inputs, batch.lengths), mask)
+        predicted[mask] = _most_probable_of(logits)
+        whole: Ids = predicted.cpu().numpy()
+        return whole
+    run = model.start(len(inputs))
+    # In pieces, since what is known of a step takes far more room than its id.
+    size = max(1, STEPS_IN_A_PIECE // len(inputs))
+    for begin in range(0, inputs.shape[1], size):
+        piece = slice(begin, begin + size)
+        hidden = run.step(inputs[:, piece]).hidden
+        scored = mask[:, piece]
+        predicted[:, piece][scored] = _most_probable(model, hidden[scored])
+    ids: Ids = predicted.cpu().numpy()
+    return ids
+
+
+def _most_probable(model: Transducer, hidden: Tensor) -> Tensor:
+    # In pieces: logits are far larger than the states they are read from.
+    return torch.cat([_most_probable_of(model.read_out(part)) for part in hidden.split(16_384)])
+
+
+def _most_probable_of(logits: Tensor) -> Tensor:
+    """The most probable outputs of [..., n]; none that there is where numbers overflow."""
+    chosen = logits.argmax(dim=-1, keepdim=True)
+    return torch.where(logits.gather(-1, chosen).isfinite(), chosen, NO_SYMBOL).squeeze(-1)

@@ -1,0 +1,342 @@
+"""What a transducer did at each step, as data."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
+from stacktrans.inference.decoding import transduce
+from stacktrans.memory import ActionMemory, StrengthMemory
+from stacktrans.memory.buffers import written_weights
+from stacktrans.memory.strengths import Strengths
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.transducer import Transducer, TransducerState, Unrolled
+from stacktrans.tasks.base import UNKNOWN, NotASource, UnknownSymbol, with_marks
+from stacktrans.tasks.layouts import Ids, JointSequence, Stream
+
+BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
+NOTHING = ""
+"""Read where there is no input left."""
+SMALLEST = 0.005
+"""What has less weight or probability is left out."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One row's share in a read.
+
+    Attributes:
+        symbol: what was being read when the row was pushed.
+        step: the step, from 1, that pushed it; in a buffer, the number of the symbol.
+        weight: its weight in the read.
+    """
+
+    symbol: str
+    step: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a transducer.
+
+    Attributes:
+        step: number of the step, from 1.
+        input: the symbol read; of a buffered model, the one read most of, or nothing.
+        output: the most probable symbol; None while nothing is answered.
+        probability: of the output; None likewise.
+        likely: the probability of each output that has at least `SMALLEST` of it.
+        signals: strength of each signal.
+        pushed: for each end, stack or list, the vector pushed.
+        reads: for each end, the rows that the read is made of, heaviest first.
+        held: sum of all strengths in the memory after the step.
+        tops: for each stack or list whose cells are mixed by actions, those that are read.
+        input_read: what was read from the input buffer, heaviest first; None without buffers.
+        input_left: sum of the strengths in the input buffer when it is read; None likewise.
+        written: which symbols of the answer are made of the output, heaviest first; None
+            without buffers.
+        output_held: sum of the strengths in the output buffer after the step; None likewise.
+        scored: whether the output is a symbol of the answer that is scored, where one is said
+            for each that is read.
+    """
+
+    step: int
+    input: str
+    output: str | None
+    probability: float | None
+    likely: dict[str, float]
+    signals: dict[str, float]
+    pushed: dict[str, list[float]]
+    reads: dict[str, list[Part]]
+    held: float
+    tops: dict[str, list[list[float]]]
+    input_read: list[Part] | None = None
+    input_left: float | None = None
+    written: list[Part] | None = None
+    output_held: float | None = None
+    scored: bool = True
+
+    def by_stack(self) -> dict[str, dict[str, float]]:
+        """For each stack or list whose cells are mixed by actions, the signals that are its own."""
+        signals = iter(self.signals.items())
+        count = len(self.signals) // max(len(self.tops), 1)
+        return {name: dict(itertools.islice(signals, count)) for name in self.tops}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a transducer made of one source, step by step.
+
+    Attributes:
+        source: as it is written.
+        answer: the model's answer, as it is written.
+        marked: the same with a mark for each symbol that is not scored.
+        ended: whether the model ended its answer by itself.
+        expected: the exact answer, with a mark where it can't be known; None if the task
+            gives none.
+        why_not: why the task gives none.
+        correct: whether the answer is the exact one; None if there is none.
+        steps: the steps.
+    """
+
+    source: str
+    answer: str
+    marked: str
+    ended: bool
+    expected: str | None
+    why_not: str | None
+    correct: bool | None
+    steps: list[Step]
+
+
+@torch.no_grad()
+def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
+    """Follow a model through a source and its own answer.
+
+    Args:
+        checkpoint: the model.
+        source: the source's symbols.
+
+    Raises:
+        UnknownSymbol: a symbol of the source is not in the alphabet.
+        NotASource: there is nothing to follow.
+        StacktransError: the model's numbers overflow.
+    """
+    task = checkpoint.task
+    ids = task.encoded(source)
+    answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
+    written = task.target.decode(answer.target)
+    expected, why_not = _expected(checkpoint, source)
+    scored = [*task.scored(source)] if task.same_length else [True] * len(written)
+    if checkpoint.model.config.buffered:
+        steps = _buffered_steps(checkpoint, ids, source, written)
+    else:
+        steps = _steps(checkpoint, ids, answer.target)
+        if task.same_length:
+            each = zip(steps, scored, strict=True)
+            steps = [replace(step, scored=known) for step, known in each]
+    _check_numbers(steps)
+    return Trace(
+        source=task.source.join(source),
+        answer=task.target.join(written),
+        marked=task.target.join(with_marks(written, scored)),
+        ended=answer.ended,
+        expected=None if expected is None else task.target.join([x or UNKNOWN for x in expected]),
+        why_not=why_not,
+        correct=None if expected is None else answer.ended and _agree(written, expected),
+        steps=steps,
+    )
+
+
+def _check_numbers(steps: Sequence[Step]) -> None:
+    """Raise `StacktransError` if there are steps at which something is no number, or infinite."""
+    for step in steps:
+        vectors = [*step.pushed.values(), *(cell for cells in step.tops.values() for cell in cells)]
+        shown = [step.probability or 0, step.held, step.input_left or 0, step.output_held or 0]
+        shown += [*step.signals.values(), *itertools.chain.from_iterable(vectors)]
+        if not all(map(math.isfinite, shown)):
+            raise StacktransError(f"step {step.step}: {OVERFLOW}")
+
+
+def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
+    """A trace with some of the stacks or lists alone.
+
+    Args:
+        followed: the whole.
+        numbers: which, from 1.
+
+    Raises:
+        UsageError: there is none with such a number.
+    """
+    names = list(followed.steps[0].tops)
+    for number in numbers:
+        if not 1 <= number <= len(names):
+            there_are = f"they are 1 to {len(names)}" if names else "the model has none"
+            raise UsageError(f"--stacks {number}: {there_are}")
+    kept = [name for number, name in enumerate(names, start=1) if number in numbers]
+
+    def chosen(step: Step) -> Step:
+        own = step.by_stack()
+        return replace(
+            step,
+            signals={name: value for stack in kept for name, value in own[stack].items()},
+            pushed={name: vector for name, vector in step.pushed.items() if name in kept},
+            tops={name: cells for name, cells in step.tops.items() if name in kept},
+        )
+
+    return replace(followed, steps=[chosen(step) for step in followed.steps])
+
+
+def _expected(
+    checkpoint: Checkpoint, source: list[str]
+) -> tuple[list[str | None] | None, str | None]:
+    try:
+        return checkpoint.task.answer(source), None
+    except (NotASource, UnknownSymbol) as error:
+        return None, str(error)
+
+
+def _agree(written: list[str], expected: list[str | None]) -> bool:
+    return len(written) == len(expected) and all(
+        right is None or symbol == right for symbol, right in zip(written, expected, strict=True)
+    )
+
+
+def _sequence(
+    checkpoint: Checkpoint, source: Ids, target: list[int]
+) -> tuple[list[int], list[str], int]:
+    """The ids that a model reads, how they are written, and the first step that answers."""
+    task, layout = checkpoint.task, checkpoint.layout
+    written = task.source.decode(source)
+    if isinstance(layout, Stream):
+        read = [*layout.prefix(source).tolist(), *target]
+        return read, task.source.decode(read), 1
+    if not isinstance(layout, JointSequence):
+        return source.tolist(), written, 1
+    inputs = [*layout.prefix(source).tolist(), *(layout.first_target + index for index in target)]
+    return inputs, [BEGIN, *written, SEPARATOR, *task.target.decode(target)], len(source) + 2
+
+
+def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]:
+    model = checkpoint.model
+    inputs, symbols, first_answer = _sequence(checkpoint, source, target)
+    ids = torch.tensor([inputs], device=model.classifier.weight.device)
+    state = model.initial(1)
+    steps: list[Step] = []
+    for number, symbol in enumerate(symbols, start=1):
+        unrolled, state = model.unroll_by_definition(ids[:, number - 1 : number], state)
+        step = _step(checkpoint, number, symbol, unrolled, state, symbols)
+        answering = number >= first_answer
+        steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
+    return steps
+
+
+def _buffered_steps(
+    checkpoint: Checkpoint, source: Ids, symbols: list[str], answer: list[str]
+) -> list[Step]:
+    model = checkpoint.model
+    ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
+    unrolled, states, reads = model.unroll_buffered_by_definition(ids, [len(source)])
+    written = written_weights(model.written(unrolled), 0, len(answer))[0]
+    read, write = unrolled.signals[0, :, -2], unrolled.signals[0, :, -1]
+    left = (len(source) - (read.cumsum(0) - read)).clamp(min=0)
+    # What a row was pushed for is what was read most of at that step.
+    names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads[0]]
+    steps = []
+    for index, state in enumerate(states):
+        here = Unrolled(
+            unrolled.hidden[:, index : index + 1], unrolled.signals[:, index : index + 1]
+        )
+        step = _step(checkpoint, index + 1, names[index], here, state, names)
+        steps.append(
+            replace(
+                step,
+                input_read=_shares(reads[0, index], symbols),
+                input_left=float(left[index]),
+                written=_shares(written[:, index], answer),
+                output_held=float(write[: index + 1].sum()),
+            )
+        )
+    return steps
+
+
+def _step(
+    checkpoint: Checkpoint,
+    number: int,
+    symbol: str,
+    unrolled: Unrolled,
+    state: TransducerState,
+    symbols: list[str],
+) -> Step:
+    """What happened at the last step of a run over `number` symbols."""
+    model, hidden = checkpoint.model, unrolled.hidden[0, -1]
+    outputs = [*checkpoint.task.target.symbols, END]
+    probabilities = torch.softmax(model.read_out(hidden), dim=-1)
+    best = int(probabilities.argmax())
+    likely = (probabilities >= SMALLEST).nonzero().flatten().tolist()
+    return Step(
+        step=number,
+        input=symbol,
+        output=outputs[best],
+        probability=float(probabilities[best]),
+        likely={outputs[index]: float(probabilities[index]) for index in likely},
+        signals=dict(zip(model.signal_names, unrolled.signals[0, -1].tolist(), strict=True)),
+        pushed=_pushed(model, hidden),
+        reads=_reads(model, state, symbols[:number]),
+        held=_held(model, state),
+        tops=_tops(model, state),
+    )
+
+
+def _pushed(model: Transducer, hidden: Tensor) -> dict[str, list[float]]:
+    operation = model.operation
+    if operation is None or operation.memory is None or operation.values is None:
+        return {}
+    names = operation.memory.push_names
+    vectors = operation.squash(operation.values(hidden)).unflatten(0, (len(names), -1))
+    return dict(zip(names, vectors.tolist(), strict=True))
+
+
+def _held(model: Transducer, state: TransducerState) -> float:
+    if not isinstance(model.memory, StrengthMemory) or not isinstance(state.memory, Strengths):
+        return 0.0
+    return float(model.memory.strengths(state.memory).sum())
+
+
+def _tops(model: Transducer, state: TransducerState) -> dict[str, list[list[float]]]:
+    memory = model.memory
+    if not isinstance(memory, ActionMemory):
+        return {}
+    cells = state.reads[0].unflatten(0, (memory.count, memory.depth, -1))
+    return dict(zip(memory.push_names, cells.tolist(), strict=True))
+
+
+def _reads(model: Transducer, state: TransducerState, symbols: list[str]) -> dict[str, list[Part]]:
+    memory = model.memory
+    if not isinstance(memory, StrengthMemory) or not isinstance(state.memory, Strengths):
+        return {}
+    weights = memory.read_weights(state.memory)[0]
+    origins = memory.row_origins(len(symbols))
+    return {end: _parts(weights[row], origins, symbols) for row, end in enumerate(memory.ends)}
+
+
+def _parts(weights: Tensor, origins: list[int], symbols: list[str]) -> list[Part]:
+    by_step = weights.new_zeros(len(symbols))
+    by_step.index_add_(0, torch.tensor(origins, device=weights.device), weights)
+    return _shares(by_step, symbols)
+
+
+def _shares(weights: Tensor, symbols: list[str]) -> list[Part]:
+    """The parts with at least `SMALLEST` weight, heaviest first: weights [n] of n symbols."""
+    parts = [
+        Part(symbol, step, weight)
+        for step, (symbol, weight) in enumerate(
+            zip(symbols, weights.tolist(), strict=True), start=1
+        )
+        if weight >= SMALLEST
+    ]
+    return sorted(parts, key=lambda part: -part.weight)

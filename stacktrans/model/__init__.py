@@ -1,0 +1,1 @@
+"""The transducer: embeddings, controllers, what runs it, and its checkpoints."""

@@ -1,0 +1,266 @@
+"""Checkpoints: directories with a configuration, weights and, for resuming, the rest.
+
+    config.yaml         the run's configuration, whole
+    model.safetensors   the weights
+    training.pt         what else a run needs to go on (only in `last/`)
+    SHA256SUMS          checksums of these, which are checked when they are read
+    README.md           what is to be known of the model (once its run has ended)
+
+A run's directory holds two, `best/` and `last/`, and stands for its `best/`. Those of format 1 have
+no checksums.
+"""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stacktrans.common.checksums import SUMS, check_sum, sums_of
+from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.files import flush, write_flushed
+from stacktrans.common.names import CONFIG as CONFIG
+from stacktrans.common.names import WEIGHTS as WEIGHTS
+from stacktrans.model.transducer import Transducer, weight_shapes
+from stacktrans.model.weights import check_shapes, load_weights, serialized
+from stacktrans.settings.config import FORMAT, RunConfig
+from stacktrans.settings.layers import read_layer
+from stacktrans.settings.packaged import shipped
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.layouts import Layout
+
+__all__ = ["CheckpointError", "load_weights"]
+
+TRAINING = "training.pt"
+CARD = "README.md"
+
+
+def save(
+    directory: Path,
+    config: RunConfig,
+    weights: Mapping[str, Tensor],
+    training: Mapping[str, Any] | None = None,
+    *,
+    accuracy: Mapping[str, Any] | None = None,
+    card: str | None = None,
+) -> None:
+    """Write a checkpoint in the place of the one that was there.
+
+    The old one stays whole until the new one is: it is moved aside and deleted
+    only then, and `load` finds it where it was moved to.
+
+    Args:
+        directory: where.
+        config: of the run.
+        weights: by their names.
+        training: what else the run needs to go on.
+        accuracy: what the weights achieve, if that is known; it is said in their file.
+        card: what is to be known of the model, in Markdown.
+
+    Raises:
+        CheckpointError: it can't be written; what was there is still there.
+    """
+    directory = directory.resolve()
+    contents = {
+        CONFIG: config.to_yaml().encode(),
+        WEIGHTS: serialized(weights, _metadata(config, accuracy)),
+    }
+    if training is not None:
+        # Not into a file: of a full disk torch does not tell.
+        buffer = io.BytesIO()
+        torch.save(dict(training), buffer)
+        contents[TRAINING] = buffer.getvalue()
+    contents[SUMS] = sums_of(contents).encode()
+    if card is not None:
+        contents[CARD] = card.encode()
+    _write(directory, contents)
+
+
+def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str, str]:
+    """What the file of the weights says of them; the same for the same run."""
+    said = {
+        "task": config.task.name,
+        "version": config.version,
+        "configuration": config.identity(),
+    }
+    return said | ({"accuracy": json.dumps(accuracy)} if accuracy else {})
+
+
+def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
+    new = directory.with_name(unfinished(directory.name))
+    path = directory
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        for name, content in contents.items():
+            path = directory / name
+            write_flushed(new / name, content)
+        path = directory
+        flush(new)
+        _swap(new, directory)
+    except OSError as error:
+        shutil.rmtree(new, ignore_errors=True)
+        reason = error.strerror or error
+        raise CheckpointError(f"{path}: can't write the checkpoint: {reason}") from error
+
+
+def unfinished(name: str) -> str:
+    """What a checkpoint is called while it is written."""
+    return f".{name}.new"
+
+
+def _swap(new: Path, directory: Path) -> None:
+    old = _aside(directory)
+    if directory.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(directory, old)
+    try:
+        os.rename(new, directory)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.rename(old, directory)
+        raise
+    flush(directory.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _aside(directory: Path) -> Path:
+    directory = directory.resolve()
+    if not directory.name:
+        return directory
+    return directory.with_name(f".{directory.name}.old")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model and all that is needed to use it."""
+
+    path: Path
+    config: RunConfig
+    task: Task
+    layout: Layout
+    model: Transducer
+
+
+def locate(name: str | Path) -> Path:
+    """The directory that holds the checkpoint which `name` stands for.
+
+    Args:
+        name: a checkpoint, a run's directory, or the name of a shipped checkpoint.
+
+    Raises:
+        CheckpointError: there is none.
+    """
+    given = Path(name)
+    paths = [given]
+    if not given.exists() and given in {Path(given.name), Path("checkpoints") / given.name}:
+        paths.append(shipped("checkpoints") / given.name)
+    for path in paths:
+        for place in (path, path / "best", path / "last"):
+            for candidate in (place, _aside(place)):
+                if (candidate / WEIGHTS).is_file():
+                    return candidate
+    if not given.exists():
+        available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
+        raise CheckpointError(
+            f"{given}: there is no such checkpoint; shipped are {', '.join(available)}"
+        )
+    raise CheckpointError(
+        f"{name}: not a stacktrans checkpoint; expected a directory with {CONFIG} and {WEIGHTS}"
+    )
+
+
+def load(name: str | Path, device: torch.device) -> Checkpoint:
+    """Read a checkpoint and build its model.
+
+    Raises:
+        CheckpointError: it is missing, damaged, foreign, or newer than this version.
+    """
+    path = locate(name)
+    config = read_config(path)
+    task = _task_of(config)
+    layout = task.layout
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    load_weights(model, path / WEIGHTS)
+    return Checkpoint(path, config, task, layout, model.to(device).eval())
+
+
+def _task_of(config: RunConfig) -> Task:
+    return make_task(config.task.name, config.task.generator, config.task.parameters)
+
+
+def read_config(directory: Path) -> RunConfig:
+    """A checkpoint's configuration, which fits its weights; raises as `load` does.
+
+    It is known to fit before a model is made, which may be too large to be made at all.
+    """
+    _check_whole(directory)
+    config = resolve(config=str(directory / CONFIG))
+    layout = _task_of(config).layout
+    check_shapes(directory / WEIGHTS, weight_shapes(config.model, layout.inputs, layout.outputs))
+    return config
+
+
+def _check_whole(directory: Path) -> None:
+    """Raise `CheckpointError` unless there is a configuration, undamaged, that can be read."""
+    path = directory / CONFIG
+    if not path.is_file():
+        raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
+    try:
+        found = read_layer(path).settings.get("format")
+    except UsageError:
+        check_sum(path)
+        raise
+    if type(found) is not int:
+        check_sum(path)
+        raise CheckpointError(f"{path}: no format number; this is not a stacktrans checkpoint")
+    if found > FORMAT:
+        raise CheckpointError(
+            f"{path}: format {found} is newer than this stacktrans reads (up to {FORMAT}); "
+            "upgrade stacktrans"
+        )
+    if found > 1 and not (directory / SUMS).is_file():
+        raise CheckpointError(f"{directory / SUMS}: missing; this is not a whole checkpoint")
+    check_sum(path)
+
+
+def load_training(directory: Path) -> dict[str, Any]:
+    """What `save` was given as `training`; raises `CheckpointError` if it can't be read."""
+    path = directory / TRAINING
+    if not path.is_file():
+        raise CheckpointError(f"{path}: missing; this run can't be resumed")
+    _check_whole(directory)
+    try:
+        _refuse_packed(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a damaged file
+        raise CheckpointError(f"{path}: truncated or damaged") from error
+    check_sum(path)
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path}: holds no training state")
+    return state
+
+
+def _refuse_packed(path: Path) -> None:
+    """Raise `ValueError` if a training state unfolds to more than its file: torch packs nothing."""
+    with zipfile.ZipFile(path) as archive:
+        if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
+            raise ValueError("packed")
+
+
+def last_of(run: Path) -> Path:
+    """The directory of a run's last checkpoint; raises `CheckpointError` if it has none."""
+    for candidate in (run / "last", _aside(run / "last")):
+        if (candidate / TRAINING).is_file():
+            return candidate
+    raise CheckpointError(f"{run}: no run to resume here; expected a directory made by train")

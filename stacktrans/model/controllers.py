@@ -1,0 +1,352 @@
+"""Controllers: what reads the input and operates the memory.
+
+A controller sees, at each step, the input embedding x_t and the vectors read
+from the memory at the step before, r_{t-1} (grefenstette2015, section 3.3).
+The part of its sums that depends on x_t alone is computed for the whole
+sequence at once by `project`; `step` adds the rest.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from stacktrans.common.names import ControllerName
+from stacktrans.settings.config import ModelConfig, StartConfig
+
+ControllerState = tuple[Tensor, ...]
+
+
+Disturbance = Callable[[Tensor], Tensor]
+"""What is done, in training, to the part of the gates' sums that depends on x alone."""
+
+
+def undisturbed(sums: Tensor) -> Tensor:
+    """The sums as they are."""
+    return sums
+
+
+class Layer(nn.Module, ABC):
+    """One layer of a controller: at each step it adds up what it sees, and has a state.
+
+    Attributes:
+        gates: names of the blocks of H rows in the weights.
+        settings: of the model's configuration, those that concern it.
+        states: how many vectors [H] the state is made of; the first is the output.
+        hidden_size: number of units H.
+        below_weight: [gates * H, size of what comes from below].
+        hidden_weight: [gates * H, H].
+        initial_state: [states, H].
+    """
+
+    gates: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[str, ...]] = ()
+    states: ClassVar[int]
+    hidden_size: int
+    below_weight: Tensor
+    hidden_weight: Tensor
+    initial_state: Tensor
+
+    def initial(self, batch_size: int) -> ControllerState:
+        """The initial state, `states` tensors [B, H]."""
+        return tuple(state.expand(batch_size, -1) for state in self.initial_state)
+
+    @abstractmethod
+    def project(self, inputs: Tensor) -> Tensor:
+        """The part of the gates' sums that depends on x alone: [..., E] -> [..., gates * H]."""
+
+    @abstractmethod
+    def look_up(self, ids: Tensor) -> Tensor:
+        """What `project` makes of one-hot vectors: their ids [...] -> [..., gates * H]."""
+
+    @abstractmethod
+    def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
+        """The next state; its first tensor is the output.
+
+        Args:
+            projected: [B, gates * H], one step of `project`.
+            below: [B, below_size].
+            state: `states` tensors [B, H].
+        """
+
+
+class LinearLayer(Layer):
+    """No units: what a linear controller sees, [x_t ; r_{t-1}], is passed on as it is.
+
+    All that is learned is in the signals, values and outputs, each linear in what is passed on
+    but for a nonlinearity of its own (hao2018, section 3.1).
+
+    Args:
+        embedding_size: size of x_t.
+        below_size: size of the vectors read.
+    """
+
+    gates = ("sum",)
+    states = 1
+
+    def __init__(self, embedding_size: int, below_size: int) -> None:
+        super().__init__()
+        size = self.hidden_size = embedding_size + below_size
+        places = torch.eye(size)
+        self.register_buffer("below_weight", places[:, embedding_size:], persistent=False)
+        self.register_buffer("hidden_weight", torch.zeros(size, size), persistent=False)
+        self.register_buffer("initial_state", torch.zeros(1, size), persistent=False)
+
+    def project(self, inputs: Tensor) -> Tensor:
+        return nn.functional.pad(inputs, (0, self.hidden_size - inputs.shape[-1]))
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        return nn.functional.one_hot(ids, self.hidden_size).to(self.below_weight.dtype)
+
+    def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
+        return (torch.addmm(projected, below, self.below_weight.t()),)
+
+
+class RecurrentLayer(Layer):
+    """One layer of recurrent units.
+
+    Args:
+        embedding_size: size of x_t.
+        below_size: size of what comes from below at each step (the output of
+            the layer under this one, or the vectors read); may be 0.
+        hidden_size: number of units H.
+        start: how the weights start.
+        learned: whether the initial state is learned, and not zero.
+        recurrent: whether the units see the layer's output at the step before.
+        biases: whether the sums have biases.
+    """
+
+    bias: Tensor
+    settings = ("layers", "hidden_size", "recurrent", "biases", "initial_state", "state_gradient")
+
+    def __init__(
+        self,
+        embedding_size: int,
+        below_size: int,
+        hidden_size: int,
+        start: StartConfig,
+        learned: bool = True,
+        recurrent: bool = True,
+        biases: bool = True,
+    ) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        rows = len(self.gates) * hidden_size
+        self.input_weight = nn.Parameter(torch.empty(rows, embedding_size))
+        self.below_weight = nn.Parameter(torch.empty(rows, below_size))
+        learn_or_zero(self, "hidden_weight", torch.empty(rows, hidden_size), recurrent)
+        learn_or_zero(self, "bias", torch.empty(rows), biases)
+        self.initial_state = nn.Parameter(
+            torch.empty(self.states, hidden_size), requires_grad=learned
+        )
+        weights = (self.input_weight, self.below_weight, self.hidden_weight)
+        learned_weights = [weight for weight in weights if isinstance(weight, nn.Parameter)]
+        draw_weights(start.weights, learned_weights, self.bias, hidden_size)
+        nn.init.zeros_(self.initial_state)
+        if not biases:
+            nn.init.zeros_(self.bias)
+            return
+        with torch.no_grad():
+            for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
+                bias.add_(start.gate_bias.get(name, 0.0))
+
+    def project(self, inputs: Tensor) -> Tensor:
+        return nn.functional.linear(inputs, self.input_weight, self.bias)
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        return nn.functional.embedding(ids, self.input_weight.t()) + self.bias
+
+
+def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -> None:
+    """Give a module a parameter, or zeros of its shape, which are no part of what is saved."""
+    if learned:
+        module.register_parameter(name, nn.Parameter(tensor))
+    else:
+        module.register_buffer(name, torch.zeros_like(tensor), persistent=False)
+
+
+def draw_weights(law: str, weights: Iterable[Tensor], bias: Tensor, inputs: int) -> None:
+    """Draw the weights that make the same sums.
+
+    Args:
+        law: "uniform" or "normal", as `StartConfig.weights` says.
+        weights: each [n, inputs] for n sums.
+        bias: [n].
+        inputs: how many numbers go in.
+    """
+    if law == "normal":
+        for weight in weights:
+            nn.init.normal_(weight, std=len(bias) ** -0.5)
+        nn.init.zeros_(bias)
+        return
+    for weight in (*weights, bias):
+        nn.init.uniform_(weight, -(inputs**-0.5), inputs**-0.5)
+
+
+class LSTMLayer(RecurrentLayer):
+    """Long short-term memory."""
+
+    gates = ("input", "forget", "output", "candidate")
+    states = 2
+
+    def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
+        hidden, cell = state
+        weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
+        sums = torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
+        size = self.hidden_size
+        admit, keep, show = torch.sigmoid(sums[:, : 3 * size]).split(size, dim=1)
+        cell = keep * cell + admit * torch.tanh(sums[:, 3 * size :])
+        return show * torch.tanh(cell), cell
+
+
+class GRULayer(RecurrentLayer):
+    """Gated recurrent unit; its update gate keeps."""
+
+    gates = ("reset", "update", "candidate")
+    states = 1
+
+    def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
+        (hidden,) = state
+        outer = torch.addmm(projected, below, self.below_weight.t())
+        inner = hidden @ self.hidden_weight.t()
+        size = self.hidden_size
+        reset, update = torch.sigmoid(outer[:, : 2 * size] + inner[:, : 2 * size]).split(
+            size, dim=1
+        )
+        candidate = torch.tanh(outer[:, 2 * size :] + reset * inner[:, 2 * size :])
+        return (candidate + update * (hidden - candidate),)
+
+
+class RNNLayer(RecurrentLayer):
+    """Simple recurrent units with tanh."""
+
+    gates = ("candidate",)
+    states = 1
+    nonlinearity = staticmethod(torch.tanh)
+
+    def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
+        (hidden,) = state
+        weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
+        sums = torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
+        return (self.nonlinearity(sums),)
+
+
+class SigmoidLayer(RNNLayer):
+    """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
+
+    nonlinearity = staticmethod(torch.sigmoid)
+
+
+RECURRENT: dict[str, type[RecurrentLayer]] = {
+    ControllerName.LSTM: LSTMLayer,
+    ControllerName.GRU: GRULayer,
+    ControllerName.RNN: RNNLayer,
+    ControllerName.SIGMOID: SigmoidLayer,
+}
+CONTROLLERS: dict[str, type[Layer]] = {**RECURRENT, ControllerName.LINEAR: LinearLayer}
+
+
+def with_gradient(state: Tensor, share: float) -> Tensor:
+    """A state through which only a share of the gradient goes back."""
+    return state if share == 1 else state + (share - 1) * (state - state.detach())
+
+
+def controller_size(config: ModelConfig, embedding_size: int, read_size: int) -> int:
+    """Size of a controller's output; a linear one passes on all that it sees."""
+    return embedding_size + read_size if config.controller == "linear" else config.hidden_size
+
+
+class Controller(nn.Module):
+    """A pile of layers of one kind.
+
+    The lowest layer sees x_t and the vectors read; every higher one sees x_t
+    and the output of the layer under it.
+
+    Args:
+        config: the shape of the model.
+        embedding_size: size of x_t.
+        read_size: size of all vectors read together; 0 without a memory.
+        start: how the weights start.
+
+    Attributes:
+        hidden_size: size H of its output.
+    """
+
+    def __init__(
+        self, config: ModelConfig, embedding_size: int, read_size: int, start: StartConfig
+    ) -> None:
+        super().__init__()
+        kind = RECURRENT.get(config.controller)
+        if kind:
+            size, learned = config.hidden_size, config.initial_state == "learned"
+            self.layers = nn.ModuleList(
+                kind(
+                    embedding_size,
+                    size if depth else read_size,
+                    size,
+                    start,
+                    learned,
+                    config.recurrent,
+                    config.biases,
+                )
+                for depth in range(config.layers)
+            )
+            with torch.no_grad():
+                self._layers()[0].below_weight.mul_(start.read_scale)
+        else:
+            self.layers = nn.ModuleList([LinearLayer(embedding_size, read_size)])
+        self.hidden_size = self._layers()[-1].hidden_size
+        self.state_gradient = config.state_gradient
+
+    def _layers(self) -> list[Layer]:
+        return [layer for layer in self.layers if isinstance(layer, Layer)]
+
+    @property
+    def read_weights(self) -> list[nn.Parameter]:
+        """The weights by which it sees what was read; a linear controller passes that on."""
+        weight = self._layers()[0].below_weight
+        return [weight] if isinstance(weight, nn.Parameter) else []
+
+    def initial(self, batch_size: int) -> tuple[ControllerState, ...]:
+        """The initial state of every layer."""
+        return tuple(layer.initial(batch_size) for layer in self._layers())
+
+    def project(
+        self, sums: Callable[[Layer], Tensor], disturb: Disturbance = undisturbed
+    ) -> list[tuple[Tensor, ...]]:
+        """For every step, the part of every layer's sums that depends on x alone.
+
+        Args:
+            sums: of a layer, [B, T, gates * H].
+            disturb: what is done to the sums of a layer.
+
+        Returns:
+            T tuples of one tensor [B, gates * H] a layer.
+        """
+        layers = [disturb(sums(layer)).unbind(dim=1) for layer in self._layers()]
+        return list(zip(*layers, strict=True))
+
+    def step(
+        self, projected: tuple[Tensor, ...], reads: Tensor, state: tuple[ControllerState, ...]
+    ) -> tuple[Tensor, tuple[ControllerState, ...]]:
+        """One step of every layer.
+
+        Args:
+            projected: one step of `project`.
+            reads: [B, read_size] the vectors read at the step before.
+            state: the state of every layer.
+
+        Returns:
+            The output of the highest layer, [B, H], and the next state.
+        """
+        below = reads
+        share = self.state_gradient
+        following: list[ControllerState] = []
+        for layer, sums, layer_state in zip(self._layers(), projected, state, strict=True):
+            layer_state = tuple(with_gradient(part, share) for part in layer_state)
+            layer_state = layer.step(sums, below, layer_state)
+            following.append(layer_state)
+            below = layer_state[0]
+        return below, tuple(following)

@@ -1,0 +1,29 @@
+"""Devices: where a model computes."""
+
+from typing import TYPE_CHECKING
+
+from stacktrans.common.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def find_device(name: str) -> "torch.device":
+    """The device of a name; raises `UsageError` if it can't be used here."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"--device {name}: not available here ({reason})") from error
+    return device
+
+
+def check_device(name: str) -> None:
+    """Raise `UsageError` if a device can't be used here."""
+    if name not in ("auto", "cpu"):  # which are everywhere: no need to wait for torch
+        find_device(name)

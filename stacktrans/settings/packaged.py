@@ -1,0 +1,58 @@
+"""What comes with stacktrans beside its code: recipes, tasks and trained models."""
+
+import os
+from pathlib import Path
+
+from stacktrans.common.names import WEIGHTS
+
+BY_KIND = ("by_memory", "by_controller")
+"""What a recipe says of one kind of memory or controller alone stands under these."""
+
+
+def shipped(kind: str) -> Path:
+    """The folder of shipped files of a kind: "tasks" or "checkpoints".
+
+    They lie inside an installed package, and beside the package in a checkout.
+    """
+    package = Path(__file__).parent.parent
+    inside = package / "shipped" / kind
+    return inside if inside.is_dir() else package.parent / kind
+
+
+def folders(kind: str) -> list[Path]:
+    """Where files of a kind are looked for: where one works, and then among those shipped."""
+    return [Path(kind), shipped(kind)]
+
+
+def task_files() -> dict[str, Path]:
+    """The tasks there are, by name: those in ./tasks, and the shipped ones that these leave."""
+    paths = [path for folder in folders("tasks") for path in sorted(folder.glob("*.yaml"))]
+    return {path.stem: path for path in reversed(paths)}
+
+
+def checkpoints() -> dict[str, Path]:
+    """The trained models there are, by what commands call them: shipped ones and ./checkpoints."""
+    own, came = folders("checkpoints")
+    found = {path.name: path for path in _trained(came)}
+    theirs = {path.resolve() for path in found.values()}
+    return found | {str(path): path for path in _trained(own) if path.resolve() not in theirs}
+
+
+def _trained(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("*") if path.name[0] != "." and weights_of(path)]
+
+
+def weights_of(path: Path) -> Path | None:
+    """The part of a run's directory, or the checkpoint itself, that has weights; None for none."""
+    places = (path, path / "best", path / "last")
+    return next((place for place in places if os.path.isfile(place / WEIGHTS)), None)
+
+
+def recipe_names(folder: Path | None = None) -> list[str]:
+    """The recipes in a folder; those of today unless it is given."""
+    return sorted(path.stem for path in (folder or recipes()).glob("*.yaml"))
+
+
+def recipes() -> Path:
+    """The folder of the recipes of today."""
+    return Path(__file__).parent / "recipes"

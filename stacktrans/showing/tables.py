@@ -1,0 +1,262 @@
+"""Tables in a terminal, of which no number and no heading is ever cut.
+
+Where there is not room for all columns, cells that have parts go on in further lines first; then
+the least important columns are left out, which is said; and where there is not room for the
+others either, each row is told as `name value`, one after another.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from stacktrans.common.visible import visible
+
+GAP = "  "
+"""Between columns."""
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        name: its heading.
+        group: what stands above the headings of this and its neighbours of the same group.
+        left: whether it begins at the left; numbers end at the right.
+        drop: when it is left out, where there is not room for all: the smallest number first,
+            and all that have it together; None for never.
+        fold: what parts of a cell are parted by, after which they may go on in another line;
+            empty for cells that stay whole.
+        least: its least width.
+    """
+
+    name: str
+    group: str = ""
+    left: bool = False
+    drop: int | None = None
+    fold: str = ""
+    least: int = 0
+
+    @property
+    def title(self) -> str:
+        """What it is called where it stands alone."""
+        return f"{self.group} {self.name}".strip()
+
+
+@dataclass(frozen=True)
+class _Form:
+    """Which columns of a table there is room for, by their indices, and how wide they are."""
+
+    shown: Sequence[int]
+    widths: Sequence[int]
+    left_out: Sequence[int] = ()
+
+
+class Table:
+    """Rows of cells under headings.
+
+    Args:
+        columns: of the table; those that are given by their names alone are never left out.
+        continued: whether columns that there is not room for go on below, beside the first again,
+            and none is left out.
+    """
+
+    def __init__(self, *columns: Column | str, continued: bool = False) -> None:
+        named = [column if isinstance(column, Column) else Column(column) for column in columns]
+        self.columns = [
+            column._replace(name=visible(column.name), group=visible(column.group))
+            for column in named
+        ]
+        self.continued = continued
+        self.rows: list[list[str]] = []
+
+    def add_row(self, *cells: str) -> None:
+        """Add a row; a cell that is missing at its end is empty."""
+        missing = len(self.columns) - len(cells)
+        self.rows.append([*map(visible, cells), *[""] * missing])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        width = options.max_width
+        for part in self._parts(width):
+            yield from part.head(width)
+            yield from part.body(width)
+            yield from part.note(width)
+
+    def head(self, width: int) -> list[Text]:
+        """The headings, if the rows stand in columns."""
+        form = self._form(width)
+        if form is None:
+            return []
+        lines = [self._line(form, [self.columns[index].name for index in form.shown])]
+        if any(self.columns[index].group for index in form.shown):
+            lines.insert(0, self._groups(form))
+        return [_text(line, "bold") for line in lines]
+
+    def body(self, width: int) -> list[Text]:
+        """The rows."""
+        form = self._form(width)
+        if form is None:
+            # A line that is still too long goes on in the next.
+            return [Text(line) for row in self.rows for line in self._told(row, width)]
+        return [_text(line) for row in self.rows for line in self._row(form, row)]
+
+    def note(self, width: int) -> list[Text]:
+        """What columns were left out, if any."""
+        form = self._form(width)
+        if form is None or not form.left_out:
+            return []
+        shown = {self.columns[index].group for index in form.shown}
+        columns = [self.columns[index] for index in form.left_out]
+        # A group of which nothing is left has a name of its own.
+        titles = [each.title if each.group in {"", *shown} else each.group for each in columns]
+        return [Text(f"(no room for {', '.join(dict.fromkeys(titles))})")]
+
+    def _parts(self, width: int) -> list["Table"]:
+        """The table, or several of as many columns as there is room for."""
+        if not self.continued:
+            return [self]
+        groups: list[list[int]] = [[0]]
+        for index in range(1, len(self.columns)):
+            if len(groups[-1]) > 1 and self._least([*groups[-1], index]) > width:
+                groups.append([0])
+            groups[-1].append(index)
+        return [self._of(group) for group in groups]
+
+    def _of(self, indices: Sequence[int]) -> "Table":
+        part = Table(*(self.columns[index] for index in indices))
+        part.rows = [[row[index] for index in indices] for row in self.rows]
+        return part
+
+    def _form(self, width: int) -> _Form | None:
+        """How the table is laid out; None if there is no room for columns."""
+        shown = list(range(len(self.columns)))
+        ranks = {column.drop for column in self.columns if column.drop is not None}
+        for rank in [None, *sorted(ranks)]:
+            if rank is not None:
+                shown = [index for index in shown if self.columns[index].drop != rank]
+            if self._least(shown) <= width:
+                left_out = [index for index in range(len(self.columns)) if index not in shown]
+                return _Form(shown, self._widths(shown, width), left_out)
+        return None
+
+    def _cells(self, index: int) -> list[str]:
+        return [row[index] for row in self.rows]
+
+    def _natural(self, index: int) -> int:
+        """The width of a column, none of whose cells is folded."""
+        column = self.columns[index]
+        lengths = (cell_len(cell) for cell in [column.name, *self._cells(index)])
+        return max(column.least, *lengths)
+
+    def _narrowest(self, index: int) -> int:
+        """The least width of a column, whose cells are folded as far as they can be."""
+        column = self.columns[index]
+        if not column.fold:
+            return self._natural(index)
+        parts = (part for cell in self._cells(index) for part in cell.split(column.fold))
+        return max(column.least, *map(cell_len, [column.name, *parts]))
+
+    def _least(self, shown: Sequence[int]) -> int:
+        return sum(self._widened(shown, [self._narrowest(index) for index in shown])) + _gaps(shown)
+
+    def _widths(self, shown: Sequence[int], width: int) -> list[int]:
+        """As wide as they would be, but those that are folded no wider than there is room for."""
+        natural = [self._natural(index) for index in shown]
+        widths = [self._narrowest(index) for index in shown]
+        room = width - _gaps(shown) - sum(self._widened(shown, widths))
+        while room > 0 and widths != natural:
+            missing = [whole - now for whole, now in zip(natural, widths, strict=True)]
+            most = missing.index(max(missing))
+            step = min(max(1, missing[most] // 2), room)
+            widths[most] += step
+            room -= step
+        return self._widened(shown, widths)
+
+    def _widened(self, shown: Sequence[int], widths: Sequence[int]) -> list[int]:
+        """The widths, with room for what stands above several columns."""
+        widened = list(widths)
+        for group, places in self._spans(shown):
+            lacking = cell_len(group) - sum(widened[place] for place in places) - _gaps(places)
+            widened[places[-1]] += max(0, lacking)
+        return widened
+
+    def _spans(self, shown: Sequence[int]) -> list[tuple[str, list[int]]]:
+        """The groups, each with the places of its columns among those that are shown."""
+        spans: list[tuple[str, list[int]]] = []
+        for place, index in enumerate(shown):
+            group = self.columns[index].group
+            if spans and spans[-1][0] == group:
+                spans[-1][1].append(place)
+            else:
+                spans.append((group, [place]))
+        return spans
+
+    def _groups(self, form: _Form) -> str:
+        cells = []
+        for group, places in self._spans(form.shown):
+            width = sum(form.widths[place] for place in places) + _gaps(places)
+            cells.append(group.rjust(width) if len(places) == 1 else group.center(width))
+        return GAP.join(cells)
+
+    def _line(self, form: _Form, cells: Sequence[str]) -> str:
+        padded = []
+        for index, width, cell in zip(form.shown, form.widths, cells, strict=True):
+            space = " " * (width - cell_len(cell))
+            padded.append(cell + space if self._left(index) else space + cell)
+        return GAP.join(padded)
+
+    def _left(self, index: int) -> bool:
+        return index == 0 or self.columns[index].left
+
+    def _row(self, form: _Form, row: Sequence[str]) -> Iterator[str]:
+        cells = [
+            _folded(row[index], self.columns[index].fold, width)
+            for index, width in zip(form.shown, form.widths, strict=True)
+        ]
+        for number in range(max(map(len, cells))):
+            yield self._line(form, [cell[number] if number < len(cell) else "" for cell in cells])
+
+    def _told(self, row: Sequence[str], width: int) -> Iterator[str]:
+        """A row as names and values, in lines of no more than some width where that can be."""
+        pairs = [
+            f"{column.title} {cell}" for column, cell in zip(self.columns, row, strict=True) if cell
+        ]
+        first, *others = _folded(GAP.join(pairs), GAP, width - len(GAP))
+        yield first
+        yield from (f"{GAP}{line}" for line in others)
+
+
+def _gaps(columns: Sequence[int]) -> int:
+    return len(GAP) * (len(columns) - 1)
+
+
+def _folded(cell: str, fold: str, width: int) -> list[str]:
+    """The parts of a cell in lines."""
+    if not fold or cell_len(cell) <= width:
+        return [cell]
+    first, *parts = cell.split(fold)
+    lines = [first]
+    for part in parts:
+        longer = f"{lines[-1]}{fold}{part}"
+        if cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
+
+
+def _text(line: str, style: str = "") -> Text:
+    return Text(line.rstrip(), style=style, no_wrap=True, overflow="ignore")
+
+
+def heading(text: str) -> Text:
+    """A line above a table."""
+    return Text(visible(text), style="bold")
+
+
+def remark(text: str) -> Text:
+    """A line below a table."""
+    return Text(visible(text))

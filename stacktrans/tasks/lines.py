@@ -1,0 +1,215 @@
+"""Strings in files and pipes: lines in, pairs in and out."""
+
+import os
+import select
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from stacktrans.common.errors import StacktransError
+from stacktrans.common.reading import parsed_json, read_bytes
+from stacktrans.common.visible import json_text
+from stacktrans.tasks.base import LONGEST, Task
+from stacktrans.tasks.layouts import Pair
+
+PairFormat = Literal["tsv", "jsonl"]
+STDIN = Path("-")
+"""What stands for standard input among files."""
+LINES_AT_ONCE = 256
+CHUNK = 1 << 16
+LONGEST_LINE = 1 << 24
+"""The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors begin a file in UTF-8 with."""
+
+
+class UnreadableLine(StacktransError):
+    """A line that is no text, or too long a one."""
+
+
+def decode_line(line: bytes) -> str:
+    """The text of a line without its end; raises `UnreadableLine` if it is none or too long."""
+    if len(line) > LONGEST_LINE:
+        raise UnreadableLine(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
+    try:
+        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise UnreadableLine(
+            f"byte {error.start + 1} is 0x{byte:02x}, which is not UTF-8"
+        ) from None
+
+
+class Piece(NamedTuple):
+    """A line, or a part of one.
+
+    Attributes:
+        raw: what was read, without the line's end; of a line that is longer than
+            `LONGEST_LINE`, no more than shows that.
+        begins: whether the line begins with it.
+        ends: whether the line ends with it.
+    """
+
+    raw: bytes
+    begins: bool = True
+    ends: bool = True
+
+
+def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
+    """Lines as they come: as many as are there already, but without waiting for more.
+
+    Args:
+        descriptor: an open file or pipe.
+        parts: whether not to wait for the end of a line either.
+    """
+    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    rest, group, first = _Rest(), deque[Piece](), True
+    while True:
+        waiting = not (is_file or _has_more(descriptor))
+        if parts and waiting and rest.size:
+            group.append(rest.piece(ends=False))
+        if group and (waiting or len(group) >= LINES_AT_ONCE):
+            yield _first_of(group)
+            continue
+        chunk = os.read(descriptor, CHUNK)
+        if not chunk:
+            break
+        if first:
+            chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
+        *lines, last = chunk.split(b"\n")
+        for line in lines:
+            rest.add(line)
+            group.append(rest.piece(ends=True))
+        rest.add(last)
+    if rest.size or not rest.begins:
+        group.append(rest.piece(ends=True))
+    while group:
+        yield _first_of(group)
+
+
+def _first_of(group: deque[Piece]) -> list[Piece]:
+    return [group.popleft() for _ in range(min(LINES_AT_ONCE, len(group)))]
+
+
+class _Rest:
+    """What was read of a line that has not ended yet.
+
+    Attributes:
+        begins: whether the line begins with it.
+        size: in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.begins = True
+        self._clear()
+
+    def _clear(self) -> None:
+        self.size = 0
+        self._parts: list[bytes] = []
+
+    def add(self, part: bytes) -> None:
+        """Go on with the line."""
+        if part and self.size <= LONGEST_LINE:
+            self._parts.append(part)
+            self.size += len(part)
+
+    def piece(self, ends: bool) -> Piece:
+        """All of it, which is then done with."""
+        piece = Piece(b"".join(self._parts), self.begins, ends)
+        self._clear()
+        self.begins = ends
+        return piece
+
+
+def _has_more(descriptor: int) -> bool:
+    ready, _, _ = select.select([descriptor], [], [], 0)
+    return bool(ready)
+
+
+def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
+    """A pair as a line, without its end."""
+    source = task.source.join(task.source.decode(pair.source))
+    target = task.target.join(task.target.decode(pair.target))
+    if form == "tsv":
+        return f"{source}\t{target}"
+    return json_text({"source": source, "target": target})
+
+
+def name_of(path: Path) -> str:
+    """What a file is called in messages."""
+    return "standard input" if path == STDIN else str(path)
+
+
+def read_pairs(path: Path, task: Task) -> list[Pair]:
+    """Read pairs as `format_pair` writes them, of a file or of standard input.
+
+    They are JSON lines if the file's name ends with .jsonl or .json, or if the first line with
+    anything on it begins with { and has no tab; TSV otherwise, whose lines all have one.
+
+    Raises:
+        UsageError: the file can't be read.
+        StacktransError: a line is no pair over the task's alphabets.
+    """
+    lines, name = read_lines(path), name_of(path)
+    first = next((line for line in lines if line.strip()), b"")
+    begins_as_json = first.lstrip().startswith(b"{") and b"\t" not in first
+    as_json = path.suffix in {".jsonl", ".json"} or begins_as_json
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            source, target = _fields(decode_line(line), as_json)
+            pairs.append(_pair(task, task.source.split(source), task.target.split(target)))
+        except StacktransError as error:
+            raise StacktransError(f"{name}:{number}: {error}") from error
+    if not pairs:
+        raise StacktransError(f"{name}: holds no pairs")
+    return pairs
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
+    """The lines of a file or of standard input without their ends, all but a carriage return.
+
+    Raises:
+        UsageError: the file can't be read.
+    """
+    content = sys.stdin.buffer.read() if Path(path) == STDIN else read_bytes(path)
+    return content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+
+
+def check_length(symbols: Sequence[str]) -> None:
+    """Raise `UnreadableLine` if a string is longer than any that a model is asked about."""
+    if len(symbols) > LONGEST:
+        raise UnreadableLine(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
+
+
+def _pair(task: Task, source: list[str], target: list[str]) -> Pair:
+    check_length(source)
+    check_length(target)
+    if task.same_length and len(source) != len(target):
+        raise StacktransError(
+            f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
+        )
+    return task.pair(task.encoded(source), task.target.encode(target))
+
+
+def _fields(line: str, as_json: bool) -> tuple[str, str]:
+    if as_json:
+        try:
+            entry = parsed_json(line)
+            source, target = entry["source"], entry["target"]
+            if isinstance(source, str) and isinstance(target, str):
+                return source, target
+            raise ValueError
+        except (ValueError, TypeError, KeyError):
+            raise StacktransError(
+                f"expected a JSON object with source and target, found {line[:60]!r}"
+            ) from None
+    fields = line.split("\t")
+    if len(fields) != 2:
+        raise StacktransError(f"expected source, a tab, target; found {line[:60]!r}")
+    return fields[0], fields[1]

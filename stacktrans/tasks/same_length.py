@@ -1,0 +1,125 @@
+"""Tasks with a target symbol for each source symbol (hao2018, section 4)."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from stacktrans.tasks.alphabets import DIGITS, meaningless_symbols
+from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
+from stacktrans.tasks.layouts import Ids, Pair
+
+WAIT = "#"
+
+
+class WaitingReversal(Task):
+    """0110#### -> ####0110: a string w and as many marks, to as many marks and w reversed.
+
+    Only what follows the target's first marks is scored, and lengths are those of w.
+
+    Args:
+        symbols: how many symbols w is made of: digits and letters as long as these suffice, or
+            else words s1, s2, ... separated by spaces, as the marks are then, too.
+        deleted: how many of them, the last ones, are left out of the answer, which then has
+            marks at its end that are not scored.
+    """
+
+    same_length = True
+
+    def __init__(self, symbols: int = 2, deleted: int = 0) -> None:
+        self.source = self.target = meaningless_symbols(symbols, DIGITS, [WAIT])
+        if type(deleted) is not int or not 0 <= deleted < symbols:
+            raise ValueError(f"deleted is {deleted!r}; expected a number from 0 to {symbols - 1}")
+        self._wait = symbols
+        self._kept = symbols - deleted
+
+    def pair(self, source: Ids, target: Ids) -> Pair:
+        half = len(source) // 2
+        scored = (np.arange(len(target)) >= half) & (target != self._wait)
+        return Pair(source, target, scored, half)
+
+    def scored(self, source: Iterable[str]) -> Iterator[bool]:
+        kept = set(self.source.symbols[: self._kept])
+        read = answered = marks = 0
+        whole = True
+        for symbol in source:
+            waiting = symbol == WAIT
+            whole = whole and (waiting or not marks)
+            marks, read = marks + waiting, read + (not waiting)
+            answered += symbol in kept
+            whole = whole and marks <= read
+            yield not whole or 0 < marks <= answered
+
+    def sample(
+        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        drawn = drawn_lengths(generator, lengths, count, law)
+        strings = generator.integers(self._wait, size=int(drawn.sum()))
+        return [self._pair_of(string) for string in np.split(strings, np.cumsum(drawn)[:-1])]
+
+    def _pair_of(self, string: Ids) -> Pair:
+        waiting = np.full_like(string, self._wait)
+        kept = string[string < self._kept][::-1]
+        target = np.concatenate([waiting, kept, waiting[len(kept) :]])
+        return self.pair(np.concatenate([string, waiting]), target)
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        ids = self.source.encode(source)
+        half = len(ids) // 2
+        if (
+            len(ids) != 2 * half
+            or (ids[:half] == self._wait).any()
+            or (ids[half:] != self._wait).any()
+        ):
+            raise NotASource(
+                f"expected a string without {WAIT} and then as many {WAIT} as it is long"
+            )
+        pair = self._pair_of(ids[:half])
+        assert pair.scored is not None
+        symbols = self.target.decode(pair.target)
+        return [
+            symbol if scored else None
+            for symbol, scored in zip(symbols, pair.scored.tolist(), strict=True)
+        ]
+
+
+class Bitwise(Task):
+    """A bit for each bit."""
+
+    same_length = True
+
+    def __init__(self) -> None:
+        self.source = self.target = Alphabet(["0", "1"], words=False)
+
+    @abstractmethod
+    def transform(self, bits: Ids) -> Ids:
+        """The target of a source."""
+
+    def sample(
+        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        drawn = drawn_lengths(generator, lengths, count, law)
+        bits = generator.integers(2, size=int(drawn.sum()))
+        return [
+            self.pair(source, self.transform(source))
+            for source in np.split(bits, np.cumsum(drawn)[:-1])
+        ]
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        return [*self.target.decode(self.transform(self.source.encode(source)))]
+
+
+class Parity(Bitwise):
+    """1101 -> 1001: whether there were an odd number of ones so far"""
+
+    def transform(self, bits: Ids) -> Ids:
+        odd: Ids = np.cumsum(bits) % 2
+        return odd
+
+
+class DelayedParity(Bitwise):
+    """1101 -> 0100: whether there were an odd number of ones before"""
+
+    def transform(self, bits: Ids) -> Ids:
+        odd: Ids = (np.cumsum(bits) - bits) % 2
+        return odd

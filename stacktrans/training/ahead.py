@@ -1,0 +1,116 @@
+"""The starts that a run may need next, trained by other processes meanwhile.
+
+A start depends on nothing but the seed and its number, so it can be trained before it is
+known whether it will be needed. The run takes over what there is of it.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+import torch
+
+from stacktrans.common.errors import StacktransError
+from stacktrans.common.files import write_atomically
+from stacktrans.model.checkpoint import CONFIG
+from stacktrans.settings.config import RunConfig
+
+FOLDER = ".ahead"
+"""Where in a run's directory the starts are that are trained ahead."""
+
+
+class Ahead:
+    """The processes that train ahead; none with one worker, or where nothing starts again.
+
+    Args:
+        config: of the run.
+        directory: of the run.
+        device: where the models are.
+    """
+
+    def __init__(self, config: RunConfig, directory: Path, device: torch.device) -> None:
+        self.config = config
+        self.directory = directory
+        self.device = device
+        self.running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.stop()  # what a run left that was killed is of no use
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def go_on(self, attempts: Iterable[int]) -> None:
+        """Train these starts, if they are not being trained."""
+        for attempt in attempts:
+            if attempt not in self.running:
+                self.running[attempt] = self._begin(attempt)
+
+    def take(self, attempt: int) -> Path | None:
+        """The run of a start as far as it was trained ahead; None if it was not."""
+        process = self.running.pop(attempt, None)
+        if process is None:
+            return None
+        process.terminate()
+        process.wait()
+        return self._place(attempt)
+
+    def stop(self) -> None:
+        """End all of them and forget what they did."""
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+        self.running.clear()
+        shutil.rmtree(self.directory / FOLDER, ignore_errors=True)
+
+    def _place(self, attempt: int) -> Path:
+        return self.directory / FOLDER / str(attempt)
+
+    def _begin(self, attempt: int) -> subprocess.Popen[bytes]:
+        place = self._place(attempt)
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        write_atomically(place / CONFIG, self.config.to_yaml())
+        arguments = [str(place), str(attempt), str(self.device), str(os.getpid())]
+        # In a session of its own, since Ctrl-C is for the run alone.
+        return subprocess.Popen(
+            [sys.executable, "-m", "stacktrans.training.ahead", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
+    """Train one start until it ends, fails, or is asked for; then save it.
+
+    Args:
+        directory: where the configuration is, and the start is saved.
+        attempt: its number.
+        device: where the model is.
+        parent: the process that waits for it.
+    """
+    from stacktrans.settings.resolve import resolve
+    from stacktrans.training.trainers import trainer_for
+
+    config = resolve(config=str(directory / CONFIG))
+    trainer = trainer_for(config)(config, directory, device, "", attempt)
+
+    def ask(number: int, _: object) -> None:
+        trainer.stop_requested = number
+
+    signal.signal(signal.SIGTERM, ask)
+    with contextlib.suppress(StacktransError):  # the run itself will come to it, and say so
+        trainer.run_ahead(lambda: os.getppid() == parent)
+
+
+if __name__ == "__main__":
+    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,132 @@
+"""What a run writes down: a record every so many batches, and a summary at its end."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from stacktrans.tasks.base import Lengths
+
+if TYPE_CHECKING:
+    from stacktrans.inference.evaluation import Scores
+    from stacktrans.inference.perplexity import Perplexity
+
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+
+
+@dataclass
+class Accuracy:
+    """Accuracy on one range of lengths, on `count` strings."""
+
+    coarse: float
+    fine: float
+    count: int
+    symbols: float
+
+    @classmethod
+    def of(cls, scores: "Scores") -> Self:
+        """Summarise scores."""
+        return cls(
+            scores.coarse_accuracy, scores.fine_accuracy, scores.count, scores.symbol_accuracy
+        )
+
+
+@dataclass
+class Record:
+    """One line of metrics.jsonl.
+
+    Attributes:
+        step: batches trained on since the run began.
+        attempt: how many times the run has started, this one included.
+        seconds: time trained since the run began.
+        loss: mean nats a scored symbol since the record before.
+        perplexity: exp(loss).
+        learning_rate: in force.
+        lengths: shortest and longest source that is trained on next; None on a text.
+        signals: mean strength of each signal over the last batch.
+        train: accuracy on training lengths, where it was measured.
+        test: accuracy on lengths of the test range, where it was measured.
+        development: accuracy on the development set, if there is one.
+        validation: of a stream, mean nats a scored symbol on validation strings, or on the
+            validation text.
+    """
+
+    step: int
+    attempt: int
+    seconds: float
+    loss: float
+    perplexity: float
+    learning_rate: float
+    lengths: Lengths | None
+    signals: dict[str, float]
+    train: Accuracy | None = None
+    test: Accuracy | None = None
+    development: Accuracy | None = None
+    validation: float | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run ended.
+
+    Attributes:
+        outcome: which of `RULES` ended it.
+        rule: what that means.
+        decided_by: what the run went by when it stopped.
+        reported_on: what the accuracies here are measured on, which decided nothing.
+        steps: batches trained on, all attempts together.
+        attempts: starts.
+        seconds: time trained.
+        best_step: the batch after which the kept weights were taken.
+        train: accuracy of the kept weights on training lengths, or on the training set; None on
+            a text.
+        test: accuracy of the kept weights on lengths of the test range, or on the test set; None
+            likewise.
+        development: accuracy of the kept weights on the development set, if there is one.
+        texts: perplexity of the validation and the test text, if they are what is learned.
+        parameters: of the model.
+        command: what was run.
+        version: of stacktrans.
+        torch: version of torch.
+        seed: of the run.
+    """
+
+    outcome: str
+    rule: str
+    decided_by: str
+    reported_on: str
+    steps: int
+    attempts: int
+    seconds: float
+    best_step: int
+    train: Accuracy | None
+    test: Accuracy | None
+    development: Accuracy | None
+    texts: dict[str, "Perplexity"]
+    parameters: int
+    command: str
+    version: str
+    torch: str
+    seed: int
+
+
+def achieved(found: Record | Summary) -> dict[str, Any]:
+    """What weights achieve, of what was measured of them."""
+    parts = ("train", "test", "development")
+    accuracies = {part: getattr(found, part) for part in parts}
+    measured = {part: asdict(accuracy) for part, accuracy in accuracies.items() if accuracy}
+    if isinstance(found, Summary):
+        return measured | {part: asdict(text) for part, text in found.texts.items()}
+    return measured | ({} if found.validation is None else {"validation": found.validation})
+
+
+BUDGETS = {"max_steps", "time_limit"}
+"""Outcomes after which there may be more to train; the others are rules that a run has met."""
+RULES = {
+    "solved": "the coarse accuracy on validation strings was high enough so often running as asked",
+    "converged": "the training perplexity did not improve any more",
+    "development": "the accuracy on the development set did not improve any more",
+    "epochs": "the training set was gone through as often as asked",
+    "starts": "every start has come to its end",
+    "max_steps": "the budget of batches was spent",
+    "time_limit": "the time limit was reached",
+}

@@ -1,0 +1,135 @@
+"""The directory of a run, and how a run is stopped."""
+
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.messages import complain
+from stacktrans.model.checkpoint import CheckpointError, last_of, unfinished
+from stacktrans.training.records import METRICS
+
+if TYPE_CHECKING:
+    from stacktrans.training.trainer import Trainer
+
+
+def check_free(directory: Path) -> None:
+    """Raise `UsageError` if something is in a run's directory to be.
+
+    What a run leaves that was killed before it was saved for the first time is nothing.
+    """
+    if not directory.exists() or _is_free(directory):
+        return
+    hint = ""
+    with contextlib.suppress(CheckpointError):
+        last_of(directory)
+        hint = ", or --resume it"
+    raise UsageError(f"--out {directory}: something is there; choose another{hint}")
+
+
+def last_saved(directory: Path) -> Path:
+    """The last checkpoint of a run to go on with; raises `CheckpointError` if it has none."""
+    try:
+        return last_of(directory)
+    except CheckpointError as error:
+        if directory.is_dir() and _is_free(directory):
+            said = f"nothing has been saved yet; begin it with --out {directory}"
+            raise CheckpointError(f"{directory}: no run to resume here; {said}") from error
+        raise
+
+
+def _is_free(directory: Path) -> bool:
+    return directory.is_dir() and all(map(_is_left, directory.iterdir()))
+
+
+def _is_left(path: Path) -> bool:
+    return path.name == unfinished("last") or (path.name == METRICS and not path.stat().st_size)
+
+
+def claim(out: Path | None, name: str) -> Path:
+    """Make a directory that no other run has, even one that starts at the same moment.
+
+    Args:
+        out: the directory; None for one in checkpoints/.
+        name: what that one is called, with a number if there is one already.
+    """
+    if out is not None:
+        check_free(out)
+        out.mkdir(parents=True, exist_ok=True)
+        return out
+    for number in itertools.count(1):
+        path = Path("checkpoints") / (name if number == 1 else f"{name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(parents=True)
+            return path
+    raise AssertionError("numbers do not end")
+
+
+class Place:
+    """A run's directory as it was when it was opened, wherever it is moved since.
+
+    Args:
+        path: of the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        self._descriptor = os.open(self.path, os.O_RDONLY)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    @contextlib.contextmanager
+    def staying(self) -> Iterator[None]:
+        """Raise `StacktransError` if the directory is not where it was, before or after."""
+        self._check()
+        try:
+            yield
+        finally:
+            self._check()
+
+    def _check(self) -> None:
+        if self._descriptor is None:
+            return
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._descriptor), os.stat(self.path)):
+                return
+        moved = self._now()
+        where = f"it is {moved} now, which train --resume goes on with" if moved else "it is gone"
+        raise StacktransError(f"{self.path}: the run's directory was moved or removed; {where}")
+
+    def _now(self) -> str | None:
+        """Where the directory is, if the system can tell and it is anywhere."""
+        with contextlib.suppress(OSError):
+            now = os.readlink(f"/proc/self/fd/{self._descriptor}")
+            if os.path.isdir(now):
+                return now
+        return None
+
+
+@contextlib.contextmanager
+def stopping(trainer: "Trainer") -> Iterator[None]:
+    """Ask the trainer to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
+
+    def ask(number: int, frame: object) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = number
+        complain("stopping after this batch; once more to end at once")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
