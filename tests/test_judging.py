@@ -1,6 +1,7 @@
 """The strings that decide when a run stops are others than those that it is reported on."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.captions import caption
 from stacktrans.sweeps.report import markdown
-from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.layouts import Batch, Layout, Pair, Stream
 from stacktrans.training.draws import Draws
 from stacktrans.training.judging import decided_by, reported_on
+from stacktrans.training.records import Summary
 from stacktrans.training.trainers import trainer_for
 
 SMALL = [
@@ -58,6 +60,90 @@ def test_what_a_run_is_reported_on_has_decided_nothing(
     assert (
         summary.reported_on == reported_on(config) == ("other strings, drawn for the summary alone")
     )
+
+
+EXAMPLES = "examples={train: 12, development: 6, test: 5, epochs: 3}"
+CERTAIN = (
+    "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 2}",
+    "rounding_kept=best",
+    "prune=true",
+    "settle_loss=1000",
+    "restart_after=null",
+    "give_up_after=null",
+    "accuracy_every=2",
+    "accuracy_loss=null",
+    "patience=1",
+    "batch_size=4",
+)
+"""Settings with which runs settle, and are rounded and pruned when a rule has ended them."""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "task", "more"),
+    [
+        ("converged", "copy", ["stop=converged"]),
+        ("development", "copy", ["stop=development", EXAMPLES]),
+        (
+            "starts",
+            "memorization",
+            ["stream={sequences: 8, first_longest: null, epochs: 1, starts: 1}"],
+        ),
+    ],
+)
+def test_no_string_that_a_run_is_reported_on_was_seen_before(
+    outcome: str, task: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = resolve(
+        task=task,
+        recipe="paper" if outcome == "starts" else None,
+        settings={"model": {"memory": "stack-rnn", "memory_count": 2}},
+        assignments=[
+            *SMALL,
+            "task.lengths.train=[30, 40]",
+            "task.lengths.test=[41, 50]",
+            *(["task.parameters.symbols=60"] if task == "memorization" else []),
+            *CERTAIN,
+            *more,
+        ],
+    )
+    trainer = trainer_for(config)(config, tmp_path, torch.device("cpu"), "command")
+    before, after = set[str](), set[str]()
+    seen, layout = before, type(trainer.layout)
+    # Whatever is trained on or measured is laid out before.
+    name = "joined" if layout is Stream else "batch"
+    laid_out, finish = getattr(layout, name), trainer._finish
+
+    def watched(self: Layout, rows: Sequence[Pair | Sequence[Pair]], *more: bool) -> Batch:
+        for row in rows:
+            pairs = [row] if isinstance(row, Pair) else row
+            seen.update(str(pair.source.tolist()) for pair in pairs)
+        batch: Batch = laid_out(self, rows, *more)
+        return batch
+
+    strings, drawn = Draws.strings, list[tuple[Purpose, bool]]()
+
+    def drawing(self: Draws, purpose: Purpose, *arguments: Any) -> list[Pair]:
+        drawn.append((purpose, seen is after))
+        return strings(self, purpose, *arguments)
+
+    def finishing(rule: str) -> Summary:
+        nonlocal seen
+        seen = after
+        return finish(rule)
+
+    monkeypatch.setattr(Draws, "strings", drawing)
+    monkeypatch.setattr(layout, name, watched)
+    monkeypatch.setattr(trainer, "_finish", finishing)
+    summary = trainer.run(lambda _: None)
+    assert (summary.outcome, trainer.progress.settled) == (outcome, True)
+    assert before
+    assert summary.test
+    assert summary.train
+    assert (Purpose.VALIDATION, False) in drawn
+    assert all((purpose is Purpose.SUMMARY) == summarised for purpose, summarised in drawn)
+    # Accuracies on the strings that were trained on are said to be that.
+    fresh = summary.test.count + (0 if config.training.examples else summary.train.count)
+    assert len(after - before) == fresh
 
 
 def test_what_decides_is_named() -> None:
