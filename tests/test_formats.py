@@ -13,12 +13,14 @@ from changed_checkpoints import reseal
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.decoding import transduce
+from stacktrans.inference.evaluation import score
 from stacktrans.model import checkpoint
 from stacktrans.settings import packaged
 from stacktrans.settings.layers import overlaid
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
+from stacktrans.tasks.layouts import Pair
 
 CPU = torch.device("cpu")
 DATA = Path(__file__).parent / "data"
@@ -39,13 +41,21 @@ def other_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaged, "recipes", lambda: folder)
 
 
-def answers(path: Path) -> list[Any]:
-    loaded = checkpoint.load(path, CPU)
+def strings(loaded: checkpoint.Checkpoint) -> list[Pair]:
     task = loaded.config.task
     law = task.law_of(task.ranges.train)
-    drawn = loaded.task.sample(generator(5, Purpose.EVALUATION), task.ranges.train, 4, law)
-    found = transduce(loaded.model, loaded.layout, [pair.source for pair in drawn])
+    return loaded.task.sample(generator(5, Purpose.EVALUATION), task.ranges.train, 4, law)
+
+
+def answers(path: Path) -> list[Any]:
+    loaded = checkpoint.load(path, CPU)
+    found = transduce(loaded.model, loaded.layout, [pair.source for pair in strings(loaded)])
     return [(answer.target, answer.log_probability) for answer in found]
+
+
+def accuracy(path: Path) -> float:
+    loaded = checkpoint.load(path, CPU)
+    return score(loaded.model, loaded.layout, strings(loaded)).symbol_accuracy
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -58,6 +68,7 @@ def test_a_model_answers_the_same_whatever_the_recipes_say_today(name: str, tmp_
     shutil.copy(DATA / "format-1" / f"{name}.yaml", older / "config.yaml")
     assert checkpoint.read_config(older) == checkpoint.read_config(whole)
     assert answers(older) == answers(whole)
+    assert accuracy(older) == 1
 
 
 @pytest.mark.parametrize("name", ["copy-queue", "addition"])
