@@ -5,7 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
+from changed_checkpoints import reseal
+from typer.testing import CliRunner
 
+from stacktrans.cli import app
 from stacktrans.common.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
 from stacktrans.common.errors import UsageError
 from stacktrans.common.reading import MOST_BYTES, check_readable, parsed_json, read_bytes, read_text
@@ -68,6 +71,42 @@ def test_documents_that_are_refused(tmp_path: Path, text: str, message: str) -> 
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"{path}:")
     assert len(str(caught.value)) < 500
+
+
+UNFOLDING = "a0: &a0 [x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["train", "--config", "odd.yaml"],
+        ["train", "--task", "./odd.yaml", "--memory", "queue"],
+        ["generate", "--task", "./odd.yaml"],
+        ["sweep", "odd.yaml"],
+        ["eval", "run"],
+        ["inspect", "run", "a"],
+        ["list", "tasks"],
+        ["list", "checkpoints"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_refuses_what_unfolds_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in ("odd.yaml", "tasks/odd.yaml", "run/config.yaml", "checkpoints/run/config.yaml"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(UNFOLDING)
+    for run in (Path("run"), Path("checkpoints/run")):
+        (run / "model.safetensors").touch()
+        reseal(run)
+    before = time.process_time()
+    done = CliRunner().invoke(app, command)
+    assert time.process_time() - before < 1
+    assert done.exit_code in (1, 2)
+    assert "more than 100000 values" in done.stderr
 
 
 def test_what_looks_like_times_and_values_is_text() -> None:
