@@ -282,7 +282,14 @@ def test_what_is_wrong_with_the_command_is_named(
 
 @pytest.mark.parametrize(
     "line",
-    [b"{}", b"[1]", b'{"identity": "a", "measured": [1]}', b"\xff\xfe", b'{"identity": "a"}'],
+    [
+        b"{}",
+        b"[1]",
+        b'{"identity": "a", "measured": [1]}',
+        b"\xff\xfe",
+        b'{"identity": "a"}',
+        pytest.param(b"[" * 100_000, id="nested"),
+    ],
 )
 def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None:
     out = tmp_path / "out"
