@@ -26,6 +26,11 @@ def test_help_of_everything() -> None:
     assert run("--version").stdout.decode().startswith("stacktrans 0.")
 
 
+def test_a_time_limit_is_said_to_be_the_run_s_total() -> None:
+    text = " ".join(run("train", "--help").stdout.decode().replace("│", " ").split())
+    assert "It is the run's total, with what was trained before it was resumed" in text
+
+
 def test_wrong_commands_end_with_2() -> None:
     for arguments in (["trian"], ["train", "--tsk", "copy"], ["eval"], ["generate"]):
         done = run(*arguments)

@@ -161,7 +161,11 @@ def test_what_decides_is_named() -> None:
     assert named(task="xor", memory="stack", recipe="paper") == (
         "100 development strings of lengths 12:12, drawn once"
     )
-    assert named(task="anbn", memory="stack-rnn", recipe="paper").startswith("the loss on ")
+    stream = named(task="anbn", memory="stack-rnn", recipe="paper")
+    assert stream.startswith("the loss on ")
+    assert stream.endswith(
+        "; what rounding and pruning keep, 200 other fresh validation strings of either range"
+    )
 
 
 def test_a_sweep_s_figures_are_named(tmp_path: Path) -> None:

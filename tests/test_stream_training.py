@@ -231,3 +231,9 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
         missing = run("inspect", directory, "aab", "--stacks", wrong)
         assert missing.returncode == 2
         assert why in missing.stderr.decode()
+
+
+def test_a_first_epoch_without_sequences_is_refused(tmp_path: Path) -> None:
+    config = small_run("task.lengths.train=[30, 40]", "task.lengths.test=[50, 60]")
+    with pytest.raises(UsageError, match=r"stream\.first_longest: 2 is under .* length, 30"):
+        trainer_of(config, tmp_path / "run")

@@ -9,6 +9,17 @@ from stacktrans.settings.config import RunConfig
 def decided_by(config: RunConfig) -> str:
     """What a run goes by when it stops, and when it keeps weights as its best."""
     training = config.training
+    by = _ended_by(config)
+    if training.rounding or training.prune:
+        by += (
+            f"; what rounding and pruning keep, {training.validation_count} other fresh validation "
+            "strings of either range"
+        )
+    return by
+
+
+def _ended_by(config: RunConfig) -> str:
+    training = config.training
     if config.task.lengths is None:
         return "the perplexity of the validation text"
     train, test = config.task.lengths.train, config.task.lengths.test

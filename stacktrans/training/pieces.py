@@ -43,6 +43,12 @@ class Epochs:
             raise UsageError(f"training.stream: task {config.task.name} is no stream")
         if stream.sequences is None:
             raise UsageError("training.stream.sequences: null is for a text; expected a number")
+        shortest, first = config.task.ranges.train.shortest, stream.first_longest
+        if first is not None and first < shortest:
+            raise UsageError(
+                f"training.stream.first_longest: {first} is under the shortest training length, "
+                f"{shortest}"
+            )
         self._sequences = stream.sequences
         self.layout = layout
 
