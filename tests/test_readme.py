@@ -19,6 +19,7 @@ from stacktrans.sweeps.plan import read_plan
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 
 
 def examples() -> list[tuple[str, str]]:
@@ -124,13 +125,29 @@ def test_the_pattern_of_the_readme(tmp_path: Path) -> None:
     assert config.task.length_law == "uniform"
 
 
+def file_tree() -> dict[str, str]:
+    """What the architecture page says of each folder and file, by its path."""
+    (block,) = re.findall(r"```\n(stacktrans/\n.*?)```", ARCHITECTURE, re.DOTALL)
+    tree: dict[str, str] = {}
+    folder = ""
+    for line in block.splitlines():
+        name, _, meaning = line.strip().partition(" ")
+        folder = folder if line.startswith(" ") else name
+        tree[folder if name == folder else folder + name] = meaning.strip()
+    return tree
+
+
 def test_every_file_is_in_the_file_tree() -> None:
-    tree = README.split("## The files")[1]
-    for path in sorted((ROOT / "stacktrans").iterdir()):
-        if path.suffix == ".py" and not path.name.startswith("__"):
-            assert f" {path.name} " in tree, path.name
-        elif path.is_dir() and not path.name.startswith("_"):
-            assert f" {path.name}/ " in tree, path.name
+    package = {
+        f"stacktrans/{path.name}{'/' if path.is_dir() else ''}"
+        for path in (ROOT / "stacktrans").iterdir()
+        if not path.name.startswith("__") and (path.is_dir() or path.suffix == ".py")
+    }
+    tree = file_tree()
+    assert package <= tree.keys()
+    for path, meaning in tree.items():
+        assert (ROOT / path).exists(), path
+        assert meaning or path == "stacktrans/"
 
 
 def test_the_results_are_those_recorded() -> None:
