@@ -14,12 +14,12 @@ from test_sweep_tables import plan_of, records_of
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
-from stacktrans.commands.consoles import VisibleConsole
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
 from stacktrans.common.visible import in_a_line, json_text, shell_text, visible
 from stacktrans.settings.resolve import load_task
+from stacktrans.showing.consoles import VisibleConsole
 from stacktrans.showing.tables import Table
 from stacktrans.sweeps.live import overview
 from stacktrans.sweeps.report import as_csv, markdown

@@ -1,8 +1,7 @@
 """The command `generate`: pairs of a task."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +18,7 @@ from stacktrans.commands.terminal import (
 )
 
 if TYPE_CHECKING:
-    from stacktrans.tasks.base import Lengths, Task
+    pass
 
 
 def generate(
@@ -61,6 +60,8 @@ def generate(
     from stacktrans.inference.measuring import ranges
     from stacktrans.settings.resolve import load_task
     from stacktrans.tasks import make_task
+    from stacktrans.tasks.drawing import drawn_pairs
+    from stacktrans.tasks.lines import format_pair
 
     check_positive("--count", count)
     if depth is not None:
@@ -69,23 +70,10 @@ def generate(
     maker = make_task(config.name, config.generator, config.parameters)
     given_bounds = [parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
-    lines = _pair_lines(maker, bounds, law, count, seed, format.value)
+    pairs = drawn_pairs(maker, bounds, count, seed, law)
+    lines = (format_pair(maker, pair, format.value) for pair in pairs)
     if out:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
     else:
         for line in lines:
             print_data(line)
-
-
-def _pair_lines(
-    task: "Task", lengths: "Lengths", law: Any, count: int, seed: int, form: Any
-) -> Iterator[str]:
-    from stacktrans.common.randomness import Purpose, generator
-    from stacktrans.tasks.lines import format_pair
-
-    # Drawn in blocks, so that a longer list begins with the shorter one.
-    block = 100
-    for start in range(0, count, block):
-        rng = generator(seed, Purpose.GENERATION, start)
-        for pair in task.sample(rng, lengths, block, law)[: count - start]:
-            yield format_pair(task, pair, form)

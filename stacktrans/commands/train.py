@@ -25,7 +25,6 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
 from stacktrans.common.names import ControllerName, MemoryName
 from stacktrans.common.visible import shell_text
-from stacktrans.model.devices import find_device
 
 if TYPE_CHECKING:
     from stacktrans.settings.layers import Layer
@@ -222,28 +221,15 @@ def _fresh(
 
     run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
     # Only then, so that what is wrong is told without waiting for torch.
-    from stacktrans.training.runs import check_free, claim
-    from stacktrans.training.trainers import trainer_for
+    from stacktrans.api.runs import begin
 
-    name = f"{run.task.name}-{run.model.memory}-{run.seed}"
-    if out is not None:
-        check_free(out)
-    told = shell_text(["stacktrans", *sys.argv[1:]])
-    # Nothing is written before everything that was asked for is known to be there.
-    place = find_device(device)
-    trainer = trainer_for(run)(run, Path(), place, command=told, rehearsal=dry_run)
-    if not dry_run:
-        trainer.directory = claim(out, name)
-    return trainer
+    return begin(run, out, device, shell_text(["stacktrans", *sys.argv[1:]]), rehearsal=dry_run)
 
 
 def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
-    from stacktrans.model.checkpoint import read_config
-    from stacktrans.training.runs import last_saved
-    from stacktrans.training.trainers import trainer_for
+    from stacktrans.api.runs import taken_up
 
-    kind = trainer_for(read_config(last_saved(directory)))
-    return kind.resume(directory, budgets, find_device(device))
+    return taken_up(directory, budgets, device)
 
 
 def _run(trainer: "Trainer", as_json: bool) -> None:

@@ -103,16 +103,48 @@ def transduce_lines(
             else:
                 lines.append((line, piece.raw))
             number += piece.ends
-        _answer(checkpoint, lines, max_length, scored=as_json or marked, marked=marked)
+        known = _decoded(lines)
+        _answer(checkpoint, known, max_length, scored=as_json or marked, marked=marked)
         if as_json and isinstance(checkpoint.task, Corpus):
-            _look_ahead(checkpoint.model, checkpoint.task.vocabulary, [line for line, _ in lines])
+            _look_ahead(checkpoint.model, checkpoint.task.vocabulary, known)
         parts[-1].last = True
         yield from parts
 
 
+def transduce_strings(
+    checkpoint: Checkpoint, sources: Sequence[str], max_length: int | None
+) -> list[Line]:
+    """Transduce strings, in order; what is not scored of an answer is told, and not marked.
+
+    Args:
+        checkpoint: the model.
+        sources: a line each.
+        max_length: longest answer in symbols; None for what is usual.
+
+    Raises:
+        StacktransError: one can't be transduced; the message says which, from 1.
+    """
+    lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
+    _answer(checkpoint, lines, max_length, scored=True, marked=False)
+    for line in lines:
+        if line.error:
+            raise StacktransError(f"source {line.number}: {line.error}")
+    return lines
+
+
+def _decoded(lines: Sequence[tuple[Line, bytes]]) -> list[Line]:
+    """Lines with their texts, or with what is wrong with them."""
+    for line, raw in lines:
+        try:
+            line.source = decode_line(raw)
+        except StacktransError as error:
+            line.error = str(error)
+    return [line for line, _ in lines]
+
+
 def _answer(
     checkpoint: Checkpoint,
-    lines: list[tuple[Line, bytes]],
+    lines: Sequence[Line],
     max_length: int | None,
     scored: bool,
     marked: bool,
@@ -120,13 +152,14 @@ def _answer(
     """Answer lines; find out what is scored of an answer, and mark what is not, as is asked for."""
     task = checkpoint.task
     waiting, sources = [], []
-    for line, raw in lines:
+    for line in lines:
+        if line.source is None:
+            continue
+        symbols = task.source.split(line.source)
+        if not symbols:
+            line.output = ""
+            continue
         try:
-            line.source = decode_line(raw)
-            symbols = task.source.split(line.source)
-            if not symbols:
-                line.output = ""
-                continue
             check_length(symbols)
             sources.append(task.source.encode(symbols))
             waiting.append((line, symbols))

@@ -1,0 +1,1 @@
+"""The Python front door: models, runs and tasks, as `import stacktrans` has them."""

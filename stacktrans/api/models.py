@@ -1,0 +1,324 @@
+"""A trained model: its answers, its accuracy, and what it does with its memory."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stacktrans.api.notebooks import as_html
+from stacktrans.common.errors import UsageError
+from stacktrans.common.files import write_atomically
+from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.measuring import (
+    ranges,
+    scores_of_data,
+    scores_of_each,
+    scores_of_range,
+)
+from stacktrans.inference.perplexity import perplexities
+from stacktrans.inference.trace import Step, trace
+from stacktrans.inference.trace import Trace as Steps
+from stacktrans.inference.transduction import Line, transduce_strings
+from stacktrans.model import checkpoint
+from stacktrans.model.description import model_line
+from stacktrans.model.devices import find_device
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.showing.figures import check_picture
+from stacktrans.showing.pictures import plot
+from stacktrans.showing.training import picture_rows, scores_tables, trace_view
+from stacktrans.tasks.base import Lengths
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model makes of a source.
+
+    Attributes:
+        source: as it was given.
+        text: the answer.
+        probability: of the whole answer; 1 for an empty source.
+        ended: whether the model ended it; otherwise it was cut off.
+        scored: of each symbol, whether it can be known and is scored; None of models that do not
+            say one for each that they read, of which all are.
+    """
+
+    source: str
+    text: str
+    probability: float
+    ended: bool
+    scored: list[bool] | None
+
+
+class Evaluation:
+    """Accuracy on some strings.
+
+    Args:
+        lengths: shortest and longest source, in symbols.
+        scores: of each string.
+        hard: whether the memory was used without degrees.
+
+    Attributes:
+        lengths: see above.
+        count: number of strings.
+        coarse: share of strings that are right from first to last symbol.
+        fine: mean share of a string before its first error.
+        symbols: share of all scored symbols that are right.
+    """
+
+    def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:
+        self.lengths = lengths
+        self.count = scores.count
+        self.coarse = scores.coarse_accuracy
+        self.fine = scores.fine_accuracy
+        self.symbols = scores.symbol_accuracy
+        self._scores = scores
+        self._hard = hard
+
+    def by_length(self) -> dict[int, float]:
+        """Coarse accuracy by the length of the source."""
+        found = sorted(set(self._scores.lengths.tolist()))
+        return {each: self._scores.of_lengths(each, each).coarse_accuracy for each in found}
+
+    def __repr__(self) -> str:
+        return (
+            f"Evaluation({self.lengths}: coarse {self.coarse:.3f} fine {self.fine:.3f} "
+            f"symbols {self.symbols:.3f}, {self.count} strings)"
+        )
+
+    def _repr_html_(self) -> str:
+        return as_html(*scores_tables([(self.lengths, self._scores)], self._hard))
+
+
+class Trace:
+    """What a model did with a source and its memory, step by step.
+
+    Args:
+        followed: the steps.
+        config: of the model's run.
+
+    Attributes:
+        steps: each with what was read and said, and what was pushed to and read from the memory.
+        signals: names of the signals: push, pop and so on.
+        answer: what the model said.
+        expected: the exact answer; None if the task gives none.
+        correct: whether they are the same; None likewise.
+    """
+
+    def __init__(self, followed: Steps, config: RunConfig) -> None:
+        self._followed, self._config = followed, config
+        self.steps: list[Step] = followed.steps
+        self.signals: tuple[str, ...] = tuple(followed.steps[0].signals)
+        self.answer, self.expected, self.correct = (
+            followed.answer,
+            followed.expected,
+            followed.correct,
+        )
+
+    @property
+    def strengths(self) -> NDArray[np.float64]:
+        """The strength of each signal at each step, [steps, signals]."""
+        rows = [list(step.signals.values()) for step in self.steps]
+        return np.array(rows, dtype=np.float64).reshape(len(self.steps), len(self.signals))
+
+    @property
+    def inputs(self) -> list[str]:
+        """The symbol read at each step."""
+        return [step.input for step in self.steps]
+
+    @property
+    def outputs(self) -> list[str | None]:
+        """The symbol said at each step; None while nothing is answered."""
+        return [step.output for step in self.steps]
+
+    def plot(self, path: str | os.PathLike[str]) -> Path:
+        """Draw strengths, values, inputs and outputs over time to a .png, .svg or .pdf file.
+
+        Raises:
+            UsageError: it is none of these, or matplotlib is not installed.
+        """
+        path = Path(path)
+        check_picture(path)
+        rows = picture_rows(self._followed, self._config)
+        write_atomically(path, plot(self._followed, rows, model_line(self._config), path))
+        return path
+
+    def __repr__(self) -> str:
+        return f"Trace({self._followed.source!r} -> {self.answer!r}, {len(self.steps)} steps)"
+
+    def _repr_html_(self) -> str:
+        return as_html(trace_view(self._followed, self._config))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+
+class Model:
+    """A trained transducer, as `load` gives it.
+
+    Args:
+        loaded: its checkpoint.
+
+    Attributes:
+        config: the configuration of its run.
+    """
+
+    def __init__(self, loaded: checkpoint.Checkpoint) -> None:
+        self._loaded = loaded
+        self.config: RunConfig = loaded.config
+
+    @property
+    def path(self) -> Path:
+        """Where its checkpoint is."""
+        return self._loaded.path
+
+    @property
+    def network(self) -> Transducer:
+        """The torch module."""
+        return self._loaded.model
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of weights and biases."""
+        return sum(weight.numel() for weight in self.network.parameters())
+
+    @overload  # a string is a sequence of strings, too, but is one source
+    def transduce(  # type: ignore[overload-overlap]
+        self, sources: str, *, max_length: int | None = None
+    ) -> str: ...
+
+    @overload
+    def transduce(self, sources: Sequence[str], *, max_length: int | None = None) -> list[str]: ...
+
+    def transduce(
+        self, sources: str | Sequence[str], *, max_length: int | None = None
+    ) -> str | list[str]:
+        """The answers to sources, in their order; of a single string, its answer.
+
+        Args:
+            sources: as `stacktrans transduce` takes them, a line each.
+            max_length: the longest answer, in symbols; twice the source and 20 more unless given.
+
+        Raises:
+            StacktransError: a source can't be transduced; the message says which, from 1.
+        """
+        given = [sources] if isinstance(sources, str) else list(sources)
+        texts = [answer.text for answer in self.answers(given, max_length=max_length)]
+        return texts[0] if isinstance(sources, str) else texts
+
+    def answers(self, sources: Sequence[str], *, max_length: int | None = None) -> list[Answer]:
+        """The answers to sources, each with its probability and what is scored of it.
+
+        Arguments and errors are those of `transduce`.
+        """
+        if max_length is not None and max_length < 1:
+            raise UsageError(f"max_length {max_length}: expected a number of at least 1")
+        lines = transduce_strings(self._loaded, sources, max_length)
+        return [_answer(line) for line in lines]
+
+    def trace(self, source: str) -> Trace:
+        """What the model does with a source, step by step.
+
+        Raises:
+            StacktransError: the source can't be read, or the model's numbers overflow.
+        """
+        split = self._loaded.task.source.split(source)
+        return Trace(trace(self._loaded, split), self.config)
+
+    def evaluate(
+        self,
+        data: str | os.PathLike[str] | None = None,
+        *,
+        lengths: tuple[int, int] | None = None,
+        count: int | None = None,
+        seed: int = 1,
+        each: bool = False,
+        depth: int | None = None,
+    ) -> Evaluation:
+        """Accuracy on strings of the task, or on pairs of one's own.
+
+        Args:
+            data: a file of pairs, as `stacktrans generate` writes them; strings are drawn if
+                there is none.
+            lengths: shortest and longest source; the task's test lengths, or all of the file,
+                unless given.
+            count: how many strings; 1000, or all of the file; with `each` 100 of each length.
+            seed: which strings are drawn.
+            each: whether so many strings of every length are drawn.
+            depth: of a task with a grammar, the deepest derivations, all equally likely.
+
+        Raises:
+            StacktransError: there are no such strings, or the file holds what is no pair.
+            UsageError: the model is of a text, which has a `perplexity`; or a value is of no use.
+        """
+        task = self.config.task
+        if task.lengths is None:
+            raise UsageError("a model of a text has no accuracy, but a perplexity")
+        bounds = [_range(lengths)] if lengths else []
+        for name, value in (("count", count), ("depth", depth)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name} {value}: expected a number of at least 1")
+        if data is not None:
+            ((found, scores),) = scores_of_data(self._loaded, Path(data), bounds, count)
+            return Evaluation(found, scores, self.network.hard)
+        usual = [task.ranges.test]
+        ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
+        scores_of = scores_of_each if each else scores_of_range
+        scores = scores_of(self._loaded, found, law, count or (100 if each else 1000), seed)
+        return Evaluation(found, scores, self.network.hard)
+
+    def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:
+        """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.
+
+        Raises:
+            StacktransError: the model is of no text, or a file can't be read.
+        """
+        found = perplexities(self._loaded, None if text is None else Path(text))
+        return {name: each.perplexity for name, each in found.items()}
+
+    def __repr__(self) -> str:
+        return f"Model({model_line(self.config)}; {self.parameters:,} parameters)"
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self).removeprefix("Model(").removesuffix(")"))
+
+
+def _answer(line: Line) -> Answer:
+    empty = line.probability is None
+    return Answer(
+        line.source or "",
+        line.output or "",
+        1.0 if line.probability is None else line.probability,
+        empty or bool(line.ended),
+        line.scored,
+    )
+
+
+def _range(lengths: tuple[int, int]) -> Lengths:
+    shortest, longest = lengths
+    if not 1 <= shortest <= longest:
+        raise UsageError(f"lengths {lengths}: expected 1 <= shortest <= longest")
+    return Lengths(shortest, longest)
+
+
+def load(name: str | os.PathLike[str], *, device: str = "auto", hard: bool = False) -> Model:
+    """A trained model.
+
+    Args:
+        name: of a shipped checkpoint, or the directory of a checkpoint or a run.
+        device: where to compute: auto, cpu, cuda, cuda:1, ...
+        hard: whether to use the memory without degrees: strengths rounded to 0 or 1, and of
+            actions the most probable alone.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        UsageError: the device can't be used here.
+    """
+    loaded = checkpoint.load(os.fspath(name), find_device(device))
+    loaded.model.hard = hard
+    return Model(loaded)

@@ -1,0 +1,106 @@
+"""A task: its strings and their exact answers."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from stacktrans.api.assignments import assigned
+from stacktrans.common.errors import UsageError
+from stacktrans.inference.measuring import ranges
+from stacktrans.settings.config import TaskConfig
+from stacktrans.settings.resolve import load_task
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import UNKNOWN, Lengths
+from stacktrans.tasks.drawing import drawn_pairs
+
+
+class StringPair(NamedTuple):
+    """A source and its exact answer, as they are written.
+
+    Attributes:
+        source: what is read.
+        target: what is to be said; `·` stands for a symbol that can't be known.
+    """
+
+    source: str
+    target: str
+
+
+class TaskStrings:
+    """A task, as `task` gives it.
+
+    Args:
+        config: what its file says.
+
+    Attributes:
+        config: see above.
+    """
+
+    def __init__(self, config: TaskConfig) -> None:
+        self.config = config
+        self._task = make_task(config.name, config.generator, config.parameters)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of sources."""
+        return self._task.source.symbols
+
+    def sample(
+        self,
+        count: int,
+        *,
+        lengths: tuple[int, int] | None = None,
+        depth: int | None = None,
+        seed: int = 1,
+    ) -> list[StringPair]:
+        """Pairs of the task; the same as `stacktrans generate` writes.
+
+        Args:
+            count: how many.
+            lengths: shortest and longest source; the task's training lengths unless given.
+            depth: of a task with a grammar, the deepest derivations, all equally likely.
+            seed: which pairs.
+
+        Raises:
+            StacktransError: there are no such strings.
+        """
+        if count < 1:
+            raise UsageError(f"count {count}: expected a number of at least 1")
+        bounds = [Lengths(*lengths)] if lengths else []
+        ((range_, law),) = ranges(
+            self.config, self._task, bounds, [self.config.ranges.train], depth
+        )
+        pairs = drawn_pairs(self._task, range_, count, seed, law)
+        source, target = self._task.source, self._task.target
+        return [
+            StringPair(
+                source.join(source.decode(pair.source)), target.join(target.decode(pair.target))
+            )
+            for pair in pairs
+        ]
+
+    def answer(self, source: str) -> str:
+        """The exact answer to a source, with `·` for each symbol that can't be known.
+
+        Raises:
+            UnknownSymbol: a symbol is not of the task's alphabet.
+            NotASource: it is no source of the task.
+        """
+        said = self._task.answer(self._task.source.split(source))
+        return self._task.target.join([UNKNOWN if symbol is None else symbol for symbol in said])
+
+    def __repr__(self) -> str:
+        return f"TaskStrings({self.config.name}: {self.config.description})"
+
+
+def task(name: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None) -> TaskStrings:
+    """A task.
+
+    Args:
+        name: of a task (`stacktrans list tasks`), or its YAML file.
+        settings: changes to it, such as `{"parameters.symbols": 1000}`.
+
+    Raises:
+        UsageError: there is none, or a setting is wrong.
+    """
+    return TaskStrings(load_task(os.fspath(name), assigned(settings)))

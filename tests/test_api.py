@@ -1,0 +1,189 @@
+"""The Python front door: what `import stacktrans` gives."""
+
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import run as command
+from small_runs import SETTINGS
+
+import stacktrans
+from stacktrans.common.errors import CheckpointError, UsageError
+
+ROOT = Path(__file__).parent.parent
+
+
+def small() -> dict[str, object]:
+    """Settings of a run of a second."""
+    return {
+        "task.parameters.symbols": 3,
+        "task.lengths.train": [1, 5],
+        "task.lengths.test": [6, 8],
+        "hidden_size": 8,
+        "memory_size": 4,
+        "embedding_size": 4,
+        "output_size": 8,
+        "loss_every": 5,
+        "validation_count": 20,
+    }
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys, stacktrans; dir(stacktrans); stacktrans.__version__; "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'typer', 'pydantic')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_is_there() -> None:
+    for name in stacktrans.__all__:
+        assert getattr(stacktrans, name) is not None
+    assert set(stacktrans.__all__) == set(dir(stacktrans))
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        stacktrans.lode  # noqa: B018
+
+
+def test_answers_are_those_of_the_command() -> None:
+    model = stacktrans.load("reverse-stack")
+    sources = ["hello", "", "abc"]
+    printed = command("transduce", "reverse-stack", stdin=b"hello\n\nabc\n").stdout.decode()
+    assert model.transduce(sources) == printed.splitlines() == ["olleh", "", "cba"]
+    assert model.transduce([]) == []
+    assert [answer.ended for answer in model.answers(sources)] == [True, True, True]
+    cut = model.answers(["hello"], max_length=2)[0]
+    assert (len(cut.text), cut.ended) == (2, False)
+    with pytest.raises(UsageError, match="max_length 0"):
+        model.transduce("a", max_length=0)
+
+
+def test_what_is_not_scored_is_told() -> None:
+    model = stacktrans.load("reversal-linear")
+    (answer,) = model.answers(["01##"])
+    assert answer.scored == [False, False, True, True]
+    assert answer.text[2:] == "10"
+
+
+def test_traces_are_those_of_the_command(tmp_path: Path) -> None:
+    model = stacktrans.load("copy-deque")
+    trace = model.trace("ab")
+    assert (trace.answer, trace.correct, trace.expected) == ("ab", True, "ab")
+    assert trace.strengths.dtype == np.float64
+    assert trace.strengths.shape == (len(trace.steps), 4)
+    for row, step in zip(trace.strengths, trace.steps, strict=True):
+        assert dict(zip(trace.signals, row.tolist(), strict=True)) == step.signals
+    assert trace.outputs[-3:] == ["a", "b", "</s>"]
+    assert trace.plot(tmp_path / "a.svg").read_text().startswith("<?xml")
+    with pytest.raises(UsageError, match=r"a\.txt"):
+        trace.plot(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_accuracy_is_that_of_the_command(hard: bool, tmp_path: Path) -> None:
+    model = stacktrans.load("reversal-linear", hard=hard)
+    (tmp_path / "pairs.tsv").write_text("01##\t##10\n0###\t###0\n", encoding="utf-8")
+    found = model.evaluate(lengths=(8, 9), count=40, seed=3)
+    options = ["--hard"] if hard else []
+    told = command(
+        *("eval", "reversal-linear", "--lengths", "8:9", "--count", "40", "--seed", "3", "--json"),
+        *options,
+    )
+    assert f'"coarse": {found.coarse}' in told.stdout.decode()
+    assert f'"fine": {found.fine}' in told.stdout.decode()
+    assert model.evaluate(tmp_path / "pairs.tsv", count=1).count == 1
+    assert model.evaluate(lengths=(3, 4), each=True, count=2).by_length().keys() == {3, 4}
+    for wrong in ({"lengths": (5, 4)}, {"count": 0}, {"depth": 0}):
+        with pytest.raises(UsageError):
+            model.evaluate(**wrong)
+
+
+def test_strings_are_those_of_the_command() -> None:
+    printed = command(
+        *("generate", "--task", "reverse", "--count", "130", "--lengths", "5:8", "--seed", "2")
+    ).stdout.decode()
+    pairs = stacktrans.task("reverse").sample(130, lengths=(5, 8), seed=2)
+    assert ["\t".join(pair) for pair in pairs] == printed.splitlines()
+    assert stacktrans.task("reversal").answer("01##") == "··10"
+    with pytest.raises(UsageError, match="did you mean 'reverse'"):
+        stacktrans.task("revers")
+
+
+def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
+    seen: list[int] = []
+    run = stacktrans.train(
+        "copy",
+        memory="queue",
+        seed=2,
+        max_steps=10,
+        out=tmp_path / "run",
+        settings=small(),
+        listener=lambda record: seen.append(record.step),
+    )
+    words = [word for setting in SETTINGS for word in ("--set", setting)]
+    told = command(
+        *("train", "--task", "copy", "--memory", "queue", "--seed", "2", "--max-steps", "10"),
+        *(*words, "--out", str(tmp_path / "told")),
+    )
+    assert told.returncode == 0, told.stderr
+    weights = [tmp_path / name / "best" / "model.safetensors" for name in ("run", "told")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert seen == [record["step"] for record in run.metrics()] == [5, 10]
+    assert run.summary.outcome == "max_steps"
+    assert run.model.transduce([]) == []
+    longer = stacktrans.resume(tmp_path / "run", max_steps=15)
+    assert longer.summary.steps == 15
+    with pytest.raises(UsageError, match="something is there"):
+        stacktrans.train("copy", memory="queue", out=tmp_path / "run")
+
+
+def test_a_run_in_a_thread(tmp_path: Path) -> None:
+    """Signals can't be received there; notebooks and servers have such threads."""
+    runs: list[stacktrans.Run] = []
+
+    def train() -> None:
+        runs.append(
+            stacktrans.train(
+                "copy", memory="queue", max_steps=2, out=tmp_path / "run", settings=small()
+            )
+        )
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert runs[0].summary.steps == 2
+
+
+def test_what_is_asked_for_wrongly_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="there is no such checkpoint"):
+        stacktrans.load("nothing")
+    with pytest.raises(UsageError, match="unknown memory 'stak'"):
+        stacktrans.train("copy", memory="stak", out=tmp_path / "run")
+    with pytest.raises(UsageError, match="max_steps"):
+        stacktrans.train("copy", memory="stack", max_steps=-1, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_notebooks_show_what_the_command_line_shows(tmp_path: Path) -> None:
+    model = stacktrans.load("reverse-stack")
+    shown: list[Any] = [model, model.trace("a<b"[0]), model.evaluate(lengths=(3, 3), count=5)]
+    for each in shown:
+        assert "<pre" in each._repr_html_()
+    assert "reverse: LSTM 64" in shown[1]._repr_html_()
+    assert "coarse" in shown[2]._repr_html_()
+    assert "<b>" not in stacktrans.load("copy-queue").trace("<b>")._repr_html_()
+
+
+def test_the_page_on_python_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL
+    )
+    assert len(blocks) > 5
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)

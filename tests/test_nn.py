@@ -1,0 +1,96 @@
+"""Torch modules with a memory, as other people's models have them."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import stacktrans
+from stacktrans.common.errors import UsageError
+from stacktrans.memory import Deque, Stack
+from stacktrans.model.transducer import Transducer
+from stacktrans.nn import StackLSTM
+from stacktrans.settings.resolve import resolve
+
+
+def inputs_of(*sizes: int, seed: int = 1) -> Tensor:
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "stack-rnn", "list-rnn"])
+def test_it_is_the_controller_and_the_memory_of_a_transducer(memory: str, layers: int) -> None:
+    config = resolve(
+        task="copy",
+        recipe="paper",
+        settings={"model": {"memory": memory}},
+        assignments=[
+            *("hidden_size=6", "memory_size=3", "embedding_size=5", f"layers={layers}"),
+            *("read_depth=1", "no_op=false"),
+        ],
+    ).model
+    torch.manual_seed(1)
+    whole = Transducer(config, 9, 9).double()
+    assert whole.operation is not None
+    assert whole.operation.memory is not None
+    module = StackLSTM(5, 6, layers, memory=whole.operation.memory, memory_size=3).double()
+    names = {"controller.layers": "layers", "operation.signals": "signals"}
+    names["operation.values"] = "values"
+    for old, new in names.items():
+        own = {
+            name.removeprefix(f"{old}."): weight
+            for name, weight in whole.state_dict().items()
+            if name.startswith(old)
+        }
+        module.get_submodule(new).load_state_dict(own)
+    ids = torch.tensor([[1, 4, 2, 8, 0, 3], [5, 5, 1, 0, 2, 7]])
+    unrolled, state = whole.unroll_by_definition(ids)
+    hidden, own_state = module(whole.embedding(ids).transpose(0, 1))
+    assert torch.equal(hidden.transpose(0, 1), unrolled.hidden)
+    assert torch.equal(own_state.reads, state.reads)
+
+
+def test_it_is_called_as_an_lstm_is() -> None:
+    layer = stacktrans.nn.StackLSTM(32, 64, memory="stack", memory_size=32).double()
+    steps = inputs_of(7, 3, 32)
+    output, state = layer(steps)
+    assert output.shape == (7, 3, 64)
+    first, between = layer(steps[:4])
+    second, after = layer(steps[4:], between)
+    assert torch.allclose(torch.cat([first, second]), output)
+    assert torch.allclose(after.reads, state.reads)
+    alone, _ = layer(steps[:, 1])
+    assert torch.allclose(alone, output[:, 1])
+    turned = StackLSTM(32, 64, memory_size=32, batch_first=True).double()
+    turned.load_state_dict(layer.state_dict())
+    assert torch.equal(turned(steps.transpose(0, 1))[0], output.transpose(0, 1))
+
+
+def test_its_gradients_are_right() -> None:
+    layer = StackLSTM(2, 3, memory=Deque(), memory_size=2).double()
+    steps = inputs_of(4, 2, 2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: layer(x)[0], (steps,))
+
+
+def test_it_learns_what_an_optimiser_has_it_learn() -> None:
+    torch.manual_seed(1)
+    layer = StackLSTM(4, 16, memory=Stack(), memory_size=8)
+    head = torch.nn.Linear(16, 4)
+    optimizer = torch.optim.Adam([*layer.parameters(), *head.parameters()], 0.01)
+    symbols = torch.randint(4, (6, 32))
+    steps = torch.nn.functional.one_hot(torch.cat([symbols, symbols]), 4).float()
+    losses = []
+    for _ in range(60):
+        said = head(layer(steps)[0][6:])
+        loss = torch.nn.functional.cross_entropy(said.flatten(0, 1), symbols.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_what_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="did you mean 'stack'"):
+        StackLSTM(2, 3, memory="stak")
+    with pytest.raises(UsageError, match="memory_size 0"):
+        StackLSTM(2, 3, memory_size=0)
