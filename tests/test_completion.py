@@ -15,6 +15,7 @@ from stacktrans.commands.completion import PROGRAM
 from stacktrans.memory import MEMORIES
 from stacktrans.model.controllers import CONTROLLERS
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import setting_path
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 
@@ -95,6 +96,31 @@ def test_settings_of_runs() -> None:
         *RunConfig.model_fields["model"].annotation.model_fields,  # type: ignore[union-attr]
         *RunConfig.model_fields["training"].annotation.model_fields,  # type: ignore[union-attr]
     } - {"memory"}
+
+
+def test_settings_without_their_section() -> None:
+    for begun in ("hid", "learning_", "parameters.", "stream.", "l"):
+        found = offered(f"stacktrans train --task copy --set {begun}")
+        assert found
+        for word in found:
+            setting_path(word.partition("=")[0], RunConfig, word)
+    assert not any("length_law" in word for word in found)  # which runs and tasks have
+
+
+@pytest.mark.parametrize(
+    ("command", "begun", "key"),
+    [
+        ("train", "hid", "hidden_size="),
+        ("train", "model.hid", "model.hidden_size="),
+        ("generate", "parameters.sy", "parameters.symbols="),
+    ],
+)
+def test_no_shell_puts_a_space_after_a_setting(command: str, begun: str, key: str) -> None:
+    words = offered(f"stacktrans {command} --task copy --set {begun}")
+    # Of several words, a shell takes what all of them begin with.
+    assert len(words) > 1
+    assert key in words
+    assert all(word.startswith(key) for word in words)
 
 
 def test_settings_of_tasks(place: Path) -> None:

@@ -4,7 +4,9 @@ It has to be there at once, so nothing here waits for torch, numpy or a whole co
 what can't be read is not offered, without a word, since a word would stand amid the command.
 """
 
+import contextlib
 import functools
+import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
@@ -18,9 +20,12 @@ from stacktrans.common.names import ControllerName, MemoryName
 from stacktrans.settings import packaged
 
 PROGRAM = "stacktrans"
+INSTALL = "--install-completion"
 
 Offered = Callable[[typer.Context, str], list[str]]
 """What is offered after the words before, in the place of what is typed so far."""
+Setting = tuple[str, Any]
+"""Path and value of a setting."""
 
 
 def prepare() -> None:
@@ -99,39 +104,72 @@ def runs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 @_completer
 def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Keys for --set of a run: every setting of the recipes, and those of the task."""
+    """Assignments for --set of a run: every setting of the recipes, and those of the task."""
     import yaml
 
+    settings: list[Setting] = []
     folder = packaged.recipes()
     for path in (*folder.glob("*.yaml"), *folder.glob("*/*.yaml")):
         # Not as files of one's own are read, since that takes longer.
-        settings = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        yield from (f"{path}=" for path in _paths(settings))
-    yield from (f"task.{key}" for key in settings_of_a_task(ctx, incomplete))
+        recipe = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        settings += _leaves(recipe)
+    with contextlib.suppress(Exception):  # those of recipes are there without a task, too
+        settings += ((f"task.{path}", value) for path, value in _of_the_task(ctx))
+    # As soon as something is typed, that may be a key without its section, too.
+    return _assignments([*settings, *(_short(settings) if incomplete else ())], incomplete)
 
 
-def _paths(settings: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    """Paths of settings, those for one kind of memory or controller alone included."""
+def _short(settings: Iterable[Setting]) -> list[Setting]:
+    """Settings by their paths without the section, where only one has that."""
+    listed = [(*path.partition("."), value) for path, value in settings]
+    sections: dict[str, set[str]] = {}
+    for section, _, rest, _ in listed:
+        sections.setdefault(rest, set()).add(section)
+    return [(rest, value) for _, _, rest, value in listed if rest and len(sections[rest]) == 1]
+
+
+def _leaves(settings: dict[str, Any], prefix: str = "") -> Iterator[Setting]:
+    """All settings, those for one kind of memory or controller alone included."""
     for key, value in settings.items():
         if key in packaged.BY_KIND:
             for special in value.values():
-                yield from _paths(special, prefix)
+                yield from _leaves(special, prefix)
         elif isinstance(value, dict) and value:
-            yield from _paths(value, f"{prefix}{key}.")
+            yield from _leaves(value, f"{prefix}{key}.")
         else:
-            yield prefix + key
+            yield prefix + key, value
+
+
+def _assignments(settings: Iterable[Setting], begun: str) -> Iterator[str]:
+    """Keys with `=`; where only one begins as is typed, the values, too, that it has in files.
+
+    If that one were offered alone, bash and zsh would put a space after it.
+    """
+    values: dict[str, set[str]] = {}
+    for path, value in settings:
+        written = value if isinstance(value, str) else json.dumps(value)
+        values.setdefault(path, set()).add(written)
+    key, equals, _ = begun.partition("=")
+    found = [name for name in values if name == key or (not equals and name.startswith(key))]
+    yield from (f"{name}=" for name in found)
+    if len(found) == 1:
+        yield from (f"{found[0]}={value}" for value in values[found[0]])
 
 
 @_completer
 def settings_of_a_task(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Keys for --set of a task: what its file says."""
+    """Assignments for --set of a task: what its file says."""
+    return _assignments(_of_the_task(ctx), incomplete)
+
+
+def _of_the_task(ctx: typer.Context) -> Iterator[Setting]:
     name = ctx.params.get("task") or ""
     path = packaged.task_files().get(name, Path(name))
     for key, value in _read(path).items():
         parts = value if key in ("parameters", "lengths") and isinstance(value, dict) else {}
-        yield from (f"{key}.{part}=" for part in parts)
+        yield from ((f"{key}.{part}", parts[part]) for part in parts)
         if not parts and key not in ("name", "recipes"):
-            yield f"{key}="
+            yield key, value
 
 
 @_completer
