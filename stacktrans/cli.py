@@ -3,6 +3,10 @@
 Nothing heavy is imported at the top of a command's file: `--help` must answer at once.
 """
 
+import contextlib
+import sys
+from typing import TextIO, cast
+
 from stacktrans.commands import completion
 from stacktrans.commands.app import INTERRUPTED, app, command
 from stacktrans.commands.evaluate import eval
@@ -10,10 +14,10 @@ from stacktrans.commands.generate import generate
 from stacktrans.commands.inspect import inspect
 from stacktrans.commands.listing import list as list_
 from stacktrans.commands.sweep import sweep
-from stacktrans.commands.terminal import open_standard_streams
+from stacktrans.commands.terminal import open_standard_streams, silence_stdout
 from stacktrans.commands.train import train
 from stacktrans.commands.transduce import transduce
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import Dispensable, complain
 
 __all__ = ["app", "main"]
 
@@ -25,10 +29,24 @@ def main() -> None:
     """The entry point."""
     open_standard_streams()
     completion.prepare()
+    # What is wrong with a command decides its exit code even if that can't be said.
+    with contextlib.redirect_stderr(cast(TextIO, Dispensable(sys.stderr))):
+        _main()
+
+
+def _main() -> None:
     try:
         app(prog_name=completion.PROGRAM)
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
-    except (OSError, UnicodeError) as error:  # in files of a shell, to install completion in
-        complain(f"completion can't be installed: {error}")
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # whoever read the help has read enough
+            raise SystemExit(0) from None
+        raise
+    except (OSError, UnicodeError) as error:
+        if completion.INSTALL in sys.argv:  # in files of a shell
+            complain(f"completion can't be installed: {error}")
+        else:
+            silence_stdout()
+            complain(f"standard output: {getattr(error, 'strerror', error)}")
         raise SystemExit(1) from None

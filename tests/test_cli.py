@@ -76,6 +76,27 @@ def test_a_full_disk_is_told() -> None:
     assert done.stderr.decode().strip() == "stacktrans: standard output: No space left on device"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_what_no_command_prints_on_a_full_disk_is_told_as_what_one_does(
+    option: str, tmp_path: Path
+) -> None:
+    done = shell(f"stacktrans {option} >/dev/full", tmp_path)
+    told = b"stacktrans: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, told)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+@pytest.mark.parametrize("wrong", ["nothing", "train --nothing", "list nothing"])
+def test_a_wrong_command_is_one_even_where_that_can_not_be_said(wrong: str, tmp_path: Path) -> None:
+    assert shell(f"stacktrans {wrong} 2>/dev/full", tmp_path).returncode == 2
+
+
+def test_help_that_is_read_no_further_is_no_failure(tmp_path: Path) -> None:
+    done = shell("stacktrans --help | true; exit ${PIPESTATUS[0]}", tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("reader", [["head", "-n", "1"], ["true"]])
 def test_a_closed_pipe_ends_quietly(model: Path, reader: list[str]) -> None:
     for arguments in (
