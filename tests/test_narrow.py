@@ -182,7 +182,8 @@ def show_records() -> None:
 
     with TrainingDisplay(progress_console(), CONFIG, 7, "run") as display:
         for step in range(1, 2001):
-            display.show(replace(RECORD, step=step, test=ACCURACY if step % 500 == 0 else None))
+            test = ACCURACY if step % 500 == 0 else None
+            display.show(replace(RECORD, step=step, seconds=step / 100, test=test))
 
 
 def test_a_terminal_gets_rows_that_stay_and_little_else() -> None:
@@ -191,6 +192,27 @@ def test_a_terminal_gets_rows_that_stay_and_little_else() -> None:
     assert {"500", "1000", "1500", "2000"} <= set(rows)
     assert written.count("nats/symbol") == 1
     assert len(written) < 6000  # for 2000 records
+
+
+def show_one_that_is_not_due() -> None:
+    from stacktrans.commands.terminal import progress_console
+
+    with TrainingDisplay(progress_console(), CONFIG, 56163, "run") as display:
+        display.show(replace(RECORD, step=1, test=None, development=None))
+
+
+def test_what_is_live_stands_below_headings_from_the_start() -> None:
+    head, _, rest = in_a_terminal(80, show_one_that_is_not_due, TERM="xterm").partition("0.1234")
+    assert "nats/symbol" in head
+    assert "nats/symbol" not in rest
+
+
+@pytest.mark.parametrize("width", range(40, 80, 3))
+def test_no_number_is_cut_in_what_is_said_first(width: int) -> None:
+    written = in_a_terminal(width, show_one_that_is_not_due, TERM="xterm").partition("loss")[0]
+    lines = written.splitlines()
+    assert all(cell_len(line) <= width for line in lines)
+    assert any("56,163" in line for line in lines)
 
 
 @pytest.mark.parametrize("kind", ["dumb", "unknown", ""])

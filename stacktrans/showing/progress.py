@@ -69,9 +69,9 @@ class ProgressDisplay(ABC):
                 self.live.stop()
 
     def _say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Write a line that stays; below what is live, no word or number of it is cut."""
         with contextlib.suppress(OSError):
-            self.console.print(visible(text), soft_wrap=True, highlight=False)
+            self.console.print(visible(text), soft_wrap=not self.live, highlight=False)
 
     def _print(self, *lines: RenderableType) -> None:
         """Write lines that stay, above what is live."""

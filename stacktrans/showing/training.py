@@ -75,6 +75,8 @@ class TrainingDisplay(ProgressDisplay):
 
     def show(self, record: Record) -> None:
         """Show one more record."""
+        if self.live and not self._head and (head := self._new_head(record)):
+            self._print(*head)
         self.records.append(record)
         if not self._is_due(record):
             self._refresh()
@@ -92,11 +94,15 @@ class TrainingDisplay(ProgressDisplay):
 
     def _print_row(self, record: Record) -> None:
         """Write a row that stays, below headings if those that there are do not fit it."""
+        self._print(*self._new_head(record), *self._table(record).body(self.console.width))
+
+    def _new_head(self, record: Record) -> list[Text]:
+        """The headings of a record's row, if they are not those that there are."""
         table, width = self._table(record), self.console.width
         head = [*table.head(width), *table.note(width)]
         new = head if head != self._head else []
         self._head = head
-        self._print(*new, *table.body(width))
+        return new
 
     def _now(self) -> RenderableType:
         """The last record, if it has no row that stays."""
