@@ -142,6 +142,42 @@ def test_what_does_not_fit_the_rest_is_named_with_its_line(
     assert re.search(line, "\n".join(lines[int(place[1]) - 2 : int(place[1])]))
 
 
+FOUR = "S:1 S:2 S:3 S:4"
+WIDE = {
+    "generator": "grammar",
+    "parameters": {
+        "root": "S",
+        "rules": {
+            "S": [
+                {"probability": "1/2", "source": FOUR, "target": FOUR},
+                {"probability": "1/2", "source": "a", "target": "a"},
+            ]
+        },
+    },
+}
+EVEN = {"generator": "bigram-flip", "parameters": {"symbols": 4}}
+
+
+@pytest.mark.parametrize(
+    ("task", "measure", "message"),
+    [
+        (WIDE, {"depth": 9}, "m: derivations of depth 9 have up to 16384 source words, too many"),
+        (WIDE, {"lengths": [2, 3]}, "m: no sentence of the grammar has a length in 2:3"),
+        (WIDE, {"depth": 3, "lengths": [17, 20]}, "m: no sentence of the grammar has a length in"),
+        (EVEN, {"lengths": [3, 3], "each": True}, "m: no length in 3:3 is a multiple of 2"),
+    ],
+)
+def test_what_can_not_be_drawn_is_named_before_anything_is_run(
+    tmp_path: Path, task: dict[str, Any], measure: dict[str, Any], message: str
+) -> None:
+    base = settings()
+    base["task"] |= task
+    path = sweep_file(tmp_path, settings=base, measures={"m": {"of": "coarse", **measure}})
+    with pytest.raises(UsageError, match=re.escape(message)) as caught:
+        read_plan(path)
+    assert str(caught.value).startswith(f"{path}:")
+
+
 def test_tasks_are_called_by_their_names(tmp_path: Path) -> None:
     tasks = [task_file(tmp_path, "a.yaml", "first"), task_file(tmp_path, "b.yaml", "other")]
     grid = {"task": tasks}

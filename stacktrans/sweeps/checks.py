@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.settings.config import RunConfig
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Layer, nearest_place, setting_path
 from stacktrans.settings.resolve import defines_task, load_task
 from stacktrans.sweeps.file import Claim, Measure, Part, SweepFile
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import DepthLimit, NoSuchLaw, NoSuchLength, Task
+from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLaw, NoSuchLength, Task
 from stacktrans.tasks.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -156,12 +157,27 @@ def _problem(config: RunConfig, measure: Measure) -> str:
         return f"of: {measure.of} is {'not' if isinstance(task, Corpus) else 'only'} for texts"
     if measure.strings == "development" and not config.training.examples:
         return "strings: development needs training.examples"
-    if measure.depth is not None:
-        try:
-            task.lengths_within(DepthLimit(measure.depth))
-        except (NoSuchLaw, NoSuchLength) as error:
-            return str(error)
+    try:
+        if not measure.strings:
+            _draw(task, *_drawn_from(config.task, task, measure))
+    except (NoSuchLaw, NoSuchLength) as error:
+        return str(error)
     return ""
+
+
+def _drawn_from(config: TaskConfig, task: Task, measure: Measure) -> tuple[Lengths, LengthLaw]:
+    """The lengths of a measure's strings, and how they are spread; may raise `NoSuchLaw`."""
+    if measure.depth is None:
+        lengths = measure.lengths or config.ranges.test
+        return lengths, config.law_of(lengths)
+    law = DepthLimit(measure.depth)
+    return measure.lengths or task.lengths_within(law), law
+
+
+@functools.lru_cache
+def _draw(task: Task, lengths: Lengths, law: LengthLaw) -> None:
+    """Draw a string; raises `NoSuchLaw` or `NoSuchLength` if that can't be done."""
+    task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
 
 
 def _task_of(config: RunConfig) -> Task:
