@@ -301,6 +301,24 @@ def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None
     assert (out / "results.jsonl").read_bytes() == line + b"\n"
 
 
+@pytest.mark.parametrize("accuracy", [{}, {"development": None}, {"test": None}])
+@pytest.mark.parametrize("name", ["results.jsonl", "record.json"])
+def test_records_without_what_a_winner_is_chosen_by_are_named(
+    swept: Path, tmp_path: Path, name: str, accuracy: dict[str, Any]
+) -> None:
+    path = sweep_file(tmp_path, choose={"by": "test accuracy", "among": ["seed"]})
+    (record, *_) = map(json.loads, (swept / "results.jsonl").read_text().splitlines())
+    folder = next((swept / "runs").glob(f"*{record['identity']}")).name
+    place = tmp_path / "out" if name == "results.jsonl" else tmp_path / "out" / "runs" / folder
+    place.mkdir(parents=True)
+    forged = {**record, "accuracy": accuracy}
+    forged = {key: value for key, value in forged.items() if key not in ("condition", "axes")}
+    (place / name).write_text(json.dumps(forged) + "\n")
+    done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out", "--dry-run")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert re.search(rf"{name}.*: damaged: .* without test accuracy", done.stderr.decode())
+
+
 def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:
     before = (swept / "results.jsonl").read_text().splitlines()
     (tmp_path / "results.jsonl").write_text("\n".join(before))

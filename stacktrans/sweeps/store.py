@@ -9,7 +9,8 @@ from stacktrans.common.files import write_atomically
 from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
-from stacktrans.sweeps.work import Job, Record, is_complete, is_record, read_record
+from stacktrans.sweeps.table import has_merit
+from stacktrans.sweeps.work import RECORD, Job, Record, is_complete, is_record, read_record
 
 RESULTS = "results.jsonl"
 TABLE = "results.md"
@@ -39,6 +40,7 @@ class Store:
     def __init__(self, directory: Path, plan: Plan) -> None:
         self.directory = directory
         self.plan = plan
+        self._own = {run.identity for run in plan.runs}
         self._refuse_others()
         self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
 
@@ -65,6 +67,7 @@ class Store:
             if not is_record(record):
                 start = line[:60].decode(errors="backslashreplace")
                 raise SweepError(f"{path}:{number}: no record of a run: {start}")
+            self._refuse_incomparable(record, f"{path}:{number}")
             records[record["identity"]] = record
         return records
 
@@ -79,8 +82,20 @@ class Store:
         return united
 
     def _in_folders(self) -> dict[str, Record]:
-        found = {run.identity: read_record(self.folder(run)) for run in self.plan.runs}
-        return {identity: record for identity, record in found.items() if record}
+        found = {}
+        for run in self.plan.runs:
+            if record := read_record(self.folder(run)):
+                self._refuse_incomparable(record, str(self.folder(run) / RECORD))
+                found[run.identity] = record
+        return found
+
+    def _refuse_incomparable(self, record: Record, place: str) -> None:
+        """Raise `SweepError` if one of this sweep's runs lacks what a winner is chosen by."""
+        choose = self.plan.file.choose
+        if not choose or "error" in record or record["identity"] not in self._own:
+            return
+        if not has_merit(choose, record):
+            raise SweepError(f"{place}: damaged: a record of a run without {choose.by}")
 
     def folder(self, run: PlannedRun) -> Path:
         """Where a run is."""
@@ -123,8 +138,7 @@ class Store:
             for run in self.plan.runs
             if run.identity in self.records
         ]
-        own = {run.identity for run in self.plan.runs}
-        lines += [record for identity, record in written.items() if identity not in own]
+        lines += [record for identity, record in written.items() if identity not in self._own]
         contents = {
             RESULTS: "".join(f"{json.dumps(line)}\n" for line in lines),
             TABLE: markdown(self.plan, self.records),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from stacktrans.common.statistics import bootstrap_interval, confidence_interval, spread
-from stacktrans.sweeps.file import Claim, Figure, Part, SweepFile
+from stacktrans.sweeps.file import Choice, Claim, Figure, Part, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.work import Record, is_complete
 from stacktrans.training.records import BUDGETS
@@ -146,20 +146,30 @@ def _winners(
 
 
 def _best(file: SweepFile, records: Sequence[Record]) -> Record:
-    if file.choose is None:
-        return records[0]
-    if file.choose.by == "training perplexity":
-        return min(records, key=lambda record: _or_worst(record["perplexity"]))
-    if file.choose.by == "validation perplexity":
-        return min(records, key=lambda record: _or_worst(record["perplexities"]["valid"]))
-    part = file.choose.by.split()[0]
+    choose = file.choose
+    return max(records, key=lambda record: _merit(choose, record)) if choose else records[0]
+
+
+def has_merit(choose: Choice, record: Record) -> bool:
+    """Whether a finished run's record has what a winner is chosen by."""
+    try:
+        _merit(choose, record)
+    except (KeyError, TypeError):
+        return False
+    return True
+
+
+def _merit(choose: Choice, record: Record) -> list[float]:
+    """What makes one run better than another, the greater the better."""
+    if choose.by == "training perplexity":
+        return [-_or_worst(record["perplexity"])]
+    if choose.by == "validation perplexity":
+        return [-_or_worst(record["perplexities"]["valid"])]
+    part = choose.by.split()[0]
     of = ("symbols",) if part == "development" else ("coarse", "fine")
-
-    def merit(record: Record) -> list[float]:
-        # Of runs that are as good, one that has met its rule, and not spent its budget.
-        return [*(record["accuracy"][part][name] for name in of), record["outcome"] not in BUDGETS]
-
-    return max(records, key=merit)
+    # Of runs that are as good, one that has met its rule, and not spent its budget.
+    met = record["outcome"] not in BUDGETS
+    return [*(float(record["accuracy"][part][name]) for name in of), met]
 
 
 def _or_worst(perplexity: float | None) -> float:
