@@ -131,6 +131,16 @@ def test_a_dry_run_prints_what_a_configuration_file_repeats(
     assert invoke("train", "--config", "mine.yaml", "--dry-run").stdout == printed.stdout
 
 
+def test_a_dry_run_refuses_a_directory_that_can_not_be(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    options = ["--task", "copy", "--memory", "queue", "--out", str(file / "below" / "it")]
+    for more in (["--dry-run"], []):
+        done = invoke("train", *options, *more)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.endswith(f"below/it: {file} is no directory\n")
+
+
 def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> None:
     small = [word for setting in SETTINGS for word in ("--set", setting)]
     options = ("train", "--task", "copy", "--memory", "stack", "--max-steps", "1", *small)

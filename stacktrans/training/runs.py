@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 
 def check_free(directory: Path) -> None:
-    """Raise `UsageError` if something is in a run's directory to be.
+    """Raise `UsageError` if something is in a run's directory to be, or a file above it.
 
     What a run leaves that was killed before it was saved for the first time is nothing.
     """
+    above = next(parent for parent in directory.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise UsageError(f"--out {directory}: {above} is no directory")
     if not directory.exists() or _is_free(directory):
         return
     hint = ""
