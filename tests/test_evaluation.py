@@ -35,6 +35,13 @@ def random_pairs(count: int, seed: int, longest: int = 9) -> list[Pair]:
     ]
 
 
+def test_a_buffered_model_is_not_scored_where_it_reads_the_answer() -> None:
+    config = tiny().config.model_copy(update={"buffered": True})
+    model = Transducer(config, LAYOUT.inputs, LAYOUT.outputs)
+    with pytest.raises(ValueError, match="a buffered model needs a target symbol for each"):
+        score(model, LAYOUT, random_pairs(2, seed=1))
+
+
 @pytest.mark.parametrize("most", [50, 7])
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
 def test_many_and_long_strings_are_scored_in_pieces(

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.layouts import Batch, Ids, Layout, Pair
+from stacktrans.tasks.layouts import Batch, Ids, Layout, Pair, SameLength
 
 NO_SYMBOL = -1
 """Stands for no symbol at all."""
@@ -114,7 +114,12 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
     Returns:
         The scores, in the order of the pairs. Those that the layout has follow one another do so
         here: what a model leaves behind of one can spoil the next.
+
+    Raises:
+        ValueError: a buffered model would find its answers in what it reads.
     """
+    if model.config.buffered and not isinstance(layout, SameLength):
+        raise ValueError("a buffered model needs a target symbol for each source symbol")
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
     for rows, batch in _batches(model, layout, pairs):
