@@ -234,6 +234,16 @@ def test_every_run_is_a_line_of_the_csv(tmp_path: Path) -> None:
     assert first["command"].startswith("stacktrans train --task copy ")
 
 
+def test_what_is_not_known_of_a_run_is_an_empty_cell_of_the_csv(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    records = records_of(plan)
+    for record in records.values():
+        record["perplexity"] = None
+    rows = list(csv.DictReader(as_csv(plan, records).splitlines()))
+    assert {row["perplexity"] for row in rows} == {""}
+    assert {row["parameters"] for row in rows} == {"7"}
+
+
 def test_numbers_are_json(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     again = json.loads(json.dumps(as_json(plan, records_of(plan)), allow_nan=False))

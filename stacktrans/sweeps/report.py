@@ -224,11 +224,11 @@ def as_csv(plan: Plan, records: Records) -> str:
     )
     for run in plan.runs:
         if record := records.get(run.identity):
-            values = [value_of(record, *measure) for measure in plan.file.measures.items()]
+            values = [record.get(key) for key in own]
+            values += [value_of(record, *measure) for measure in plan.file.measures.items()]
             cells = [
                 run.condition,
                 *run.axes.values(),
-                *(record.get(key, "") for key in own),
                 *("" if value is None else value for value in values),
                 record.get("error", ""),
                 record["command"],
