@@ -244,10 +244,10 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     """Forward and backward through a memory with random signals and values."""
     import torch
 
+    from stacktrans.common.registry import MEMORIES as REGISTERED
     from stacktrans.kernels.fused import fused_memory
-    from stacktrans.memory import STRENGTH_MEMORIES
 
-    store = STRENGTH_MEMORIES[memory]
+    store = REGISTERED.load(memory)
     generator = torch.Generator().manual_seed(2)
     signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
     shape = (BATCH, job.steps, len(store.ends) * job.memory_size)

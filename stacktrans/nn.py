@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.memory import MEMORIES, Memory
+from stacktrans.common.errors import UsageError
+from stacktrans.common.registry import MEMORIES
+from stacktrans.memory import Memory
 from stacktrans.model.controllers import ControllerState, LSTMLayer
 from stacktrans.settings.config import StartConfig
 
@@ -137,6 +138,7 @@ class StackLSTM(nn.Module):
 def _memory_of(memory: str | Memory[Any]) -> Memory[Any]:
     if isinstance(memory, Memory):
         return memory
-    if memory not in MEMORIES:
-        raise UsageError(unknown_name("memory", memory, MEMORIES))
-    return MEMORIES[memory]()
+    made: Memory[Any] = MEMORIES.load(memory)()
+    if not made.pushes:
+        raise UsageError(f"memory {memory}: nothing is pushed to it; torch.nn.LSTM needs none")
+    return made

@@ -10,16 +10,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.fused import Kind, LayerWeights, fused_sequence
 from stacktrans.kernels.running import Running
-from stacktrans.memory import STRENGTH_MEMORIES, ActionMemory, Memory
-from stacktrans.model.controllers import RECURRENT, RecurrentLayer
+from stacktrans.memory import ActionMemory, Deque, Memory, Queue, Stack, StrengthMemory
+from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.model.fused import actions_of
 from stacktrans.settings.resolve import resolve
 
 Named = dict[str, Tensor]
 
+RECURRENT: dict[str, type[RecurrentLayer]] = {
+    name: CONTROLLERS.load(name) for name in ("gru", "lstm", "rnn", "sigmoid")
+}
+STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
+    memory.name: memory for memory in (Deque, Queue, Stack)
+}
 KINDS = sorted(RECURRENT)
 NAMES = sorted(STRENGTH_MEMORIES)
 START = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model.start

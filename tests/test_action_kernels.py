@@ -23,10 +23,10 @@ from kernel_cases import (
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels import action_sequence
 from stacktrans.kernels.stores import CellStore
 from stacktrans.memory import ActionList, ActionMemory, ActionStack
-from stacktrans.model.controllers import CONTROLLERS
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 
@@ -238,7 +238,7 @@ def by_definition(model: Transducer) -> Transducer:
 
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn"])
-@pytest.mark.parametrize("controller", sorted(CONTROLLERS))
+@pytest.mark.parametrize("controller", sorted(CONTROLLERS.builtin))
 def test_items_of_different_lengths(controller: str, memory: str, buffered: bool) -> None:
     model = transducer(memory, controller, buffered=buffered, steps_per_symbol=2, kernel="fused")
     defined = by_definition(model)
@@ -278,7 +278,7 @@ CARRIED = pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "none"])
 
 
 @CARRIED
-@pytest.mark.parametrize("controller", sorted(CONTROLLERS))
+@pytest.mark.parametrize("controller", sorted(CONTROLLERS.builtin))
 def test_carried_pieces_are_the_whole(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused")
     whole = model.unroll(INPUTS)
@@ -293,7 +293,7 @@ def test_carried_pieces_are_the_whole(controller: str, memory: str) -> None:
 
 
 @CARRIED
-@pytest.mark.parametrize("controller", sorted(CONTROLLERS))
+@pytest.mark.parametrize("controller", sorted(CONTROLLERS.builtin))
 def test_gradients_of_carried_pieces(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused", initial_state="learned", capacity=None)
     defined = by_definition(model)

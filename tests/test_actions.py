@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stacktrans.memory import ACTION_MEMORIES, ActionList, ActionMemory, ActionStack
+from stacktrans.memory import ActionList, ActionMemory, ActionStack
 
+ACTION_MEMORIES: dict[str, type[ActionMemory[Any]]] = {
+    memory.name: memory for memory in (ActionStack, ActionList)
+}
 SIZE = 2
 Cells = dict[int, Tensor]
 

@@ -13,11 +13,10 @@ from stacktrans.cli import app
 from stacktrans.commands.catalogue.entries import Entry
 from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.commands.catalogue.layout import lines
-from stacktrans.memory import MEMORIES
-from stacktrans.model.controllers import CONTROLLERS
+from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import load_task, resolve
-from stacktrans.tasks import GENERATORS, make_task
+from stacktrans.tasks import make_task
 
 TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
 
@@ -106,7 +105,7 @@ def test_tasks_of_one_s_own_are_listed_and_broken_ones_named(
 
 def test_generators_have_the_parameters_that_they_take() -> None:
     found = listed("generators")
-    assert list(found) == list(GENERATORS)
+    assert list(found) == list(GENERATORS.builtin)
 
     def parameters(name: str) -> dict[str, dict[str, object]]:
         entries = found[name]["parameters"]
@@ -130,8 +129,8 @@ def test_generators_have_the_parameters_that_they_take() -> None:
 def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
     model = resolve(task="copy", settings={"model": {"memory": "none"}}).model.model_dump()
     memories, controllers = listed("memories"), listed("controllers")
-    assert list(memories) == [*MEMORIES, "none"]
-    assert list(controllers) == list(CONTROLLERS)
+    assert list(memories) == list(MEMORIES.builtin)
+    assert list(controllers) == list(CONTROLLERS.builtin)
     for entry in [*memories.values(), *controllers.values()]:
         settings = entry.get("settings", {})
         assert isinstance(settings, dict)

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from stacktrans.cli import app
 from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.commands.completion import PROGRAM
-from stacktrans.memory import MEMORIES
-from stacktrans.model.controllers import CONTROLLERS
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import setting_path
 from stacktrans.settings.packaged import shipped
@@ -45,8 +44,8 @@ def test_names() -> None:
     assert "transduce" in offered("stacktrans ")
     assert offered("stacktrans train --task ") == TASKS
     assert offered("stacktrans generate --task rev") == ["reversal", "reversal-deletion", "reverse"]
-    assert offered("stacktrans train --memory ") == sorted([*MEMORIES, "none"])
-    assert offered("stacktrans train --controller ") == sorted(CONTROLLERS)
+    assert offered("stacktrans train --memory ") == sorted(MEMORIES.builtin)
+    assert offered("stacktrans train --controller ") == sorted(CONTROLLERS.builtin)
     assert offered("stacktrans train --recipe ") == ["default", "paper"]
     assert offered("stacktrans list ") == sorted(KINDS)
     assert offered("stacktrans transduce --h") == ["--hard", "--help"]

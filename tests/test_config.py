@@ -6,9 +6,7 @@ import pytest
 import yaml
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.names import ControllerName, MemoryName
-from stacktrans.memory import MEMORIES
-from stacktrans.model.controllers import CONTROLLERS
+from stacktrans.common.registry import MEMORIES, REGISTRIES
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.packaged import recipe_names, shipped
 from stacktrans.settings.resolve import find_task, load_task, resolve
@@ -306,5 +304,7 @@ def test_settings_that_do_not_fit_are_named(changes: tuple[str, ...], message: s
 
 
 def test_every_name_has_its_class() -> None:
-    assert {*MEMORIES, MemoryName.NONE} == {*MemoryName}
-    assert set(CONTROLLERS) == {*ControllerName}
+    for registry in REGISTRIES:
+        for name in registry.builtin:
+            assert registry.holds(registry.load(name))
+    assert all(MEMORIES.load(name).name == name for name in MEMORIES.builtin)

@@ -4,10 +4,11 @@ from typing import Literal
 
 import pytest
 import torch
+from kernel_cases import RECURRENT
 from torch import nn
 
 from stacktrans.common.errors import UsageError
-from stacktrans.model.controllers import RECURRENT, Controller, Layer, LSTMLayer, RecurrentLayer
+from stacktrans.model.controllers import Controller, Layer, LSTMLayer, RecurrentLayer
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ModelConfig
 from stacktrans.settings.resolve import resolve

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stacktrans.common.errors import StacktransError
+from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.layers import Layer, Settings, nested
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks import GENERATORS, make_task
+from stacktrans.tasks import make_task
 
 CASES = 40
 """Of each kind."""
@@ -80,7 +81,7 @@ def test_any_value_of_any_setting_is_taken_or_refused(path: str, value: Any) -> 
 PARAMETERS = ("symbols", "deleted", "pattern", "root", "rules", "predict", "characters", "unit")
 
 
-@given(st.sampled_from(sorted(GENERATORS)), st.dictionaries(st.sampled_from(PARAMETERS), TREES))
+@given(st.sampled_from([*GENERATORS.builtin]), st.dictionaries(st.sampled_from(PARAMETERS), TREES))
 def test_any_parameters_of_any_generator_are_taken_or_refused(
     generator: str, parameters: Settings
 ) -> None:

@@ -12,6 +12,7 @@ import torch
 from kernel_cases import (
     KINDS,
     NAMES,
+    STRENGTH_MEMORIES,
     TOLERANCE,
     Case,
     Named,
@@ -32,7 +33,6 @@ from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.fused import fused_memory
 from stacktrans.kernels.tensors import fresh, fresh_zeros
-from stacktrans.memory import STRENGTH_MEMORIES
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task

@@ -7,12 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_cases import NAMES, STRENGTH_MEMORIES
 from literal import LITERAL
 from torch import Tensor
 
-from stacktrans.memory import STRENGTH_MEMORIES, StrengthMemory
-
-NAMES = sorted(STRENGTH_MEMORIES)
+from stacktrans.memory import StrengthMemory
 
 
 def run(memory: StrengthMemory, signals: Tensor, values: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ from shipped_tasks import task_of, written
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import load_task
-from stacktrans.tasks import GENERATORS, make_task
+from stacktrans.tasks import make_task
 from stacktrans.tasks.base import (
     Alphabet,
     Lengths,

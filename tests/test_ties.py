@@ -8,13 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from kernel_cases import NAMES, TOLERANCE, Named, compare, gradients
+from kernel_cases import NAMES, STRENGTH_MEMORIES, TOLERANCE, Named, compare, gradients
 from literal import LITERAL
 from torch import Tensor
 
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.fused import fused_memory
-from stacktrans.memory import STRENGTH_MEMORIES
 
 BATCH, SIZE = 60, 2
 Runner = Callable[[str, Tensor, Tensor], Tensor]

@@ -2,9 +2,10 @@
 
 import contextlib
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +14,8 @@ from stacktrans import __version__
 from stacktrans.commands.terminal import silence_stdout
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.messages import complain
+from stacktrans.common.plugins import blamed
+from stacktrans.common.registry import use
 from stacktrans.common.visible import visible
 
 
@@ -50,19 +53,26 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-P = ParamSpec("P")
 R = TypeVar("R")
 INTERRUPTED = 130
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        help="Know the memories, controllers and generators of a Python file; may be repeated.",
+    ),
+]
 
 
-def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Register a command whose failures end in a message and an exit code."""
+def command(function: Callable[..., R]) -> None:
+    """Register a command, which knows plugins, and whose failures end in a message and a code."""
 
-    @app.command()
     @functools.wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+    def guarded(*, plugin: list[str] | None, **options: Any) -> R:
         try:
-            result = function(*args, **kwargs)
+            use(plugin or [])
+            result = function(**options)
             sys.stdout.flush()
             return result
         except StacktransError as error:
@@ -78,13 +88,22 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
-        except (MemoryError, RuntimeError) as error:
+        except Exception as error:
+            if said := blamed(error):
+                complain(said)
+                raise typer.Exit(1) from None
             if not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
                 raise
             complain("not enough memory for sizes, lengths or a batch as large as these")
             raise typer.Exit(1) from None
 
-    return guarded
+    declared = inspect.signature(function)
+    option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None)
+    option = option.replace(annotation=PluginOption)
+    parameters = [*declared.parameters.values(), option]
+    guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
+    guarded.__annotations__ = {**function.__annotations__, "plugin": PluginOption}
+    app.command()(guarded)
 
 
 def _version(wanted: bool) -> None:

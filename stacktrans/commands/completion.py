@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from stacktrans.commands.catalogue.kinds import KINDS
-from stacktrans.common.names import ControllerName, MemoryName
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings import packaged
 
 PROGRAM = "stacktrans"
@@ -60,13 +60,13 @@ def tasks(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 @_completer
 def memories(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """Names of memories."""
-    return MemoryName
+    return MEMORIES.installed()
 
 
 @_completer
 def controllers(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """Names of controllers."""
-    return ControllerName
+    return CONTROLLERS.installed()
 
 
 @_completer

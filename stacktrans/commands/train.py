@@ -23,7 +23,8 @@ from stacktrans.commands.terminal import (
 )
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
-from stacktrans.common.names import ControllerName, MemoryName
+from stacktrans.common.plugins import plugin_options
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.common.visible import shell_text
 
 if TYPE_CHECKING:
@@ -43,14 +44,14 @@ def train(
     memory: Annotated[
         str | None,
         typer.Option(
-            help=f"What to learn it with: {either(MemoryName)}.",
+            help=f"What to learn it with: {either(MEMORIES.builtin)}.",
             autocompletion=completion.memories,
         ),
     ] = None,
     controller: Annotated[
         str | None,
         typer.Option(
-            help=f"What operates the memory: {either(ControllerName)}; as the recipe says.",
+            help=f"What operates the memory: {either(CONTROLLERS.builtin)}; as the recipe says.",
             autocompletion=completion.controllers,
         ),
     ] = None,
@@ -247,7 +248,7 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         with stopping(trainer), display:
             summary = trainer.run(display.show)
     except Interrupted as stop:
-        again = shell_text(["stacktrans", "train", "--resume", directory])
+        again = shell_text(["stacktrans", "train", "--resume", directory, *plugin_options()])
         complain(f"saved; go on with: {again}")
         raise typer.Exit(stop.exit_code) from None
     if as_json:

@@ -293,12 +293,10 @@ def _step(
 
 
 def _pushed(model: Transducer, hidden: Tensor) -> dict[str, list[float]]:
-    operation = model.operation
-    if operation is None or operation.memory is None or operation.values is None:
+    if model.operation is None:
         return {}
-    names = operation.memory.push_names
-    vectors = operation.squash(operation.values(hidden)).unflatten(0, (len(names), -1))
-    return dict(zip(names, vectors.tolist(), strict=True))
+    vectors = model.operation.pushed(hidden)
+    return dict(zip(model.memory.push_names, vectors.tolist(), strict=True))
 
 
 def _held(model: Transducer, state: TransducerState) -> float:

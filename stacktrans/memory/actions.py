@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.common.names import MemoryName
 from stacktrans.memory.base import Memory, MemoryState, State
 
 EMPTY = -1.0
@@ -49,11 +48,15 @@ class ActionMemory(Memory[State]):
     ) -> None:
         self.count, self.depth, self.no_op, self.capacity = count, depth, no_op, capacity
         self.actions = (*self.own_actions, *((NO_OP,) if no_op else ()))
-        self.signal_names = tuple(
+        self._signal_names = tuple(
             f"{action} {number}" if count > 1 else action
             for number in range(1, count + 1)
             for action in self.actions
         )
+
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        return self._signal_names
 
     @property
     def push_names(self) -> tuple[str, ...]:
@@ -147,7 +150,7 @@ class StackCells(MemoryState):
 class ActionStack(ActionMemory[StackCells]):
     """Stacks that are pushed to or popped: joulin2015, section 3.1."""
 
-    name = MemoryName.STACK_RNN
+    name = "stack-rnn"
     kind = "stack"
     own_actions = ("push", "pop")
 
@@ -188,7 +191,7 @@ class ActionList(ActionMemory[ListCells]):
     is lost. What is read is the head, then the cells next to it: left, right, left and so on.
     """
 
-    name = MemoryName.LIST_RNN
+    name = "list-rnn"
     kind = "list"
     own_actions = ("insert", "left", "right")
 

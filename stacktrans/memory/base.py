@@ -1,12 +1,15 @@
 """What every differentiable memory offers to a transducer."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from stacktrans.settings.config import ModelConfig
 
 
 class MemoryState:
@@ -28,13 +31,20 @@ class Memory(ABC, Generic[State]):
         name: how settings call it.
         settings: of the model's configuration, what it is made with beside what all memories
             have, in the order of its arguments.
-        signal_names: what the controller gives at each step; the first word of each says what
-            is done.
     """
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()
-    signal_names: tuple[str, ...]
+
+    @classmethod
+    def from_config(cls, config: "ModelConfig") -> Self:
+        """The memory of a model, which is made with the settings that concern it."""
+        return cls(*(getattr(config, setting) for setting in cls.settings))
+
+    @property
+    @abstractmethod
+    def signal_names(self) -> tuple[str, ...]:
+        """What the controller gives at each step; the first word of each says what is done."""
 
     @property
     @abstractmethod

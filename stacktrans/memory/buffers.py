@@ -13,9 +13,6 @@ max(0, P - u), and a read of strength 1 takes min(1, P[i]) - min(1, P[i-1]) of r
 import torch
 from torch import Tensor
 
-BUFFER_SIGNALS = ("input read", "output write")
-"""Names of i_t and o_t, which follow the signals of the memory."""
-
 
 def filled(lengths: Tensor, longest: int) -> Tensor:
     """The input buffer before the first step.

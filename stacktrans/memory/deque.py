@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from stacktrans.common.names import MemoryName
 from stacktrans.memory.strengths import StrengthMemory, Strengths, popped, read_by
 
 
@@ -14,7 +13,7 @@ class Deque(StrengthMemory):
     bottom on what is left, then both pushes, then both reads.
     """
 
-    name = MemoryName.DEQUE
+    name = "deque"
     signal_names = ("pop top", "push top", "pop bottom", "push bottom")
     ends = ("top", "bottom")
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from stacktrans.common.names import MemoryName
 from stacktrans.memory.strengths import StrengthMemory, Strengths, popped, read_by
 
 
@@ -13,7 +12,7 @@ class Queue(StrengthMemory):
     Row 0 is the front.
     """
 
-    name = MemoryName.QUEUE
+    name = "queue"
     signal_names = ("pop", "push")
     ends = ("front",)
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from stacktrans.common.names import MemoryName
 from stacktrans.memory.strengths import StrengthMemory, Strengths, popped, read_by
 
 
@@ -13,7 +12,7 @@ class Stack(StrengthMemory):
     Row 0 is the bottom.
     """
 
-    name = MemoryName.STACK
+    name = "stack"
     signal_names = ("pop", "push")
     ends = ("top",)
 

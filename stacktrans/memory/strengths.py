@@ -111,6 +111,7 @@ class StrengthMemory(Memory[Strengths]):
     Each signal is a strength in [0, 1].
     """
 
+    signal_names: ClassVar[tuple[str, ...]]
     ends: ClassVar[tuple[str, ...]]
 
     @property

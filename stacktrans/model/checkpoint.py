@@ -29,8 +29,9 @@ from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.common.files import flush, write_flushed
 from stacktrans.common.names import CONFIG as CONFIG
 from stacktrans.common.names import WEIGHTS as WEIGHTS
+from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES, REGISTRIES
 from stacktrans.model.transducer import Transducer, weight_shapes
-from stacktrans.model.weights import check_shapes, load_weights, serialized
+from stacktrans.model.weights import check_shapes, load_weights, said_of, serialized
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.packaged import shipped
@@ -43,6 +44,8 @@ __all__ = ["CheckpointError", "load_weights"]
 
 TRAINING = "training.pt"
 CARD = "README.md"
+ORIGINS = "origins"
+"""What is said in a file of weights of the plugins that its model is made with."""
 
 
 def save(
@@ -93,7 +96,23 @@ def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str
         "version": config.version,
         "configuration": config.identity(),
     }
-    return said | ({"accuracy": json.dumps(accuracy)} if accuracy else {})
+    if accuracy:
+        said["accuracy"] = json.dumps(accuracy)
+    if origins := _origins(config):
+        said[ORIGINS] = json.dumps(origins)
+    return said
+
+
+def _origins(config: RunConfig) -> dict[str, dict[str, str]]:
+    """Where that comes from which is not of this package: by its kind and name."""
+    model = config.model
+    names = (model.memory, model.controller, config.task.generator)
+    registries = (MEMORIES, CONTROLLERS, GENERATORS)
+    return {
+        registry.kind: {name: origin}
+        for registry, name in zip(registries, names, strict=True)
+        if (origin := registry.origin(name))
+    }
 
 
 def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
@@ -205,10 +224,32 @@ def read_config(directory: Path) -> RunConfig:
     It is known to fit before a model is made, which may be too large to be made at all.
     """
     _check_whole(directory)
+    _check_origins(directory / WEIGHTS)
     config = resolve(config=str(directory / CONFIG))
     layout = _task_of(config).layout
     check_shapes(directory / WEIGHTS, weight_shapes(config.model, layout.inputs, layout.outputs))
     return config
+
+
+def _check_origins(path: Path) -> None:
+    """Raise `UsageError` if weights are of a model with parts that are not known here."""
+    for registry in REGISTRIES:
+        for name, origin in _origins_in(path).get(registry.kind, {}).items():
+            if name not in registry:
+                advice = "say --" if origin.startswith("plugin ") else "install "
+                raise UsageError(
+                    f"{path}: {registry.kind} {name} is from {origin}, which is not known here; "
+                    f"{advice}{origin}"
+                )
+
+
+def _origins_in(path: Path) -> dict[str, dict[str, str]]:
+    """What `save` wrote of the origins; nothing where it is damaged."""
+    try:
+        origins = json.loads(said_of(path).get(ORIGINS, "{}"))
+        return {kind: dict(names) for kind, names in origins.items()}
+    except (AttributeError, TypeError, ValueError):
+        return {}
 
 
 def _check_whole(directory: Path) -> None:

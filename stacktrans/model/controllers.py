@@ -8,12 +8,12 @@ sequence at once by `project`; `step` adds the rest.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from stacktrans.common.names import ControllerName
+from stacktrans.common.registry import CONTROLLERS
 from stacktrans.settings.config import ModelConfig, StartConfig
 
 ControllerState = tuple[Tensor, ...]
@@ -35,6 +35,7 @@ class Layer(nn.Module, ABC):
         gates: names of the blocks of H rows in the weights.
         settings: of the model's configuration, those that concern it.
         states: how many vectors [H] the state is made of; the first is the output.
+        units: whether it has units of its own; one without passes on all that it sees.
         hidden_size: number of units H.
         below_weight: [gates * H, size of what comes from below].
         hidden_weight: [gates * H, H].
@@ -44,10 +45,31 @@ class Layer(nn.Module, ABC):
     gates: ClassVar[tuple[str, ...]]
     settings: ClassVar[tuple[str, ...]] = ()
     states: ClassVar[int]
+    units: ClassVar[bool] = True
     hidden_size: int
     below_weight: Tensor
     hidden_weight: Tensor
     initial_state: Tensor
+
+    @classmethod
+    @abstractmethod
+    def from_config(
+        cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
+    ) -> Self:
+        """A layer of a model's controller.
+
+        Args:
+            config: the shape of the model.
+            embedding_size: size of x_t.
+            below_size: size of what comes from below at each step: the output of the layer under
+                this one, or the vectors read; may be 0.
+            start: how the weights start.
+        """
+
+    @classmethod
+    @abstractmethod
+    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
+        """The `hidden_size` of such a layer."""
 
     def initial(self, batch_size: int) -> ControllerState:
         """The initial state, `states` tensors [B, H]."""
@@ -85,6 +107,7 @@ class LinearLayer(Layer):
 
     gates = ("sum",)
     states = 1
+    units = False
 
     def __init__(self, embedding_size: int, below_size: int) -> None:
         super().__init__()
@@ -93,6 +116,16 @@ class LinearLayer(Layer):
         self.register_buffer("below_weight", places[:, embedding_size:], persistent=False)
         self.register_buffer("hidden_weight", torch.zeros(size, size), persistent=False)
         self.register_buffer("initial_state", torch.zeros(1, size), persistent=False)
+
+    @classmethod
+    def from_config(
+        cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
+    ) -> Self:
+        return cls(embedding_size, below_size)
+
+    @classmethod
+    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
+        return embedding_size + below_size
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.pad(inputs, (0, self.hidden_size - inputs.shape[-1]))
@@ -151,6 +184,24 @@ class RecurrentLayer(Layer):
         with torch.no_grad():
             for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
                 bias.add_(start.gate_bias.get(name, 0.0))
+
+    @classmethod
+    def from_config(
+        cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
+    ) -> Self:
+        return cls(
+            embedding_size,
+            below_size,
+            config.hidden_size,
+            start,
+            config.initial_state == "learned",
+            config.recurrent,
+            config.biases,
+        )
+
+    @classmethod
+    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
+        return config.hidden_size
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
@@ -239,23 +290,9 @@ class SigmoidLayer(RNNLayer):
     nonlinearity = staticmethod(torch.sigmoid)
 
 
-RECURRENT: dict[str, type[RecurrentLayer]] = {
-    ControllerName.LSTM: LSTMLayer,
-    ControllerName.GRU: GRULayer,
-    ControllerName.RNN: RNNLayer,
-    ControllerName.SIGMOID: SigmoidLayer,
-}
-CONTROLLERS: dict[str, type[Layer]] = {**RECURRENT, ControllerName.LINEAR: LinearLayer}
-
-
 def with_gradient(state: Tensor, share: float) -> Tensor:
     """A state through which only a share of the gradient goes back."""
     return state if share == 1 else state + (share - 1) * (state - state.detach())
-
-
-def controller_size(config: ModelConfig, embedding_size: int, read_size: int) -> int:
-    """Size of a controller's output; a linear one passes on all that it sees."""
-    return embedding_size + read_size if config.controller == "linear" else config.hidden_size
 
 
 class Controller(nn.Module):
@@ -278,26 +315,17 @@ class Controller(nn.Module):
         self, config: ModelConfig, embedding_size: int, read_size: int, start: StartConfig
     ) -> None:
         super().__init__()
-        kind = RECURRENT.get(config.controller)
-        if kind:
-            size, learned = config.hidden_size, config.initial_state == "learned"
-            self.layers = nn.ModuleList(
-                kind(
-                    embedding_size,
-                    size if depth else read_size,
-                    size,
-                    start,
-                    learned,
-                    config.recurrent,
-                    config.biases,
-                )
-                for depth in range(config.layers)
-            )
-            with torch.no_grad():
-                self._layers()[0].below_weight.mul_(start.read_scale)
-        else:
-            self.layers = nn.ModuleList([LinearLayer(embedding_size, read_size)])
-        self.hidden_size = self._layers()[-1].hidden_size
+        kind: type[Layer] = CONTROLLERS.load(config.controller)
+        self.layers = nn.ModuleList()
+        below = read_size
+        for _ in range(config.layers):
+            layer = kind.from_config(config, embedding_size, below, start)
+            self.layers.append(layer)
+            below = layer.hidden_size
+        self.hidden_size = below
+        with torch.no_grad():
+            for weight in self.read_weights:
+                weight.mul_(start.read_scale)
         self.state_gradient = config.state_gradient
 
     def _layers(self) -> list[Layer]:

@@ -20,7 +20,7 @@ from stacktrans.kernels.fused import (
 )
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import can_run
-from stacktrans.memory import ACTION_MEMORIES, ActionList, ActionMemory, make_memory
+from stacktrans.memory import ActionList, ActionMemory, make_memory
 from stacktrans.model.controllers import Controller, Disturbance, Layer, undisturbed
 from stacktrans.model.embeddings import Embedding
 from stacktrans.settings.config import ModelConfig
@@ -53,8 +53,8 @@ def actions_of(memory: ActionMemory[Any]) -> Actions:
 
 def fits(config: ModelConfig, weight: Tensor) -> bool:
     """Whether there is compiled code for a model with weights such as this one."""
-    memories = {*ENDS, *ACTION_MEMORIES}
-    return config.memory in memories and config.controller in CELLS and can_run(weight)
+    known = config.memory in ENDS or isinstance(make_memory(config), ActionMemory)
+    return known and config.controller in CELLS and can_run(weight)
 
 
 def sequence(

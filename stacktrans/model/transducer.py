@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState, make_memory
 from stacktrans.memory.buffers import (
-    BUFFER_SIGNALS,
     filled,
     popped,
     read_weights,
@@ -26,16 +26,15 @@ from stacktrans.memory.buffers import (
     written_weights,
 )
 from stacktrans.model.controllers import (
-    RECURRENT,
     Controller,
     ControllerState,
     Disturbance,
-    controller_size,
+    Layer,
     draw_weights,
     undisturbed,
 )
 from stacktrans.model.embeddings import Learned, OneHot
-from stacktrans.settings.config import ModelConfig, StartConfig
+from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 if TYPE_CHECKING:
     from stacktrans.kernels.fused import Kind
@@ -50,12 +49,12 @@ class TransducerState:
 
     Attributes:
         controller: the state of every layer.
-        memory: what the memory holds; None without a memory.
+        memory: what the memory holds.
         reads: [B, reads * m] the vectors read at the step before; [B, 0] without a memory.
     """
 
     controller: tuple[ControllerState, ...]
-    memory: MemoryState | None
+    memory: MemoryState
     reads: Tensor
 
 
@@ -91,27 +90,28 @@ class Operation(nn.Module):
     """How a controller operates a memory and buffers: the signals and values of each step.
 
     Args:
-        memory: the memory operated; None for none.
+        memory: the memory operated.
         hidden_size: size of the controller's output.
         config: the shape of the model.
 
     Attributes:
         signal_names: of the memory's signals, and then of those of the buffers.
         squash: what values go through.
-        values: what makes the values; None without a memory.
+        values: what makes the values; None where nothing is pushed.
     """
 
-    def __init__(self, memory: Memory[Any] | None, hidden_size: int, config: ModelConfig) -> None:
+    def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.memory = memory
         self.signal_names = (
-            *(memory.signal_names if memory else ()),
+            *memory.signal_names,
             *(BUFFER_SIGNALS if config.buffered else ()),
         )
         self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
         self.signals = nn.Linear(hidden_size, len(self.signal_names), config.biases)
-        pushed = memory.pushes * config.memory_size if memory else 0
-        self.values = nn.Linear(hidden_size, pushed, config.biases) if memory else None
+        self.value_size = config.memory_size
+        pushed = memory.pushes * config.memory_size
+        self.values = nn.Linear(hidden_size, pushed, config.biases) if pushed else None
 
     def start_as(self, start: StartConfig) -> None:
         """Scale the weights, and set the biases of the signals."""
@@ -126,30 +126,39 @@ class Operation(nn.Module):
                 self.signals.bias[index] = bias
 
     def forward(
-        self, hidden: Tensor, state: MemoryState | None, reads: Tensor, hard: bool = False
-    ) -> tuple[MemoryState | None, Tensor, Tensor]:
+        self, hidden: Tensor, state: MemoryState, hard: bool = False
+    ) -> tuple[MemoryState, Tensor, Tensor]:
         """One step: [B, H] -> the next memory, the reads [B, reads * m], the signals.
 
         With `hard`, the signals are made 0 or 1 before they are used.
+
+        Raises:
+            StacktransError: the memory reads other vectors than it says.
         """
         signals = self._signals(self.signals(hidden), hard)
-        if self.memory is None or self.values is None or state is None:
-            return state, reads, signals
-        values = self.squash(self.values(hidden)).unflatten(1, (self.memory.pushes, -1))
         own = signals[:, : len(self.memory.signal_names)]
-        state, reads = self.memory.step(state, own, values)
+        state, reads = self.memory.step(state, own, self.pushed(hidden))
+        expected = (len(hidden), self.memory.reads, self.value_size)
+        if reads.shape != expected:
+            what = f"memory {self.memory.name}: read {tuple(reads.shape)}"
+            raise StacktransError(f"{what}; expected {expected}")
         return state, reads.flatten(1), signals
+
+    def pushed(self, hidden: Tensor) -> Tensor:
+        """The vectors that are pushed: [..., H] -> [..., pushes, m]."""
+        if self.values is None:
+            return hidden.new_zeros(*hidden.shape[:-1], 0, self.value_size)
+        vectors: Tensor = self.squash(self.values(hidden))
+        by_push: Tensor = vectors.unflatten(-1, (self.memory.pushes, -1))
+        return by_push
 
     def _signals(self, sums: Tensor, hard: bool) -> Tensor:
         """The signals of the memory, and then those of the buffers, from their sums."""
-        own = len(self.memory.signal_names) if self.memory else 0
+        own = len(self.memory.signal_names)
         of_buffers = torch.sigmoid(sums[:, own:])
-        if hard:
-            of_buffers = of_buffers.round()
-        if self.memory is None:
-            return of_buffers
         signals = self.memory.signals(sums[:, :own])
-        signals = self.memory.hard(signals) if hard else signals
+        if hard:
+            signals, of_buffers = self.memory.hard(signals), of_buffers.round()
         return torch.cat([signals, of_buffers], dim=1) if of_buffers.shape[1] else signals
 
 
@@ -166,7 +175,8 @@ class Transducer(nn.Module):
         attempt: which of the configuration's starts, from 1.
 
     Attributes:
-        operation: None for a model with neither memory nor buffers.
+        memory: what is operated.
+        operation: None for a model with neither signals nor buffers.
         hard: whether signals are made 0 or 1, as `Memory.hard` does; there are no gradients then.
     """
 
@@ -179,13 +189,14 @@ class Transducer(nn.Module):
         one_hot = config.embedding_size == "one-hot"
         embedded = inputs if one_hot else int(config.embedding_size)
         self.embedding = OneHot(inputs) if one_hot else Learned(inputs, embedded)
-        memory = make_memory(config)
-        self.read_size = memory.reads * config.memory_size if memory else 0
-        size = controller_size(config, embedded, self.read_size)
-        operated = memory is not None or config.buffered
+        self.memory = memory = make_memory(config)
+        self.read_size = memory.reads * config.memory_size
+        layer: type[Layer] = CONTROLLERS.load(config.controller)
+        size = layer.size_in(config, embedded, self.read_size)
+        operated = memory.signal_names or config.buffered
         self.operation = Operation(memory, size, config) if operated else None
         self.controller = Controller(config, embedded, self.read_size, start)
-        shown = config.output_size if memory else None
+        shown = config.output_size if memory.reads else None
         self.output = (
             nn.Sequential(nn.Linear(size, shown, config.biases), nn.Tanh())
             if shown
@@ -209,11 +220,6 @@ class Transducer(nn.Module):
                 nn.init.zeros_(head.bias)
 
     @property
-    def memory(self) -> Memory[Any] | None:
-        """What is operated, if anything is."""
-        return self.operation.memory if self.operation else None
-
-    @property
     def signal_names(self) -> tuple[str, ...]:
         """Names of the signals."""
         return self.operation.signal_names if self.operation else ()
@@ -221,11 +227,9 @@ class Transducer(nn.Module):
     def initial(self, batch_size: int) -> TransducerState:
         """The state before the first step; memory and reads are those of an empty one."""
         weight = self.classifier.weight
-        state, reads = None, weight.new_zeros(batch_size, self.read_size)
-        if self.memory is not None:
-            size = self.config.memory_size
-            state = self.memory.initial(batch_size, size, weight)
-            reads = self.memory.initial_reads(batch_size, size, weight).flatten(1)
+        size = self.config.memory_size
+        state = self.memory.initial(batch_size, size, weight)
+        reads = self.memory.initial_reads(batch_size, size, weight).flatten(1)
         return TransducerState(self.controller.initial(batch_size), state, reads)
 
     def unroll(
@@ -322,7 +326,7 @@ class Transducer(nn.Module):
                 tuple(map(chosen, begun, other))
                 for begun, other in zip(first.controller, state.controller, strict=True)
             ),
-            self.memory.carried(state.memory, new) if self.memory else None,
+            self.memory.carried(state.memory, new),
             chosen(first.reads, state.reads),
         )
 
@@ -464,7 +468,7 @@ class Transducer(nn.Module):
         hidden, controller = self.controller.step(projected, reads, state.controller)
         signals = hidden[:, :0]
         if self.operation is not None:
-            memory, reads, signals = self.operation(hidden, memory, reads, self.hard)
+            memory, reads, signals = self.operation(hidden, memory, self.hard)
         return hidden, signals, TransducerState(controller, memory, reads)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
@@ -544,51 +548,18 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
-    """The shapes of a transducer's weights, known without making it.
+    """The shapes of what a transducer saves as its state; arguments are those of `Transducer`."""
+    weights = without_numbers(config, inputs, outputs).state_dict()
+    return {name: tuple(weight.shape) for name, weight in weights.items()}
 
-    Arguments are those of `Transducer`; what it saves as its state is of these shapes.
+
+def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transducer:
+    """A transducer whose tensors have shapes alone: nothing is held, however large it is.
+
+    Arguments are those of `Transducer`.
     """
-    one_hot = config.embedding_size == "one-hot"
-    embedded = inputs if one_hot else int(config.embedding_size)
-    memory = make_memory(config)
-    read = memory.reads * config.memory_size if memory else 0
-    size = controller_size(config, embedded, read)
-    shapes: Shapes = {} if one_hot else {"embedding.weight": (inputs, embedded)}
-    signals = len(memory.signal_names) if memory else 0
-    signals += len(BUFFER_SIGNALS) if config.buffered else 0
-    if signals:
-        shapes |= _linear("operation.signals", size, signals, config.biases)
-    if memory:
-        pushed = memory.pushes * config.memory_size
-        shapes |= _linear("operation.values", size, pushed, config.biases)
-    shapes |= _controller_shapes(config, embedded, read)
-    shown = config.output_size if memory else None
-    if shown:
-        shapes |= _linear("output.0", size, shown, config.biases)
-    return shapes | _linear("classifier", shown or size, outputs, config.biases)
-
-
-def _controller_shapes(config: ModelConfig, embedded: int, read: int) -> Shapes:
-    kind = RECURRENT.get(config.controller)
-    if kind is None:
-        return {}
-    size, shapes = config.hidden_size, Shapes()
-    rows = len(kind.gates) * size
-    for depth in range(config.layers):
-        layer = {
-            "input_weight": (rows, embedded),
-            "below_weight": (rows, size if depth else read),
-            "initial_state": (kind.states, size),
-            **({"hidden_weight": (rows, size)} if config.recurrent else {}),
-            **({"bias": (rows,)} if config.biases else {}),
-        }
-        shapes |= {f"controller.layers.{depth}.{name}": shape for name, shape in layer.items()}
-    return shapes
-
-
-def _linear(name: str, inputs: int, outputs: int, biases: bool) -> Shapes:
-    weight: Shapes = {f"{name}.weight": (outputs, inputs)}
-    return weight | ({f"{name}.bias": (outputs,)} if biases else {})
+    with torch.device("meta"):
+        return Transducer(config, inputs, outputs)
 
 
 def _bias_of(head: nn.Linear) -> Tensor:

@@ -88,8 +88,22 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
 Header = dict[str, dict[str, Any]]
 
 
+def said_of(path: Path) -> Mapping[str, Any]:
+    """What `serialized` was given as `metadata`.
+
+    Raises:
+        CheckpointError: the file can't be read.
+    """
+    return _whole_header(path)[0].get(_METADATA, {})
+
+
 def _header(path: Path) -> tuple[Header, int]:
     """What a file says of its tensors, and how many bytes of data it has."""
+    header, size = _whole_header(path)
+    return {name: tensor for name, tensor in header.items() if name != _METADATA}, size
+
+
+def _whole_header(path: Path) -> tuple[Header, int]:
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
     try:
@@ -105,8 +119,6 @@ def _header(path: Path) -> tuple[Header, int]:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise _no_weights(path, error) from error
-    if isinstance(header, dict):
-        header.pop(_METADATA, None)
     if not isinstance(header, dict) or not all(isinstance(each, dict) for each in header.values()):
         raise _no_weights(path, "the header does not describe tensors")
     return header, size - length

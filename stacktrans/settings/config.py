@@ -23,7 +23,7 @@ from pydantic import (
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.names import ControllerName, MemoryName
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings, overlaid
 from stacktrans.tasks.base import LONGEST, LengthLaw, Lengths
 
@@ -172,6 +172,10 @@ class TaskConfig(Strict):
         return laws.train if lengths == own.train else "uniform"
 
 
+BUFFER_SIGNALS = ("input read", "output write")
+"""The strengths that a buffered model gives beside the signals of its memory."""
+
+
 class StartConfig(Strict):
     """How the weights of a transducer start, beside what is usual.
 
@@ -262,46 +266,40 @@ class ModelConfig(Strict):
     @field_validator("memory")
     @classmethod
     def _memory_exists(cls, name: str) -> str:
-        if name not in [*MemoryName]:
-            raise ValueError(unknown_name("memory", name, MemoryName))
+        MEMORIES.check(name)
         return name
 
     @field_validator("controller")
     @classmethod
     def _controller_exists(cls, name: str) -> str:
-        if name not in [*ControllerName]:
-            raise ValueError(unknown_name("controller", name, ControllerName))
+        CONTROLLERS.check(name)
         return name
 
     @model_validator(mode="after")
-    def _linear_has_one_layer(self) -> Self:
-        if self.controller == "linear" and self.layers > 1:
-            raise ValueError(f"layers is {self.layers}; a linear controller has 1")
+    def _without_units_there_is_one_layer(self) -> Self:
+        if self.layers > 1 and not self.has_units:
+            raise ValueError(f"layers is {self.layers}; a {self.controller} controller has 1")
         return self
 
     @model_validator(mode="after")
     def _memory_can_be_several(self) -> Self:
-        # Imported where it is needed, as what follows is: it waits for torch.
-        from stacktrans.memory import ACTION_MEMORIES
-
-        if self.memory_count > 1 and self.memory not in ACTION_MEMORIES:
+        if self.memory_count > 1 and not _can_be_several(self.memory):
+            several = filter(_can_be_several, MEMORIES.builtin)
             raise ValueError(
                 f"memory_count is {self.memory_count}; "
-                f"expected 1, or one of the memories {', '.join(ACTION_MEMORIES)}"
+                f"expected 1, or one of the memories {', '.join(several)}"
             )
         return self
 
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
-        from stacktrans.memory import MEMORIES, make_memory
-        from stacktrans.memory.buffers import BUFFER_SIGNALS
-        from stacktrans.model.controllers import CONTROLLERS
-
-        gates = {gate for layer in CONTROLLERS.values() for gate in layer.gates}
-        signals = {name for memory in MEMORIES.values() for name in memory().signal_names}
+        # A recipe may set the biases of other kinds than the one that is chosen.
+        layers = map(CONTROLLERS.load, {*CONTROLLERS.builtin, self.controller})
+        gates = {gate for layer in layers for gate in layer.gates}
+        memories = [MEMORIES.load(name)() for name in MEMORIES.builtin]
+        memories.append(MEMORIES.load(self.memory).from_config(self))
+        signals = {name for memory in memories for name in memory.signal_names}
         signals |= set(BUFFER_SIGNALS)
-        own = make_memory(self)
-        signals |= set(own.signal_names if own else ())
         signals |= {name.split()[0] for name in signals}
         for attempt in range(1, len(self.other_starts) + 2):
             start = self.start_of(attempt)
@@ -314,11 +312,20 @@ class ModelConfig(Strict):
                         raise ValueError(unknown_name(kind, name, existing))
         return self
 
+    @property
+    def has_units(self) -> bool:
+        """Whether the controller has units of its own."""
+        return bool(CONTROLLERS.load(self.controller).units)
+
     def start_of(self, attempt: int) -> StartConfig:
         """How the weights start at a run's n-th attempt, from 1."""
         changes: list[Settings] = [{}, *self.other_starts]
         change = changes[(attempt - 1) % len(changes)]
         return StartConfig.model_validate(overlaid(self.start.model_dump(), change))
+
+
+def _can_be_several(memory: str) -> bool:
+    return "memory_count" in MEMORIES.load(memory).settings
 
 
 class CurriculumConfig(Strict):
@@ -549,8 +556,9 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _read_rate_fits(self) -> Self:
-        if self.model.controller == "linear" and self.training.read_rate != 1:
-            raise ValueError("training.read_rate: a linear controller passes on what is read")
+        if self.training.read_rate != 1 and not self.model.has_units:
+            kind = self.model.controller
+            raise ValueError(f"training.read_rate: a {kind} controller passes on what is read")
         return self
 
     @model_validator(mode="after")

@@ -133,6 +133,7 @@ class SweepFile(Strict):
     Attributes:
         title: what it is.
         description: more of it.
+        plugins: files, beside this one, with memories, controllers or generators of one's own.
         settings: what all runs share, as in a configuration file.
         conditions: rows of the table: settings by name.
         grid: settings and the values that they take; all combinations are run. Null, in a
@@ -149,6 +150,7 @@ class SweepFile(Strict):
 
     title: str
     description: str = ""
+    plugins: list[str] = Field(default_factory=list)
     settings: Settings = Field(default_factory=dict)
     conditions: Annotated[dict[str, Settings], Field(min_length=1)]
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)

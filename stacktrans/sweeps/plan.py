@@ -14,6 +14,8 @@ import yaml
 
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.plugins import plugin_options
+from stacktrans.common.registry import use
 from stacktrans.common.visible import shell_text, visible
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
@@ -116,6 +118,7 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
             raise UsageError(f"{path}: {unknown_name('profile', profile, profiles)}")
         layers.append(layer.section("profiles", profile))
     file = validated(SweepFile, overlay(layers), layers)
+    use(str(path.parent / plugin) for plugin in file.plugins)
     check_names(file, layers)
     check_axes(file, layers)
     runs = [run for name in file.conditions for run in _runs_of(path, name, file, layers)]
@@ -161,7 +164,7 @@ def _run(condition: str, own: Sequence[Layer], point: Sequence[Coordinate]) -> P
 
 def _command(layers: Sequence[Layer]) -> str:
     """The command line that trains with what some layers say."""
-    words = ["stacktrans", "train"]
+    words = ["stacktrans", "train", *plugin_options()]
     base, changes = parted_task(layers)
     named = base is not None and isinstance(base.settings["task"], str)
     words += [TASK_OPTION, base.settings["task"]] if base and named else []

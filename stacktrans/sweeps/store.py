@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import write_atomically
+from stacktrans.common.plugins import plugins
 from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
@@ -120,7 +121,8 @@ class Store:
         """What a worker needs for a run."""
         folder = self.folder(run).resolve()
         measures = self.plan.file.measures
-        return Job(run.identity, run.config, folder, run.command, measures, device)
+        files = [str(plugin.path) for plugin in plugins()]
+        return Job(run.identity, run.config, folder, run.command, measures, device, plugins=files)
 
     def write(self) -> Sequence[Path]:
         """Write records and tables.

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes, read_text
+from stacktrans.common.registry import use
 from stacktrans.settings.config import RunConfig
 from stacktrans.sweeps.file import Measure
 from stacktrans.training.records import METRICS, SUMMARY
@@ -37,6 +38,7 @@ class Job:
         measures: what is measured of it.
         device: where it is computed.
         wait: wait for another sweep that works on it, instead of leaving it.
+        plugins: files with what it needs, which all workers can reach.
     """
 
     identity: str
@@ -46,6 +48,7 @@ class Job:
     measures: Mapping[str, Measure]
     device: str = "auto"
     wait: bool = False
+    plugins: Sequence[str] = ()
 
 
 def work(job: Job) -> Record | None:
@@ -54,6 +57,7 @@ def work(job: Job) -> Record | None:
     Returns:
         The record; with an `error` if the run failed, and None if another sweep is at it.
     """
+    use(job.plugins)
     job.directory.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job.directory / LOCK, timeout=-1 if job.wait else 0):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from stacktrans.memory.buffers import BUFFER_SIGNALS, buffer_penalty
+from stacktrans.memory.buffers import buffer_penalty
 from stacktrans.model.transducer import Transducer, Unrolled
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import BUFFER_SIGNALS, RunConfig
 from stacktrans.tasks.layouts import Batch
 
 

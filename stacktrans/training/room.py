@@ -4,9 +4,8 @@ import math
 import os
 
 from stacktrans.common.errors import UsageError
-from stacktrans.memory import make_memory
-from stacktrans.model.controllers import CONTROLLERS, controller_size
-from stacktrans.model.transducer import weight_shapes
+from stacktrans.model.controllers import Layer
+from stacktrans.model.transducer import Transducer, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.layouts import Layout
 
@@ -26,10 +25,11 @@ def check_room(config: RunConfig, layout: Layout) -> None:
         UsageError: its weights, or what a batch makes of them, surely do not fit.
     """
     there = _bytes_of_machine()
-    weights = _BYTES * _COPIES * count_weights(config, layout)
+    model = without_numbers(config.model, layout.inputs, layout.outputs)
+    weights = _BYTES * _COPIES * count_weights(model)
     if weights > there:
         raise UsageError(f"model: its weights {_refusal(weights, there)}")
-    batch = _BYTES * _numbers_of_a_batch(config, layout)
+    batch = _BYTES * _numbers_of_a_batch(config, model, layout.outputs)
     if weights + batch > there:
         size = config.training.batch_size
         raise UsageError(
@@ -37,20 +37,16 @@ def check_room(config: RunConfig, layout: Layout) -> None:
         )
 
 
-def count_weights(config: RunConfig, layout: Layout) -> int:
-    """How many numbers a run's model holds, those that are not learned included."""
-    model = config.model
-    shapes = weight_shapes(model, layout.inputs, layout.outputs).values()
-    size = _controller_size(config, layout)
-    passing_on = size * size if model.controller == "linear" else 0
-    return sum(map(math.prod, shapes)) + passing_on
+def count_weights(model: Transducer) -> int:
+    """How many numbers a model holds, those that are not learned included."""
+    return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
-def _numbers_of_a_batch(config: RunConfig, layout: Layout) -> int:
+def _numbers_of_a_batch(config: RunConfig, model: Transducer, outputs: int) -> int:
     """At least how many numbers are kept of a batch: gates, states and what is said."""
-    model, size = config.model, _controller_size(config, layout)
-    rows = model.layers * (len(CONTROLLERS[model.controller].gates) + 1) * size
-    return config.training.batch_size * _steps(config) * (rows + layout.outputs)
+    layers = [layer for layer in model.controller.layers if isinstance(layer, Layer)]
+    rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in layers)
+    return config.training.batch_size * _steps(config) * (rows + outputs)
 
 
 def _steps(config: RunConfig) -> int:
@@ -61,12 +57,6 @@ def _steps(config: RunConfig) -> int:
     shortest, longest = config.task.ranges.train
     law = training.length_law or config.task.length_law
     return shortest if law or training.curriculum else (shortest + longest) // 2
-
-
-def _controller_size(config: RunConfig, layout: Layout) -> int:
-    model, memory = config.model, make_memory(config.model)
-    embedded = model.embedding_size if isinstance(model.embedding_size, int) else layout.inputs
-    return controller_size(model, embedded, memory.reads * model.memory_size if memory else 0)
 
 
 def _bytes_of_machine() -> float:

@@ -43,8 +43,7 @@ class StreamTrainer(Trainer):
     def _check_carrying(self) -> None:
         """Raise `UsageError` if nothing of the memory goes on from piece to piece."""
         memory = make_memory(self.config.model)
-        if memory:
-            memory.carried(memory.initial(1, 1, torch.empty(0)), torch.zeros(1, dtype=torch.bool))
+        memory.carried(memory.initial(1, 1, torch.empty(0)), torch.zeros(1, dtype=torch.bool))
 
     def _start_attempt(self) -> None:
         super()._start_attempt()

@@ -1,7 +1,7 @@
 """What trains which kind of run."""
 
+from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.config import RunConfig
-from stacktrans.tasks import GENERATORS
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.training.streams import StreamTrainer
 from stacktrans.training.texts import LanguageTrainer
@@ -10,7 +10,7 @@ from stacktrans.training.trainer import Trainer
 
 def learns_text(config: RunConfig) -> bool:
     """Whether it is a text that is learned."""
-    return GENERATORS[config.task.generator] is Corpus
+    return GENERATORS.load(config.task.generator) is Corpus
 
 
 def trainer_for(config: RunConfig) -> type[Trainer]:

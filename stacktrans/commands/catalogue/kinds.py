@@ -19,21 +19,21 @@ def tasks() -> "Listing":
 
 def generators() -> "Listing":
     """What a task of your own can be made with, as its file says, and their parameters."""
-    from stacktrans.commands.catalogue.tasks import generators
+    from stacktrans.commands.catalogue.registered import generators
 
     return generators()
 
 
 def memories() -> "Listing":
     """What a controller can operate, for --memory."""
-    from stacktrans.commands.catalogue.models import memories
+    from stacktrans.commands.catalogue.registered import memories
 
     return memories()
 
 
 def controllers() -> "Listing":
     """What operates a memory, for --controller."""
-    from stacktrans.commands.catalogue.models import controllers
+    from stacktrans.commands.catalogue.registered import controllers
 
     return controllers()
 

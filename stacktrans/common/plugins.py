@@ -1,0 +1,121 @@
+"""Code of others: the files that `--plugin` names, and what is said of what goes wrong in them."""
+
+import os
+import sys
+import traceback
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from stacktrans.common.errors import UsageError
+
+PLUGINS = "STACKTRANS_PLUGINS"
+"""The environment variable with the plugin files, so that processes started from here know them."""
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin file that was run.
+
+    Attributes:
+        path: of the file.
+        name: how it was called.
+        module: what became of it.
+    """
+
+    path: Path
+    name: str
+    module: ModuleType
+
+
+_loaded: dict[Path, Plugin] = {}
+_foreign: set[str] = set()
+"""Files with code of others."""
+
+
+def plugins() -> list[Plugin]:
+    """The plugin files in use, those that the environment names included.
+
+    Raises:
+        UsageError: one of them can't be run.
+    """
+    load(file for file in os.environ.get(PLUGINS, "").split(os.pathsep) if file)
+    return list(_loaded.values())
+
+
+def plugin_options() -> list[str]:
+    """The options with which a command knows what is known here."""
+    return [word for plugin in plugins() for word in ("--plugin", plugin.name)]
+
+
+def load(files: Iterable[str]) -> None:
+    """Run plugin files, here and in processes that are started from here.
+
+    Raises:
+        UsageError: there is no such file, or it can't be run.
+    """
+    for file in files:
+        path = Path(file).resolve()
+        if path not in _loaded:
+            _loaded[path] = Plugin(path, file, _run(path, file))
+            os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
+
+
+def forget(plugin: Plugin) -> None:
+    """Have a plugin file that is of no use be as if it had not been named."""
+    del _loaded[plugin.path]
+    os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
+
+
+def _run(path: Path, file: str) -> ModuleType:
+    if not path.exists():
+        raise UsageError(f"--plugin {file}: there is no such file")
+    if not path.is_file() or path.suffix != ".py":
+        raise UsageError(f"--plugin {file}: expected a Python file, such as tape.py")
+    name = f"stacktrans_plugin_{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UsageError(f"--plugin {file}: {said(error)}") from error
+    note(module)
+    return module
+
+
+def note(module: ModuleType) -> None:
+    """Remember that the code of a module is somebody else's."""
+    _foreign.add(str(module.__file__))
+
+
+def said(error: BaseException) -> str:
+    """What went wrong while code of others was loaded: where, the kind of error, its message."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", _PACKAGE))
+        and "importlib" not in frame.filename
+    ]
+    return _at(error, [frame for frame in frames if frame.filename == frames[0].filename])
+
+
+def blamed(error: BaseException) -> str | None:
+    """The same of an error that came out of code of others at work; None if it did not."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = [frame for frame in frames if frame.filename in _foreign]
+    return _at(error, foreign) if foreign else None
+
+
+def _at(error: BaseException, frames: list[traceback.FrameSummary]) -> str:
+    where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{where}{type(error).__name__}: {error}"

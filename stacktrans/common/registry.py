@@ -1,0 +1,225 @@
+"""Memories, controllers and task generators by name; none is imported before it is asked for.
+
+A new one of this package is a class and a line in a table at the end of this file. One of
+somebody else's comes from an installed package, through an entry point, or from a file that
+`--plugin` names (see docs/extending.md).
+"""
+
+import difflib
+import functools
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stacktrans.common import plugins
+from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.plugins import Plugin
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+class Registry:
+    """The classes of one kind.
+
+    Args:
+        kind: what one of them is called, such as "memory".
+        group: the entry points by which installed packages offer some.
+        base: the class that all of them extend, as `module:name`.
+        builtin: those of this package, as `module:name` by their names.
+    """
+
+    def __init__(self, kind: str, group: str, base: str, builtin: Mapping[str, str]) -> None:
+        self.kind, self.group, self.base, self.builtin = kind, group, base, builtin
+        self._in_files: dict[str, tuple[Plugin, type]] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.builtin or name in self.names()
+
+    def installed(self) -> list[str]:
+        """The names of this package's and of installed packages', for which nothing is run."""
+        return [*self.builtin, *self._entry_points]
+
+    def names(self) -> list[str]:
+        """All names; those in plugin files are known when these have been run."""
+        for plugin in plugins.plugins():
+            self.enter(plugin)
+        return [*self.installed(), *self._in_files]
+
+    def check(self, name: str) -> None:
+        """Raise `ValueError` if there is none of a name."""
+        if name not in self:
+            names = self.names()
+            close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+            hint = "" if close else "; one of your own needs --plugin FILE.py"
+            raise ValueError(f"{unknown_name(self.kind, name, names)}{hint}")
+
+    def load(self, name: str) -> Any:
+        """The class of a name.
+
+        Raises:
+            UsageError: there is none, or it can't be loaded.
+        """
+        if name in self.builtin:
+            module, _, attribute = self.builtin[name].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        try:
+            self.check(name)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        return self._in_files[name][1] if name in self._in_files else self._imported(name)
+
+    def origin(self, name: str) -> str | None:
+        """Where the class of a name comes from, to say so; None if it is of this package."""
+        if name in self.builtin:
+            return None
+        if name in self._in_files:
+            return f"plugin {self._in_files[name][0].name}"
+        return _package(self._entry_points[name])
+
+    @functools.cached_property
+    def _entry_points(self) -> "dict[str, EntryPoint]":
+        from importlib.metadata import entry_points  # takes its time
+
+        found: dict[str, EntryPoint] = {}
+        for point in entry_points(group=self.group):
+            if point.name in self.builtin or point.name in found:
+                other = _package(found[point.name]) if point.name in found else "stacktrans"
+                raise self._clash(_package(point), point.name, other)
+            found[point.name] = point
+        return found
+
+    def _clash(self, where: str, name: str, other: str) -> UsageError:
+        return UsageError(f"{where}: {self.kind} {name}: {other} has one of this name")
+
+    def _imported(self, name: str) -> Any:
+        point = self._entry_points[name]
+        where = f"{_package(point)}: {self.kind} {name}"
+        try:
+            found = point.load()
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"{where}: {plugins.said(error)}") from error
+        if not self.holds(found):
+            raise UsageError(f"{where}: {point.value} does not extend {self.base}")
+        self._check_complete(found, where)
+        plugins.note(sys.modules[found.__module__])
+        return found
+
+    def holds(self, found: object) -> bool:
+        """Whether something is a class of this kind; its base need not have been imported."""
+        return isinstance(found, type) and self.base in {
+            f"{each.__module__}:{each.__qualname__}" for each in found.__mro__[1:]
+        }
+
+    def enter(self, plugin: Plugin) -> bool:
+        """Enter the classes of a plugin file that have a name, and say whether there are any.
+
+        Raises:
+            UsageError: one of them can't be used.
+        """
+        named = [each for each in self.of(plugin) if "name" in vars(each)]
+        for each in named:
+            if self._in_files.get(vars(each)["name"]) != (plugin, each):
+                self._enter(plugin, each)
+        return bool(named)
+
+    def of(self, plugin: Plugin) -> list[type]:
+        """The classes of this kind that a plugin file defines."""
+        module = plugin.module
+        found = vars(module).values()
+        return [each for each in found if self.holds(each) and each.__module__ == module.__name__]
+
+    def _enter(self, plugin: Plugin, found: type) -> None:
+        name = vars(found)["name"]
+        where = f"--plugin {plugin.name}:{inspect.getsourcelines(found)[1]}"
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+            raise UsageError(f"{where}: the name of {found.__name__} is {name!r}; expected a word")
+        self._check_complete(found, where)
+        if name in self.installed() or name in self._in_files:
+            raise self._clash(where, name, self.origin(name) or "stacktrans")
+        self._in_files[name] = (plugin, found)
+
+    def _check_complete(self, found: type, where: str) -> None:
+        """Raise `UsageError` if a class lacks what every one of its kind has."""
+        if missing := sorted(getattr(found, "__abstractmethods__", ())):
+            lacking = ", ".join(missing)
+            raise UsageError(f"{where}: {self.kind} {found.__name__} lacks {lacking}")
+
+
+def _package(point: "EntryPoint") -> str:
+    return f"package {point.dist.name}" if point.dist else point.value
+
+
+def use(files: Iterable[str]) -> None:
+    """Know what plugin files define, here and in processes that are started from here.
+
+    Raises:
+        UsageError: there is no such file, it can't be run, or what it defines can't be used.
+    """
+    plugins.load(files)
+    for plugin in plugins.plugins():
+        try:
+            found = [registry.enter(plugin) for registry in REGISTRIES]
+            if not any(found):
+                raise _nothing(plugin)
+        except UsageError:
+            plugins.forget(plugin)
+            raise
+
+
+def _nothing(plugin: Plugin) -> UsageError:
+    kinds = ", ".join(registry.kind for registry in REGISTRIES)
+    unnamed = [each.__name__ for registry in REGISTRIES for each in registry.of(plugin)]
+    hint = f"; class {unnamed[0]} has no name" if unnamed else ""
+    return UsageError(f"--plugin {plugin.name}: expected one of {kinds} in it{hint}")
+
+
+MEMORIES = Registry(
+    "memory",
+    "stacktrans.memories",
+    "stacktrans.memory.base:Memory",
+    {
+        "stack": "stacktrans.memory.stack:Stack",
+        "queue": "stacktrans.memory.queue:Queue",
+        "deque": "stacktrans.memory.deque:Deque",
+        "stack-rnn": "stacktrans.memory.actions:ActionStack",
+        "list-rnn": "stacktrans.memory.actions:ActionList",
+        "none": "stacktrans.memory.nothing:Nothing",
+    },
+)
+CONTROLLERS = Registry(
+    "controller",
+    "stacktrans.controllers",
+    "stacktrans.model.controllers:Layer",
+    {
+        "lstm": "stacktrans.model.controllers:LSTMLayer",
+        "gru": "stacktrans.model.controllers:GRULayer",
+        "rnn": "stacktrans.model.controllers:RNNLayer",
+        "sigmoid": "stacktrans.model.controllers:SigmoidLayer",
+        "linear": "stacktrans.model.controllers:LinearLayer",
+    },
+)
+GENERATORS = Registry(
+    "generator",
+    "stacktrans.generators",
+    "stacktrans.tasks.base:Task",
+    {
+        "copy": "stacktrans.tasks.rearrangement:Copy",
+        "reverse": "stacktrans.tasks.rearrangement:Reverse",
+        "bigram-flip": "stacktrans.tasks.rearrangement:BigramFlip",
+        "grammar": "stacktrans.tasks.grammatical:Grammatical",
+        "same-length-grammar": "stacktrans.tasks.grammatical:SameLengthGrammar",
+        "next-symbol": "stacktrans.tasks.grammatical:NextSymbol",
+        "waiting-reversal": "stacktrans.tasks.same_length:WaitingReversal",
+        "parity": "stacktrans.tasks.same_length:Parity",
+        "delayed-parity": "stacktrans.tasks.same_length:DelayedParity",
+        "counting": "stacktrans.tasks.streams:Counting",
+        "memorization": "stacktrans.tasks.streams:Memorization",
+        "addition": "stacktrans.tasks.streams:Addition",
+        "text": "stacktrans.tasks.corpus:Corpus",
+    },
+)
+REGISTRIES = (MEMORIES, CONTROLLERS, GENERATORS)

@@ -1,0 +1,25 @@
+"""No memory at all."""
+
+from torch import Tensor
+
+from stacktrans.memory.base import Memory, MemoryState
+
+
+class Nothing(Memory[MemoryState]):
+    """Nothing: the controller alone."""
+
+    name = "none"
+    signal_names = ()
+    push_names = ()
+    reads = 0
+
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> MemoryState:
+        return MemoryState()
+
+    def carried(self, state: MemoryState, new: Tensor) -> MemoryState:
+        return state
+
+    def step(
+        self, state: MemoryState, signals: Tensor, values: Tensor
+    ) -> tuple[MemoryState, Tensor]:
+        return state, values

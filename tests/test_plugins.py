@@ -1,0 +1,177 @@
+"""Memories, controllers and generators of others: from plugin files and installed packages."""
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from stacktrans.cli import app
+from stacktrans.common import plugins
+from stacktrans.common.errors import UsageError
+from stacktrans.common.registry import MEMORIES, REGISTRIES, Registry, use
+
+TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
+HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
+COPY = "from stacktrans.tasks.rearrangement import Copy\n"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of one's own, where no plugin is known."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(plugins.PLUGINS, "")
+    monkeypatch.setattr(plugins, "_loaded", {})
+    for registry in REGISTRIES:
+        monkeypatch.setattr(registry, "_in_files", {})
+    yield tmp_path
+    os.environ.pop(plugins.PLUGINS)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def refused(code: str) -> str:
+    """What is said of a plugin file with some code."""
+    Path("mine.py").write_text(code)
+    result = invoke("list", "memories", "--plugin", "mine.py")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("stacktrans: --plugin mine.py")
+    assert "Traceback" not in result.stderr
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("\ndef wrong(:\n", "mine.py:2: SyntaxError: invalid syntax"),
+        ("import os\nimport not_there\n", "mine.py:2: ModuleNotFoundError: No module named"),
+        ("def fail():\n    return 1 / 0\n\nfail()\n", "mine.py:2: ZeroDivisionError: division"),
+        ("import torch\ntorch.zeros(2) @ torch.zeros(3)\n", "mine.py:2: RuntimeError: "),
+        ("raise SystemExit('no')", "mine.py:1: SystemExit: no"),
+        ("x = 1\n", "expected one of memory, controller, generator in it"),
+        (HOLLOW, "mine.py:2: memory Hollow lacks initial, push_names, reads, signal_names, step"),
+        (f"{COPY}class Mine(Copy):\n    pass\n", "in it; class Mine has no name"),
+        (f"{COPY}class Mine(Copy):\n    name = 3\n", "mine.py:2: the name of Mine is 3"),
+        (f"{COPY}class Mine(Copy):\n    name = 'copy'\n", "generator copy: stacktrans has one"),
+        (f"{COPY}class A(Copy):\n    name = 'a'\nclass B(Copy):\n    name = 'a'\n", "mine.py:4: "),
+    ],
+)
+def test_a_file_that_is_no_plugin_is_refused(code: str, message: str) -> None:
+    assert message in refused(code)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"), [("no.py", "no such file"), (".", "a Python file"), ("a.txt", "a Python")]
+)
+def test_what_is_no_python_file_is_refused(file: str, message: str) -> None:
+    Path("a.txt").touch()
+    result = invoke("list", "--plugin", file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+
+
+def test_two_plugins_with_one_name_are_refused() -> None:
+    for file in ("a.py", "b.py"):
+        Path(file).write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n")
+    result = invoke("list", "--plugin", "a.py", "--plugin", "b.py")
+    assert result.exit_code == 2
+    assert "--plugin b.py:2: generator mine: plugin a.py has one of this name" in result.stderr
+
+
+def test_a_plugin_named_twice_is_one() -> None:
+    use([str(TAPE), os.path.relpath(TAPE)])
+    assert MEMORIES.names() == [*MEMORIES.builtin, "tape"]
+    assert len(plugins.plugins()) == 1
+
+
+def test_the_environment_names_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "tape" not in MEMORIES
+    monkeypatch.setenv(plugins.PLUGINS, str(TAPE))
+    assert "tape" in MEMORIES
+    assert MEMORIES.origin("tape") == f"plugin {TAPE}"
+
+
+def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
+    for name, hint in (("tape", True), ("quue", False)):
+        result = invoke("train", "--task", "copy", "--memory", name)
+        assert result.exit_code == 2
+        assert f"unknown memory '{name}'" in result.stderr
+        assert ("one of your own needs --plugin FILE.py" in result.stderr) == hint
+
+
+def test_what_fails_in_a_plugin_at_work_is_said_with_its_line() -> None:
+    code = TAPE.read_text().replace("left, stay, right, write = ", "left, stay, right = ")
+    Path("mine.py").write_text(code)
+    line = 1 + code[: code.index("left, stay, right = ")].count("\n")
+    arguments = ["--task", "copy", "--memory", "tape", "--max-steps", "1", "--out", "run"]
+    result = invoke("train", "--plugin", "mine.py", *arguments)
+    assert result.exit_code == 1
+    said = f"mine.py:{line}: ValueError: too many values to unpack"
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_reads_of_other_sizes_are_refused() -> None:
+    Path("mine.py").write_text(TAPE.read_text().replace("    reads = 1", "    reads = 2"))
+    arguments = ["--task", "copy", "--memory", "tape", "--max-steps", "1", "--out", "run"]
+    result = invoke("train", "--plugin", "mine.py", *arguments)
+    assert result.exit_code == 1
+    assert "memory tape: read (10, 1, 32); expected (10, 2, 32)" in result.stderr
+
+
+@pytest.fixture
+def registry(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """Memories, of which installed packages say that they have some."""
+    points = {
+        "tape": "installed_tape:Tape",
+        "hollow": "installed_hollow:Hollow",
+        "absent": "not_installed:Tape",
+        "no-memory": "installed_tape:Written",
+        "no-class": "installed_tape:Missing",
+    }
+    (place / "installed_tape.py").write_text(TAPE.read_text())
+    (place / "installed_hollow.py").write_text(HOLLOW)
+    monkeypatch.syspath_prepend(place)
+    found = [EntryPoint(name, value, "of.others") for name, value in points.items()]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
+    return Registry("memory", "of.others", MEMORIES.base, MEMORIES.builtin)
+
+
+def test_installed_packages_have_memories(registry: Registry) -> None:
+    assert registry.installed() == [*MEMORIES.builtin, *registry.names()[len(MEMORIES.builtin) :]]
+    assert "installed_tape" not in sys.modules
+    assert registry.load("tape").name == "tape"
+    assert registry.origin("tape") == "installed_tape:Tape"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hollow", "memory hollow: memory Hollow lacks initial"),
+        ("absent", "memory absent: ModuleNotFoundError: No module named 'not_installed'"),
+        ("no-memory", "installed_tape:Written does not extend stacktrans.memory.base:Memory"),
+        ("no-class", "memory no-class: AttributeError: "),
+    ],
+)
+def test_installed_packages_that_are_broken_are_named(
+    registry: Registry, name: str, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        registry.load(name)
+
+
+def test_installed_packages_cannot_take_the_names_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    point = EntryPoint("stack", "mine:Stack", "of.others")
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
+    registry = Registry("memory", "of.others", MEMORIES.base, MEMORIES.builtin)
+    with pytest.raises(UsageError, match="mine:Stack: memory stack: stacktrans has one"):
+        registry.installed()
+    assert registry.load("stack").name == "stack"
