@@ -31,9 +31,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from machine import processor
 from measuring import stack_rnn
 from rich.console import Console
-from speed import Result, multiple, processor, show, write_markdown
+from speed import Result, multiple, show, write_markdown
 
 from stacktrans import __version__
 

@@ -30,6 +30,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from machine import processor
 from measuring import BATCH, MEMORIES, Measurement, measure
 from rich.console import Console
 from rich.table import Table
@@ -444,16 +445,6 @@ def provenance(options: argparse.Namespace) -> str:
         f"one thread where nothing else is said. Written by `{command}"
         f"{' --quick' * options.quick}`."
     )
-
-
-def processor() -> str:
-    """The processor's name, where the system tells it."""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def show(result: Result, console: Console) -> None:

@@ -1,0 +1,109 @@
+"""What guard.py goes through: the commands, and the names in what they print and write.
+
+Where an option, a setting or a name gets another one, this is to be changed by hand, and nothing
+else of the guard.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+RUNS = """
+queue: --task copy --memory queue --max-steps 300
+stack: --task reverse --memory stack --max-steps 300
+deque: --task bigram-flip --memory deque --max-steps 200
+LSTM: --task copy --memory none --max-steps 300
+simple RNN: --task reverse --memory none --controller rnn --max-steps 300
+two layers: --task gender --memory stack --set layers=2 --max-steps 100
+paper: --task svo-sov --memory queue --controller gru --recipe paper SMALL --max-steps 50
+stack-rnn: --task anbn --memory stack-rnn --max-steps 300
+list-rnn: --task anbncn --memory list-rnn --max-steps 300
+same length: --task reversal --memory stack --controller linear --max-steps 300
+in step: --task parenthesis --memory stack --controller lstm --max-steps 300
+buffered, linear: --task reversal --memory stack --controller linear --buffered --max-steps 200
+buffered, LSTM: --task xor --memory stack --controller lstm --buffered --max-steps 200
+examples: --task formula --memory stack --controller lstm --recipe paper EXAMPLES
+examples, buffered: --task delayed-xor --memory stack --buffered --recipe paper EXAMPLES
+stream: --task anbn --memory stack-rnn --recipe paper STREAM
+stream, list-rnn: --task anbncn --memory list-rnn --recipe paper STREAM
+text: --text TEXT --memory stack-rnn --hidden 8 --set batch_size=2 PIECES
+curriculum: --task copy --memory queue STRINGS LENGTHENING --max-steps 300
+restarts: --task bigram-flip --memory deque STRINGS RESTARTING --max-steps 200
+gives up: --task anbn --memory stack-rnn SMALL --set give_up_after=80 --max-steps 300
+settled: --task reverse --memory stack STRINGS --set settle_loss=1.2 --max-steps 300
+rounded: --task anbn --memory stack-rnn SMALL ROUNDED SOLVED --max-steps 400
+two processes: --task reverse --memory stack STRINGS RESTARTING --max-steps 200 --workers 2
+two processes, stream: --task anbn --memory stack-rnn --recipe paper STREAM --workers 2
+definition, stack: --task reverse --memory stack DEFINITION
+definition, queue: --task copy --memory queue DEFINITION
+definition, deque: --task bigram-flip --memory deque DEFINITION
+definition, none: --task copy --memory none DEFINITION
+definition, stack-rnn: --task anbn --memory stack-rnn DEFINITION
+definition, list-rnn: --task anbncn --memory list-rnn DEFINITION
+definition, buffered: --task reversal --memory stack --buffered DEFINITION
+"""
+"""Options of `train`, with --seed 1, and --workers 1 where nothing else is said."""
+WORDS = {
+    "STREAM": "SMALL PIECES ROUNDED",
+    "PIECES": "--set 'training.stream={sequences: 40, empty_after: 10, epochs: 3, starts: 2}'",
+    "ROUNDED": "--set 'rounding={factor: 1.3, batches: 10, indecision: 0.000001, most: 5}'",
+    "SOLVED": "--set solved_times=1 --set accuracy_every=20 --set restart_after=null "
+    "--set give_up_after=null",
+    "EXAMPLES": "--set 'examples={train: 100, development: 40, test: 40, epochs: 10}'",
+    "LENGTHENING": "--set 'curriculum={share: 0.2, growth: 2, loss: 1.2}'",
+    "RESTARTING": "--set restart_after=60 --set restart_loss=0.0001",
+    "DEFINITION": "SMALL --set kernel=torch --max-steps 40",
+    "STRINGS": "SMALL --hidden 8 --memory-size 4 --set task.parameters.symbols=3",
+    "SMALL": "LENGTHS --set validation_count=20",
+    "LENGTHS": "--set task.lengths.train=[1,5] --set task.lengths.test=[6,8]",
+}
+"""What words among them stand for, put in one after another."""
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEF0123456789"
+CHECKPOINTS: dict[str, tuple[str, Callable[[str], str]]] = {
+    "addition": ("01", lambda word: f"{word[::2]}+{word[1::2]}="),
+    "anbncn": ("ab", lambda word: "a" * len(word) + "b"),
+    "copy-deque": (LETTERS, str),
+    "copy-queue": (LETTERS, str),
+    "memorization": ("12", lambda word: f"{word}="),
+    "parenthesis-lstm": ("()[]", lambda word: "(" * len(word) + ")" * len(word)),
+    "reversal-linear": ("01", lambda word: word + "#" * len(word)),
+    "reverse-stack": (LETTERS, str),
+    "xor-buffered": ("01", str),
+}
+"""The symbols of each one's lines, and what makes a line that the task has of some of them."""
+SWEEPS = {
+    "grefenstette2015-small": "grefenstette2015.yaml --profile small",
+    # The others of it were not run.
+    "grefenstette2015-wide": "grefenstette2015.yaml --profile wide --only=-LSTM",
+    "hao2018": "hao2018.yaml",
+    "joulin2015-small": "joulin2015.yaml --profile small",
+}
+"""What each folder of experiments/results is of."""
+ANSWER = "output ended scored"
+PROBABILITIES = "output probability likely"
+TRACE = "input signals pushed reads held tops"
+BUFFERS = "input_read input_left written output_held"
+SCORES = "lengths count coarse fine symbols"
+UNLIKE = "seconds command version torch rule decided_by reported_on"
+"""Not compared in metrics, summaries and tables: times, origins, and sentences."""
+
+
+def lines(checkpoint: str) -> list[str]:
+    """50 lines of 0 to 40 symbols: by turns any, and such as the checkpoint's task has."""
+    symbols, task_line = CHECKPOINTS[checkpoint]
+    words = ["".join(_drawn(symbols, index * 40 // 49, index)) for index in range(50)]
+    return [task_line(word[::2]) if index % 2 else word for index, word in enumerate(words)]
+
+
+def write_text(folder: Path) -> None:
+    """A small text in three files."""
+    for seed, (part, count) in enumerate({"train": 30, "valid": 12, "test": 12}.items()):
+        nouns = _drawn(["owl", "boat", "lamp", "sea", "night"], 2 * count, seed)
+        pairs = zip(nouns[::2], nouns[1::2], strict=True)
+        sentences = "".join(f"the {first} sees the {second}\n" for first, second in pairs)
+        (folder / f"{part}.txt").write_text(sentences)
+
+
+def _drawn(symbols: Sequence[str], count: int, seed: int) -> list[str]:
+    draw = random.Random(seed).random  # of which Python promises that it stays the same
+    return [symbols[int(len(symbols) * draw())] for _ in range(count)]
