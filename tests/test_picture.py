@@ -1,5 +1,6 @@
 """Pictures of traces, in characters and in files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,26 @@ def test_rows_are_strengths_values_inputs_and_outputs() -> None:
     ]
 
 
+def test_reads_are_drawn_by_the_step_that_pushed_them() -> None:
+    first = replace(step_of(1, "a", 1.0), reads={"top": [Part("a", 1, 0.9)]})
+    second = replace(
+        step_of(2, "a", 1.0),
+        reads={"top": [Part("a", 2, 0.7), Part("a", 1, 0.3), Part("b", 3, 0.01)]},
+    )
+    rows = rows_of(trace_of(first, second), least=-1)
+    assert [(row.label, row.shades) for row in rows if row.group == "read top"] == [
+        ("a@1", [0.9, 0.3]),
+        ("a@2", [0.0, 0.7]),
+    ]
+
+
+def test_pushed_vectors_are_drawn_while_they_can_be_read() -> None:
+    for size, drawn in ((16, 16), (17, 0)):
+        step = replace(step_of(1, "a", 1.0), pushed={"top": [0.5] * size})
+        rows = rows_of(trace_of(step), least=-1)
+        assert sum(row.group == "pushed top" for row in rows) == drawn
+
+
 def test_what_is_read_from_a_buffer_is_shared_between_symbols() -> None:
     read = [Part("a", 1, 0.5), Part("b", 2, 0.3), Part("a", 3, 0.2)]
     rows = rows_of(trace_of(step_of(1, "a", 0.5, read)), least=0)
@@ -83,6 +104,9 @@ def test_pictures_are_written_whole(
     assert done.returncode == 0
     assert path.read_bytes().startswith(begins)
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+    before = path.read_bytes()
+    assert run("inspect", model, "a$b$^_", "--plot", path).returncode == 0
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("command", [("inspect", "ab"), ("eval", "--count", "1")])

@@ -44,6 +44,9 @@ def content_of(figure: "Figure", path: Path) -> bytes:
     """What is written to a file, in the form that its suffix says; the same for the same figure."""
     form = path.suffix.removeprefix(".").lower()
     content = io.BytesIO()
+    from matplotlib import rc_context
+
     without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
-    figure.savefig(content, format=form, bbox_inches="tight", metadata=without_date)
+    with rc_context({"svg.hashsalt": "stacktrans"}):  # or ids would be drawn at random
+        figure.savefig(content, format=form, bbox_inches="tight", metadata=without_date)
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""A trace as a picture: time across; strengths, values, inputs and outputs down, each a shade.
+"""A trace as a picture: time across; strengths, values, reads, inputs and outputs down, in shades.
 
 Figures 5 and 6 of hao2018 are such pictures.
 """
@@ -22,7 +22,9 @@ SHADES = " ░▒▓█"
 CELL = 2
 """Characters across a step in a terminal."""
 VISIBLE = 0.05
-"""A symbol with less at every step has no row of its own."""
+"""A symbol, or a row of a memory, with less at every step has no row of its own."""
+LARGEST = 16
+"""Pushed vectors of more components than this are not drawn: nobody can read them."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,10 @@ def rows_of(trace: Trace, least: float) -> list[Row]:
                 str(index + 1),
                 [(step.pushed[end][index] - least) / (1 - least) for step in steps],
             )
-            for index in range(len(vector))
+            for index in range(len(vector) if len(vector) <= LARGEST else 0)
         ]
+    for end in steps[0].reads:
+        rows += _read(f"read {end}", [step.reads[end] for step in steps])
     rows += [
         Row(
             name,
@@ -76,6 +80,20 @@ def rows_of(trace: Trace, least: float) -> list[Row]:
     ]
     rows += _symbols("input", [_input_shares(step) for step in steps])
     return rows + _symbols("output", [step.likely for step in steps])
+
+
+def _read(group: str, reads: Sequence[Sequence[Part]]) -> list[Row]:
+    """A row for each symbol that was pushed and read, by the step that pushed it."""
+    shares = [{(part.step, part.symbol): part.weight for part in parts} for parts in reads]
+    pushed = sorted({key for step in shares for key in step if step[key] >= VISIBLE})
+    return [
+        Row(
+            group,
+            visible(f"{symbol}@{number}"),
+            [step.get((number, symbol), 0.0) for step in shares],
+        )
+        for number, symbol in pushed
+    ]
 
 
 def _input_shares(step: Step) -> dict[str, float]:
