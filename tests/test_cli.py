@@ -146,7 +146,7 @@ def test_eval_draws_strings_of_each_length(model: Path) -> None:
 def test_eval_refuses_each_length_of_data(model: Path) -> None:
     done = run("eval", model, "--each", "--data", "pairs.tsv")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--each: of no use with --data" in done.stderr
+    assert b"--each: cannot be used with --data" in done.stderr
 
 
 def test_eval_reads_data(model: Path, tmp_path: Path) -> None:

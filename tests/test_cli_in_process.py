@@ -165,7 +165,7 @@ def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> No
         (["--task", "copy", "--memory", "queue", "--out", "."], "--out ."),
         (["--text", "absent", "--memory", "none"], "absent: expected a folder"),
         (["--resume", "absent"], "absent: no run to resume here"),
-        (["--resume", "absent", "--task", "copy"], "only its budgets"),
+        (["--resume", "absent", "--task", "copy"], "only --max-steps and --time-limit"),
     ],
 )
 def test_a_dry_run_refuses_what_would_be_refused(

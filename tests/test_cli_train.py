@@ -28,7 +28,7 @@ def test_help_of_everything() -> None:
 
 def test_a_time_limit_is_said_to_be_the_run_s_total() -> None:
     text = " ".join(run("train", "--help").stdout.decode().replace("│", " ").split())
-    assert "It is the run's total, with what was trained before it was resumed" in text
+    assert "Training before a --resume counts" in text
 
 
 def test_wrong_commands_end_with_2() -> None:
@@ -95,7 +95,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
         (["--task", "copy", "--memory", "queue", "--device", "abacus"], "--device abacus"),
         (["--config", "absent.yaml"], "absent.yaml"),
         (["--resume", "absent"], "absent: no run to resume here"),
-        (["--resume", "absent", "--task", "copy"], "only its budgets"),
+        (["--resume", "absent", "--task", "copy"], "only --max-steps and --time-limit"),
         (
             ["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"],
             "9:9",
@@ -121,7 +121,7 @@ def test_interrupting_train_saves_and_says_how_to_go_on(tmp_path: Path, number: 
     assert process.returncode == 128 + number
     assert "Traceback" not in errors.decode()
     hint = errors.decode().splitlines()[-1]
-    assert hint.endswith(f"go on with: stacktrans train --resume '{out}'")
+    assert hint.endswith(f"resume with: stacktrans train --resume '{out}'")
     step = checkpoint.load_training(out / "last")["progress"]["step"]
     done = run("train", "--resume", out, "--max-steps", str(step + 7), "--json")
     assert json.loads(done.stdout)["steps"] == step + 7
@@ -266,8 +266,8 @@ def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], messag
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: !!int ten\n", "odd.yaml:1: 'ten' is no whole number"),
-        ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' is there twice"),
+        ("a: !!int ten\n", "odd.yaml:1: 'ten' is not a whole number"),
+        ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' appears twice"),
         ("recipes: {default: {by_memory: 5}}\n", "by_memory: expected settings"),
         ("recipes: {defautl: {}}\n", "did you mean 'default'"),
         ('format: "7"\n', "format"),

@@ -112,10 +112,10 @@ def without_line(name: str) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without_line("config.yaml"), "config.yaml: SHA256SUMS has no checksum of it"),
-        (without_line("model"), "model.safetensors: SHA256SUMS has no checksum of it"),
-        (without_line("training"), "training.pt: SHA256SUMS has no checksum of it"),
-        (lambda sums: "", "config.yaml: SHA256SUMS has no checksum of it"),
+        (without_line("config.yaml"), "config.yaml: no checksum in SHA256SUMS"),
+        (without_line("model"), "model.safetensors: no checksum in SHA256SUMS"),
+        (without_line("training"), "training.pt: no checksum in SHA256SUMS"),
+        (lambda sums: "", "config.yaml: no checksum in SHA256SUMS"),
         (lambda sums: sums[:200], "SHA256SUMS:3: damaged"),
         (lambda sums: sums.replace(" ", "\x1b"), "SHA256SUMS:1: damaged"),
         (lambda sums: sums + "é", "SHA256SUMS: damaged: byte"),

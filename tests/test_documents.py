@@ -32,8 +32,8 @@ def of_aliases(first: str, each: str, levels: int) -> str:
         (of_aliases(LIST, "[{}]", 9), f":5: more than {MOST_VALUES} values"),
         (of_aliases(MERGED, "{{<<: [{}]}}", 9), f":5: more than {MOST_VALUES} values"),
         ("- 1\n" * (2 * MOST_VALUES), f"more than {MOST_VALUES} values"),
-        ("a: &a [*a]", ":1: *a stands within what it stands for"),
-        ("a: &a {b: {<<: *a}}", ":1: *a stands within what it stands for"),
+        ("a: &a [*a]", ":1: *a is used within its own definition"),
+        ("a: &a {b: {<<: *a}}", ":1: *a is used within its own definition"),
         ("x: " + "[" * 100_000, f":1: nested more than {DEEPEST} deep"),
         ("- " * 100_000, f":1: nested more than {DEEPEST} deep"),
         (
@@ -42,15 +42,15 @@ def of_aliases(first: str, each: str, levels: int) -> str:
         ),
         ("x: " + "9" * 100_000, ":1: a whole number of 100000 digits"),
         ("x: 0x" + "f" * 100_000, ":1: a whole number of 100002 digits"),
-        ("x: !!int 1" + ":59" * 20, "is no whole number"),
-        ("x: !!float 1" + ":59" * 20_000, "is no number"),
-        ("a: 1\nx: !!bool maybe", ":2: 'maybe' is no truth value"),
-        ("x: !!int ''", ":1: '' is no whole number"),
-        ("x: !!float ''", ":1: '' is no number"),
-        ("x: !!binary aGk=", ":1: !!binary is of no use in settings"),
-        ("x: !!set {a}", ":1: !!set is of no use in settings"),
-        ("x: !!omap [a: 1]", ":1: !!omap is of no use in settings"),
-        ("x: !!python/name:os.system", "is of no use in settings"),
+        ("x: !!int 1" + ":59" * 20, "is not a whole number"),
+        ("x: !!float 1" + ":59" * 20_000, "is not a number"),
+        ("a: 1\nx: !!bool maybe", ":2: 'maybe' is not a truth value"),
+        ("x: !!int ''", ":1: '' is not a whole number"),
+        ("x: !!float ''", ":1: '' is not a number"),
+        ("x: !!binary aGk=", ":1: !!binary cannot be used in settings"),
+        ("x: !!set {a}", ":1: !!set cannot be used in settings"),
+        ("x: !!omap [a: 1]", ":1: !!omap cannot be used in settings"),
+        ("x: !!python/name:os.system", "cannot be used in settings"),
         ("{[1]: 2}", ":1: a list or mapping as a key"),
         ("? {a: b}\n: c", ":1: a list or mapping as a key"),
         ("a: 1\n2: 3", ":2: '2' is read as a whole number; expected a name in quotes"),
@@ -150,7 +150,7 @@ def test_only_files_are_read_and_no_one_is_kept_waiting(tmp_path: Path) -> None:
         for read in (check_readable, read_bytes, read_text, read_layer):
             with pytest.raises(UsageError, match=message):
                 read(tmp_path / name)
-    with pytest.raises(UsageError, match="no name of a file"):
+    with pytest.raises(UsageError, match="not a file name"):
         read_bytes("a\0b")
     with (tmp_path / "large").open("wb") as large:
         large.truncate(MOST_BYTES + 1)

@@ -205,7 +205,7 @@ def test_an_unknown_task_memory_or_profile_is_named_with_the_file(tmp_path: Path
         read_plan(sweep_file(tmp_path, grid={"task": ["cpy"]}))
     with pytest.raises(UsageError, match=r"small\.yaml: condition 'A': no memory given"):
         read_plan(sweep_file(tmp_path, conditions={"A": {}}))
-    with pytest.raises(UsageError, match=r"small\.yaml: unknown profile 'x' \(there is none\)"):
+    with pytest.raises(UsageError, match=r"small\.yaml: unknown profile 'x' \(none is available\)"):
         read_plan(sweep_file(tmp_path), "x")
     with pytest.raises(UsageError, match=r"small\.yaml:\d+: '1' is read as a whole number"):
         read_plan(sweep_file(tmp_path, profiles={1: {"title": "One"}}), "1")

@@ -162,7 +162,7 @@ def test_an_interrupted_sweep_says_how_to_go_on(swept: Path, tmp_path: Path) -> 
     process.send_signal(signal.SIGINT)
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == 130
-    assert b"stopped; the same command goes on from here" in errors
+    assert b"stopped; the same command continues from here" in errors
     assert b"Traceback" not in errors
 
 
@@ -268,7 +268,7 @@ def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
         (("--profile", "smal"), "unknown profile 'smal'; did you mean 'small'?"),
         (("--only", "Deque"), "--only Deque: no such run; one is 'Stack, seed 1'"),
         (("--workers", "0"), "--workers 0: expected a number of at least 1"),
-        (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: of no use"),
+        (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: cannot be used"),
     ],
 )
 def test_what_is_wrong_with_the_command_is_named(
@@ -389,7 +389,7 @@ def test_a_sweep_that_is_terminated_says_how_to_go_on(swept: Path, tmp_path: Pat
     process.terminate()
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == 128 + signal.SIGTERM
-    assert b"stopped; the same command goes on from here" in errors
+    assert b"stopped; the same command continues from here" in errors
     assert b"Traceback" not in errors
 
 

@@ -177,7 +177,7 @@ def test_inspect_follows_a_sentence(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["eval", "{run}", "--count", "3"], "--count: of no use with a text"),
+        (["eval", "{run}", "--count", "3"], "--count: cannot be used with a text"),
         (["inspect", "{run}"], "nothing is drawn"),
         (["generate", "--task", "text"], "nothing is drawn"),
         (["train", "--text", "{folder}", "--memory", "stack-rnn", "--out", "new", "--set",

@@ -1,4 +1,4 @@
-"""The application, and what becomes of a command that fails."""
+"""The application, and how a failing command ends."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ from stacktrans.common.visible import visible
 
 @contextlib.contextmanager
 def _visible_complaints() -> Iterator[None]:
-    """Have what can't be seen escaped in what is said of arguments, which are quoted in it."""
+    """Escape what can't be seen in error messages that quote arguments."""
     try:
         yield
     except Exception as error:
@@ -94,7 +94,7 @@ def command(function: Callable[..., R]) -> None:
                 raise typer.Exit(1) from None
             if not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
                 raise
-            complain("not enough memory for sizes, lengths or a batch as large as these")
+            complain("not enough memory for sizes, lengths or batches as large as these")
             raise typer.Exit(1) from None
 
     declared = inspect.signature(function)
@@ -115,14 +115,14 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def stacktrans(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Train, evaluate and look into stack-augmented transducers.
 
     Recurrent networks that learn to operate a differentiable stack, queue,
     double-ended queue or list, and so learn string-to-string algorithms that
-    hold far beyond the lengths they were trained on.
+    work far beyond the lengths they were trained on.
 
         stacktrans list tasks
         stacktrans train --task copy --memory queue

@@ -34,32 +34,35 @@ def eval(
         list[str] | None,
         typer.Option(
             metavar="A:B",
-            help="Source lengths; may be repeated. The task's own ranges if not given.",
+            help="Source lengths; may be repeated. Default: the task's training and test lengths.",
         ),
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option(help="Strings of each range: 1000, or all of --data; of each length: 100."),
+        typer.Option(
+            help="Number of strings: per range (default: 1000, or all of --data), or per length "
+            "with --each (default: 100)."
+        ),
     ] = None,
     each: Annotated[
-        bool, typer.Option("--each", help="Draw --count strings of every length there is.")
+        bool, typer.Option("--each", help="Draw --count strings of every available length.")
     ] = False,
     depth: DepthOption = None,
     data: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Pairs of your own, as generate writes them, in TSV or JSON lines; - for stdin.",
+            help="Your own pairs, as generate writes them, in TSV or JSON lines; - for stdin.",
         ),
     ] = None,
     text: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Of a model of a text: the perplexity of this one, and not of those of its run.",
+            help="For a model of text: the perplexity of this file, instead of its run's texts.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which strings.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the strings.")] = 1,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw accuracy by length to a .png, .svg or .pdf file."),
@@ -68,12 +71,13 @@ def eval(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure coarse and fine accuracy, and that of symbols.
+    """Measure coarse, fine and symbol accuracy, or the perplexity of a text.
 
-    Coarse: the share of strings that are right from first to last symbol. Fine:
-    the mean share of a string before its first error. Both with 95% intervals.
-    Symbols: the share of all scored symbols that are right. Of a model of a
-    text: the perplexity of the validation and the test text, or of --text.
+    Coarse accuracy is the share of strings that are right from first to last
+    symbol, fine accuracy the mean share of a string before its first error,
+    both with 95% intervals; symbol accuracy is the share of all scored symbols
+    that are right. For a model of text, the perplexity of the validation and
+    test texts, or of --text, is measured instead.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
@@ -101,7 +105,7 @@ def eval(
         check_picture(plot)
     bounds = [parse_lengths(text) for text in lengths or []]
     if data and (depth is not None or each):
-        raise UsageError(f"{'--each' if each else '--depth'}: of no use with --data")
+        raise UsageError(f"{'--each' if each else '--depth'}: cannot be used with --data")
     loaded = load_model(checkpoint, device, hard)
     config = loaded.config.task
     if text or config.lengths is None:
@@ -133,10 +137,10 @@ def eval(
 
 
 def _refuse(where: str, options: dict[str, Any]) -> None:
-    """Raise `UsageError` if one of some options, that are of no use here, is given."""
+    """Raise `UsageError` if one of some options, which cannot be used here, is given."""
     for name, value in options.items():
         if value:
-            raise UsageError(f"{name}: of no use {where}")
+            raise UsageError(f"{name}: cannot be used {where}")
 
 
 def _show_perplexity(

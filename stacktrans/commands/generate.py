@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
 def generate(
     task: TaskOption,
-    count: Annotated[int, typer.Option(help="How many pairs.")] = 10,
+    count: Annotated[int, typer.Option(help="Number of pairs.")] = 10,
     lengths: Annotated[
         str | None,
-        typer.Option(
-            metavar="A:B", help="Source lengths; the task's training lengths if not given."
-        ),
+        typer.Option(metavar="A:B", help="Source lengths. Default: the task's training lengths."),
     ] = None,
     depth: DepthOption = None,
     set_: Annotated[
@@ -36,20 +34,20 @@ def generate(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change one setting of the task, as its file has them; may be repeated.",
+            help="Change one setting of the task, named as in its file; may be repeated.",
             autocompletion=completion.settings_of_a_task,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which pairs.")] = 1,
-    format: Annotated[PairFormat, typer.Option(help="How to write them.")] = PairFormat.tsv,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
+    format: Annotated[PairFormat, typer.Option(help="Output format.")] = PairFormat.tsv,
     out: Annotated[
         Path | None, typer.Option(help="Write to this file, whole or not at all.")
     ] = None,
 ) -> None:
     """Write pairs of a task: a source and its exact answer on each line.
 
-    They are printed, or written to a file. The same seed gives the same pairs, and a longer list
-    begins with the shorter one.
+    Pairs are printed, or written to a file with --out. The same seed gives the same pairs, and
+    a longer list begins with the shorter one.
 
         stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
         stacktrans generate --task copy --count 1000 --format jsonl --out a.jsonl

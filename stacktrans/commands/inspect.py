@@ -32,14 +32,15 @@ def inspect(
     checkpoint: CheckpointArgument,
     string: Annotated[
         str | None,
-        typer.Argument(metavar="[STRING]", help="A source; a sample of the task if not given."),
+        typer.Argument(metavar="[STRING]", help="The source. Default: a sample of the task."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Which sample.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample.")] = 1,
     lengths: Annotated[
         str | None, typer.Option(metavar="A:B", help="Length of the sample.")
     ] = None,
     heatmap: Annotated[
-        bool, typer.Option("--heatmap", help="Show a picture, time across, and not a table.")
+        bool,
+        typer.Option("--heatmap", help="Show a picture, with time across, instead of a table."),
     ] = False,
     plot: Annotated[
         Path | None,
@@ -47,19 +48,20 @@ def inspect(
     ] = None,
     stacks: Annotated[
         str | None,
-        typer.Option(metavar="N,...", help="Show these of several stacks or lists alone."),
+        typer.Option(metavar="N,...", help="Show only these of several stacks or lists."),
     ] = None,
     hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Look at what a model does with its memory, step by step.
+    """Show what a model does with its memory, step by step.
 
-    Each row is a step: the symbol read, the symbol said and its probability,
-    the strength of each push and pop, and what is read back: the symbols whose
-    pushed vectors the read is made of, with the step they were pushed at and
-    their weights. Of stacks and lists whose cells are mixed by actions, each row shows the
-    most probable action with its probability, and what the top or head then holds.
+    Each row is a step: the symbol read, the symbol answered and its probability,
+    the strength of each push and pop, and what is read from the memory: the
+    symbols whose pushed vectors make up the read, the step at which each was
+    pushed, and its weight. For stacks and lists whose cells are mixed by actions,
+    each row shows the most probable action with its probability, and what the top
+    or head then holds.
 
         stacktrans inspect checkpoints/reverse-stack hello
         stacktrans inspect checkpoints/copy-deque --json

@@ -21,13 +21,13 @@ def list(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help=f"What: {', '.join(KINDS)}; these if not given.",
+            help=f"What to list: {', '.join(KINDS)}. Default: these kinds.",
             autocompletion=completion.kinds,
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what there is to choose from, and what each means.
+    """List what is available, and what each means.
 
     Tasks with their lengths, generators with their parameters, memories and controllers with
     the settings that concern them, recipes, trained models, and every setting of a run with its

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def load_model(name: str, device: str, hard: bool) -> "Checkpoint":
-    """The checkpoint of a name, on a device, its memory used without degrees if `hard`."""
+    """The checkpoint of a name, on a device, its memory used as a discrete one if `hard`."""
     import torch
 
     from stacktrans.model.checkpoint import load

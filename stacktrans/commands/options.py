@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 TaskOption = Annotated[
     str,
     typer.Option(
-        help="A task: copy, reverse, parenthesis, ... (stacktrans list tasks), or a YAML file of "
-        "your own.",
+        help="A task: copy, reverse, parenthesis, ... (see stacktrans list tasks), or a YAML file "
+        "of your own.",
         autocompletion=completion.tasks,
     ),
 ]
 DepthOption = Annotated[
     int | None,
     typer.Option(
-        help="Of a task with a grammar: derivations no deeper than this, all equally likely."
+        help="For a task with a grammar: derivations no deeper than this, all equally likely."
     ),
 ]
 CheckpointArgument = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
-        help="A checkpoint's or a run's directory, or a name of stacktrans list checkpoints.",
+        help="The directory of a checkpoint or a run, or a name from stacktrans list checkpoints.",
         autocompletion=completion.checkpoints,
     ),
 ]
@@ -41,11 +41,11 @@ HardOption = Annotated[
     bool,
     typer.Option(
         "--hard",
-        help="Use the memory without degrees: strengths rounded to 0 or 1, and of actions the "
-        "most probable alone.",
+        help="Use the memory as a discrete one: strengths are rounded to 0 or 1, and only the most "
+        "probable action is taken.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 class PairFormat(StrEnum):
@@ -56,13 +56,13 @@ class PairFormat(StrEnum):
 
 
 def either(names: Iterable[str]) -> str:
-    """Names in a sentence: one of them."""
+    """Names in a sentence, with "or" before the last."""
     *others, last = names
     return f"{', '.join(others)} or {last}"
 
 
 def parse_lengths(text: str) -> "Lengths":
-    """The range that A:B, or A alone, stands for; raises `UsageError` if it is none."""
+    """The range that A:B, or A alone, stands for; raises `UsageError` if it is not one."""
     from stacktrans.tasks.base import LONGEST, Lengths
 
     match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
@@ -77,14 +77,14 @@ def parse_lengths(text: str) -> "Lengths":
 
 
 def parse_numbers(option: str, text: str) -> list[int]:
-    """Numbers parted by commas; raises `UsageError` if they are none."""
+    """Numbers separated by commas; raises `UsageError` if they are not."""
     if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
         raise UsageError(f"{option} {text}: expected numbers such as 1,6")
     return [int(number) for number in text.split(",")]
 
 
 def parse_seconds(text: str) -> float:
-    """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is none."""
+    """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is not one."""
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     seconds = (
         sum(

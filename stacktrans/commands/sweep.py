@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A sweep, as in experiments/.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A sweep file, such as those in experiments/.")
+    ],
     profile: Annotated[
         str | None,
         typer.Option(
@@ -32,32 +34,34 @@ def sweep(
     ] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="PATTERN", help="Runs whose name holds this, or fits it: 'LSTM*'."),
+        typer.Option(
+            metavar="PATTERN", help="Only runs whose name contains or matches this: 'LSTM*'."
+        ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Runs side by side on this machine; as many as it has cores.")
+        int | None, typer.Option(help="Runs side by side on this machine. Default: one per core.")
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="A Dask scheduler, as tcp://host:8786, to run on."),
+        typer.Option(metavar="ADDRESS", help="Run on this Dask scheduler: tcp://host:8786."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The sweep's directory; sweeps/... if not given.")
+        Path | None, typer.Option(help="Directory of the sweep. Default: sweeps/NAME.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run, and run nothing.")
+        bool, typer.Option("--dry-run", help="List the runs, and run nothing.")
     ] = False,
     plot: Annotated[
-        bool, typer.Option("--plot", help="Draw learning curves and accuracy by length, too.")
+        bool, typer.Option("--plot", help="Also draw learning curves and accuracy by length.")
     ] = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Train many runs that one file asks for, and lay them beside published figures.
+    """Train the runs that one file asks for, and compare them with published figures.
 
-    Writes a directory with a folder for each run, a record of all, and tables. The same command
-    goes on with a sweep that was interrupted or killed: what is finished is not run again, and
-    what failed is tried again.
+    Writes a directory with a folder for each run, a record of all runs, and tables. The same
+    command continues a sweep that was interrupted or killed: finished runs are not run again,
+    and failed ones are tried again.
 
         stacktrans sweep experiments/joulin2015.yaml --profile small
         stacktrans sweep experiments/hao2018.yaml --only 'reversal*' --workers 2
@@ -73,7 +77,7 @@ def sweep(
     if workers is not None:
         check_positive("--workers", workers)
         if cluster:
-            raise UsageError("--workers: of no use with --cluster, which has its own")
+            raise UsageError("--workers: cannot be used with --cluster, which has its own")
     if not cluster:
         check_device(device)
     plan = read_plan(file, profile)
@@ -91,7 +95,7 @@ def sweep(
         with SweepDisplay(progress_console(), store, runs) as display:
             carry_out(store, runs, display.show, workers=workers, cluster=cluster, device=device)
     except KeyboardInterrupt as stop:
-        complain("stopped; the same command goes on from here")
+        complain("stopped; the same command continues from here")
         raise typer.Exit(128 + (stop.args[0] if stop.args else signal.SIGINT)) from None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -105,7 +109,7 @@ def sweep(
         print_out(*overview(store))
     failed = [run for run in runs if not store.done(run)]
     if failed:
-        error = store.records[failed[0].identity].get("error", "measured in another way since")
+        error = store.records[failed[0].identity].get("error", "measured differently since")
         complain(f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {error}")
         raise typer.Exit(1)
 

@@ -36,30 +36,30 @@ def train(
     task: Annotated[
         str | None,
         typer.Option(
-            help="What to learn: copy, reverse, parenthesis, ... (stacktrans list tasks), or a "
-            "YAML file.",
+            help="The task: copy, reverse, parenthesis, ... (see stacktrans list tasks), or a YAML "
+            "file of your own.",
             autocompletion=completion.tasks,
         ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            help=f"What to learn it with: {either(MEMORIES.builtin)}.",
+            help=f"The memory: {either(MEMORIES.builtin)}.",
             autocompletion=completion.memories,
         ),
     ] = None,
     controller: Annotated[
         str | None,
         typer.Option(
-            help=f"What operates the memory: {either(CONTROLLERS.builtin)}; as the recipe says.",
+            help=f"What operates the memory: {either(CONTROLLERS.builtin)}. Default: the recipe's.",
             autocompletion=completion.controllers,
         ),
     ] = None,
     hidden: Annotated[
-        int | None, typer.Option(help="Units of the controller; as the recipe says.")
+        int | None, typer.Option(help="Units of the controller. Default: the recipe's.")
     ] = None,
     memory_size: Annotated[
-        int | None, typer.Option(help="Size of a pushed vector; as the recipe says.")
+        int | None, typer.Option(help="Size of a pushed vector. Default: the recipe's.")
     ] = None,
     buffered: Annotated[
         bool | None,
@@ -71,8 +71,8 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="default, which is taken if none is given: small, quick and sure; stops when "
-            "solved. paper: the settings of the paper that the task is from.",
+            help="default (used if none is given): small, fast and reliable; stops when the task "
+            "is solved. paper: the settings of the paper that the task comes from.",
             autocompletion=completion.recipes,
         ),
     ] = None,
@@ -80,8 +80,8 @@ def train(
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Learn the language of a text: train.txt, valid.txt and test.txt, a sentence a "
-            "line.",
+            help="Learn to predict a text: a folder with train.txt, valid.txt and test.txt, one "
+            "sentence per line.",
         ),
     ] = None,
     config: Annotated[
@@ -92,39 +92,38 @@ def train(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Change one setting (stacktrans list settings); may be repeated.",
+            help="Change one setting (see stacktrans list settings); may be repeated.",
             autocompletion=completion.settings_of_a_run,
         ),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Which random numbers; 1 if not given.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed. Default: 1.")] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes. With more than one, the starts that would be next are trained at "
-            "the same time, in case the first does not take off; what comes out is the same."
+            help="Number of processes. With more than one, the starts that would come next are "
+            "trained at the same time, in case the first fails; the result is the same."
         ),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="Stop after this many batches; as the recipe says.")
+        int | None, typer.Option(help="Stop after this many batches. Default: the recipe's.")
     ] = None,
     time_limit: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Stop after this much training: 90s, 5m, 1h30m; never if not given. It is the "
-            "run's total, with what was trained before it was resumed.",
+            help="Stop after this much training: 90s, 5m, 1h30m. Default: no limit. Training "
+            "before a --resume counts.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The run's directory; checkpoints/... if not given.")
+        Path | None,
+        typer.Option(help="Directory of the run. Default: checkpoints/TASK-MEMORY-SEED."),
     ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Go on with an interrupted run.",
+            help="Continue an interrupted run.",
             autocompletion=completion.runs,
         ),
     ] = None,
@@ -132,17 +131,17 @@ def train(
         bool,
         typer.Option(
             "--dry-run",
-            help="Print the configuration, as --config reads it; train and write nothing.",
+            help="Print the configuration, in the form that --config reads, and train nothing.",
         ),
     ] = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Train a transducer, live.
+    """Train a transducer, with live progress.
 
     Writes a directory with the resolved configuration, the metrics, the best
     and the last checkpoint and a summary. Ctrl-C finishes the batch, saves, and
-    says how to go on.
+    prints the command that resumes the run.
 
         stacktrans train --task copy --memory queue
         stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
@@ -175,7 +174,8 @@ def train(
         )
         if any(other is not None and other != [] for other in others):
             raise UsageError(
-                "--resume goes on with a run as it is; only its budgets can be changed"
+                "--resume continues a run as it is; "
+                "only --max-steps and --time-limit can be changed"
             )
         trainer = _resumed(resume, budgets, device)
     else:
@@ -249,7 +249,7 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
             summary = trainer.run(display.show)
     except Interrupted as stop:
         again = shell_text(["stacktrans", "train", "--resume", directory, *plugin_options()])
-        complain(f"saved; go on with: {again}")
+        complain(f"saved; resume with: {again}")
         raise typer.Exit(stop.exit_code) from None
     if as_json:
         print_json({**asdict(summary), "directory": directory})

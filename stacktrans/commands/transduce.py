@@ -30,15 +30,15 @@ def transduce(
     checkpoint: CheckpointArgument,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Files, - for stdin; stdin if none."),
+        typer.Argument(metavar="[FILE]...", help="Files; - for stdin. Default: stdin."),
     ] = None,
     max_length: Annotated[
         int | None,
-        typer.Option(help="Longest answer, in symbols; twice the source and 20 more if not given."),
+        typer.Option(help="Longest answer, in symbols. Default: twice the source plus 20."),
     ] = None,
     everything: Annotated[
         bool,
-        typer.Option("--all", help="Print what the model says where nothing is scored, too."),
+        typer.Option("--all", help="Also print the model's output where nothing is scored."),
     ] = False,
     hard: HardOption = False,
     device: DeviceOption = "auto",
@@ -46,13 +46,13 @@ def transduce(
 ) -> None:
     """Transduce strings: one line in, one line out, in order.
 
-    A line that can't be transduced is named on stderr and leaves an empty line
-    in its place; the exit code is then 1. An empty line stays empty. Where the task has an
-    answer to each symbol, a line that is typed bit by bit is answered bit by bit, with · for
-    each symbol that can't be known and is not scored; --json has what the model says there,
-    and which symbols are scored.
-    A model of a text goes on with the sentence; --json then has the probabilities
-    of what could come after each word, and the perplexity of the line.
+    A line that can't be transduced is reported on stderr and leaves an empty line
+    in its place; the exit code is then 1. An empty line stays empty.
+
+    Where the task has an answer to each symbol, a line that arrives bit by bit is answered bit
+    by bit, with · for each symbol that can't be known and is not scored; --json has the model's
+    output there, and says which symbols are scored. A model of text continues the sentence;
+    --json then has the likeliest words after each word, and the perplexity of the line.
 
         echo hello | stacktrans transduce checkpoints/reverse-stack
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
@@ -82,7 +82,9 @@ def transduce(
                 failed = True
                 complain(f"{name}:{line.number}: {line.error}")
             elif line.ended is False:
-                complain(f"{name}:{line.number}: the model did not end its answer; it is cut off")
+                complain(
+                    f"{name}:{line.number}: the model did not end its answer, which is cut off"
+                )
     if failed:
         raise typer.Exit(1)
 

@@ -28,11 +28,11 @@ def check_sum(path: Path) -> None:
     before = None
     while (sums := _read(path.with_name(SUMS))) is not None:
         if path.name not in sums:
-            raise CheckpointError(f"{path}: {SUMS} has no checksum of it; not a whole checkpoint")
+            raise CheckpointError(f"{path}: no checksum in {SUMS}; the checkpoint is incomplete")
         if _sum_of(path) == sums[path.name]:
             return
         if sums == before:
-            raise CheckpointError(f"{path}: damaged: {SUMS} has another checksum of it")
+            raise CheckpointError(f"{path}: damaged: its checksum is not the one in {SUMS}")
         before = sums  # once more, since a run may just have put another checkpoint there
 
 

@@ -80,7 +80,9 @@ class _Loader(_PARSER):  # type: ignore[misc, valid-type]
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError) as error:  # of a scalar that is not what its tag says
-            raise DocumentError(f"{_start(node)} is no {_KINDS.get(kind, kind)}", line) from error
+            raise DocumentError(
+                f"{_start(node)} is not a {_KINDS.get(kind, kind)}", line
+            ) from error
 
 
 def _check_number(written: str, kind: str, line: int) -> None:
@@ -89,7 +91,7 @@ def _check_number(written: str, kind: str, line: int) -> None:
             f"a whole number of {len(written)} digits; expected at most {MOST_DIGITS}", line
         )
     if ":" in written:
-        raise DocumentError(f"{written[:40]!r} is no {_KINDS[kind]}", line)
+        raise DocumentError(f"{written[:40]!r} is not a {_KINDS[kind]}", line)
 
 
 def _start(node: yaml.Node) -> str:
@@ -107,7 +109,7 @@ def parsed(text: str) -> Document:
     """
     if found := _UNPRINTABLE.search(text.removeprefix("\ufeff")):
         line = text.count("\n", 0, found.start() + 1) + 1
-        raise DocumentError(f"the character U+{ord(found[0]):04X} is not for text", line)
+        raise DocumentError(f"the character U+{ord(found[0]):04X} is not allowed in text", line)
     try:
         _check_size(yaml.parse(text, Loader=_PARSER))
         loader = _Loader(text)
@@ -156,7 +158,7 @@ def _check_size(events: Iterator[yaml.Event]) -> None:
         elif isinstance(event, yaml.AliasEvent):
             anchor = None
             if event.anchor in {part.anchor for part in around}:
-                raise DocumentError(f"*{event.anchor} stands within what it stands for", line)
+                raise DocumentError(f"*{event.anchor} is used within its own definition", line)
             size, height = known.get(str(event.anchor), (1, 1))
         else:
             continue
@@ -166,7 +168,7 @@ def _check_size(events: Iterator[yaml.Event]) -> None:
         _check_depth(len(around) - 2 + height, line)
         if max(around[-1].size, number // 2) > MOST_VALUES:
             raise DocumentError(
-                f"more than {MOST_VALUES} values, with what aliases (*) repeat; expected fewer",
+                f"more than {MOST_VALUES} values, counting what aliases (*) repeat; expected fewer",
                 line,
             )
 
@@ -189,7 +191,7 @@ def _check_nodes(node: yaml.Node, seen: set[int]) -> None:
     line = node.start_mark.line + 1
     if node.tag.removeprefix(_PREFIX) not in _KINDS:
         tag = node.tag.replace(_PREFIX, "!!")
-        raise DocumentError(f"{tag} is of no use in settings; expected a plain value", line)
+        raise DocumentError(f"{tag} cannot be used in settings; expected a plain value", line)
     if isinstance(node, yaml.MappingNode):
         _check_keys(node)
         for _, child in node.value:
@@ -211,5 +213,5 @@ def _check_keys(node: yaml.MappingNode) -> None:
                 line,
             )
         if key.value in keys:
-            raise DocumentError(f"{_start(key)} is there twice", line)
+            raise DocumentError(f"{_start(key)} appears twice", line)
         keys.add(key.value)

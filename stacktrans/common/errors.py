@@ -1,4 +1,4 @@
-"""What can go wrong in a way that a user should read about, and how it is said."""
+"""Errors that users read, and how values and names are shown in them."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ def shown(value: object) -> str:
     try:
         written = repr(value)
     except ValueError:  # of a number with thousands of digits
-        return "an immense number"
+        return "a huge number"
     return written if len(written) <= LONGEST_SHOWN else f"{written[:LONGEST_SHOWN]}..."
 
 
@@ -67,8 +67,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     if len(name) > LONGEST_SHOWN:
         name = f"{name[:LONGEST_SHOWN]}..."
     if not known:
-        return f"unknown {kind} '{name}' (there is none)"
+        return f"unknown {kind} '{name}' (none is available)"
     nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1, cutoff=0.5)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
     listed = known if len(known) <= MOST_LISTED else abridged(known)
-    return f"unknown {kind} '{name}'{hint} (there is: {', '.join(listed)})"
+    return f"unknown {kind} '{name}'{hint} (available: {', '.join(listed)})"

@@ -32,7 +32,7 @@ def check_readable(path: str | os.PathLike[str]) -> None:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # a null character
-        raise UsageError(f"{os.fspath(path)!r}: no name of a file") from error
+        raise UsageError(f"{os.fspath(path)!r}: not a file name") from error
 
 
 @contextmanager

@@ -11,35 +11,35 @@ if TYPE_CHECKING:
 
 
 def tasks() -> "Listing":
-    """What can be learned, for --task: shipped tasks, and those in ./tasks."""
+    """Tasks to learn, for --task: shipped ones, and those in ./tasks."""
     from stacktrans.commands.catalogue.tasks import tasks
 
     return tasks()
 
 
 def generators() -> "Listing":
-    """What a task of your own can be made with, as its file says, and their parameters."""
+    """What tasks of your own are made with, and the parameters of each."""
     from stacktrans.commands.catalogue.registered import generators
 
     return generators()
 
 
 def memories() -> "Listing":
-    """What a controller can operate, for --memory."""
+    """Memories for a controller to operate, for --memory."""
     from stacktrans.commands.catalogue.registered import memories
 
     return memories()
 
 
 def controllers() -> "Listing":
-    """What operates a memory, for --controller."""
+    """Networks that operate a memory, for --controller."""
     from stacktrans.commands.catalogue.registered import controllers
 
     return controllers()
 
 
 def recipes() -> "Listing":
-    """Settings of whole runs, for --recipe."""
+    """Complete settings of runs, for --recipe."""
     from stacktrans.commands.catalogue.recipes import recipes
 
     return recipes()
@@ -53,7 +53,7 @@ def checkpoints() -> "Listing":
 
 
 def settings() -> "Listing":
-    """What a run's configuration says, and --set can change."""
+    """Settings of a run, which --set changes."""
     from stacktrans.commands.catalogue.settings import settings
 
     return settings()
