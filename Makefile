@@ -4,7 +4,7 @@ BIN := .venv/bin
 INSTALLED := .venv/installed
 DEMO := .venv/demo
 
-.PHONY: demo test lint format bench kills fuzz clean
+.PHONY: demo test lint docs format bench kills fuzz clean
 
 demo: $(INSTALLED)
 	@rm -rf $(DEMO)
@@ -26,6 +26,9 @@ lint: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/speed.py --markdown benchmarks/README.md
 	$(BIN)/python benchmarks/sweeps.py --markdown benchmarks/sweeps.md
@@ -46,5 +49,5 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,lint,docs]'
 	@touch $@

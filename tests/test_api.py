@@ -1,6 +1,5 @@
 """The Python front door: what `import stacktrans` gives."""
 
-import re
 import subprocess
 import sys
 import threading
@@ -14,8 +13,6 @@ from small_runs import SETTINGS
 
 import stacktrans
 from stacktrans.common.errors import CheckpointError, UsageError
-
-ROOT = Path(__file__).parent.parent
 
 
 def small() -> dict[str, object]:
@@ -176,14 +173,3 @@ def test_notebooks_show_what_the_command_line_shows(tmp_path: Path) -> None:
     assert "reverse: LSTM 64" in shown[1]._repr_html_()
     assert "coarse" in shown[2]._repr_html_()
     assert "<b>" not in stacktrans.load("copy-queue").trace("<b>")._repr_html_()
-
-
-def test_the_page_on_python_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL
-    )
-    assert len(blocks) > 5
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    for block in blocks:
-        exec(block, names)

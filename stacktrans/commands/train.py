@@ -85,7 +85,10 @@ def train(
         ),
     ] = None,
     config: Annotated[
-        str | None, typer.Option(help="Settings from a YAML file, such as a run's config.yaml.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Settings from a YAML file, such as a run's config.yaml."
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,

@@ -1,0 +1,31 @@
+"""Pages of the repository that docs/ links to, made pages of the site, too.
+
+Links are written as they are right in the repository: `../RESULTS.md`. The site has at its top what
+is in docs/, and everything else under the path that it has in the repository.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parent.parent
+PAGES = ("RESULTS.md", "CHANGELOG.md", "benchmarks/*.md", "experiments/results/**/*.md")
+_UP = re.compile(r"\]\(\.\./")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the repository's own pages."""
+    for pattern in PAGES:
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Have what links from docs/ to the repository stay within the site."""
+    inside = Path(page.file.abs_src_path).is_relative_to(ROOT / "docs")
+    return _UP.sub("](", markdown) if inside else markdown

@@ -1,0 +1,270 @@
+"""Every block of the README and of docs/ runs, and prints what it is said to print."""
+
+import contextlib
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import command_line
+import pytest
+import yaml
+from command_line import Ended
+
+from stacktrans.settings.resolve import resolve
+from stacktrans.sweeps.plan import read_plan
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+MADE_BY = {
+    "pairs.tsv": "stacktrans generate --task reverse --count 20 --out pairs.tsv",
+    "checkpoints/text-stack-rnn-1": "stacktrans train --text mytext --memory stack-rnn",
+}
+"""What examples read that other pages, or longer runs, make."""
+FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """What stands between two fences.
+
+    Attributes:
+        language: "console" for commands and what they print, "python", "yaml", "sh" for what
+            needs more than stacktrans, or nothing for what does not run.
+        title: of the file that the block is; None if it is none.
+        text: the block.
+    """
+
+    language: str
+    title: str | None
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [Block(found[1], found[2], found[3]) for found in FENCE.finditer(text)]
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a console block, each with what is printed after it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, printed = part.partition("\n")
+        yield command, printed
+
+
+def run(command: str, folder: Path) -> Ended:
+    """Run a command that may have its input from `echo`, or its output filtered by `grep`."""
+    echo = re.match(r"echo (.*?) \| ", command)
+    stdin = f"{shlex.split(echo[1])[0]}\n".encode() if echo else b""
+    words = shlex.split(command[echo.end() :] if echo else command)
+    filtered = words.index("|") if "|" in words else len(words)
+    assert words[0] == "stacktrans", command
+    done = command_line.run(*words[1:filtered], stdin=stdin, cwd=folder)
+    if filtered < len(words):
+        (program, pattern) = words[filtered + 1 :]
+        assert program == "grep", command
+        lines = [line for line in done.stdout.splitlines(True) if pattern.encode() in line]
+        assert lines, command
+        done = done._replace(stdout=b"".join(lines))
+    return done
+
+
+def shortened(command: str) -> str:
+    """A command that trains for a moment: what is shown is that it is right, not that it works."""
+    if " train " in f" {command} ":
+        command += " --max-steps 2 --set validation_count=4"
+    return command
+
+
+def run_console(text: str, folder: Path) -> None:
+    for command, printed in commands(text):
+        for path, maker in MADE_BY.items():
+            if path in command and "--out" not in command and not (folder / path).exists():
+                assert run(shortened(maker), folder).returncode == 0
+        done = run(shortened(command), folder)
+        assert done.returncode == 0, f"{command}\n{done.stderr.decode()}"
+        if printed:
+            shown = [line.rstrip() for line in done.stdout.decode().splitlines()]
+            assert shown == [line.rstrip() for line in printed.splitlines()], command
+
+
+def write_file(block: Block, folder: Path) -> None:
+    """Write the file that a block is; of a sweep, one of short runs."""
+    assert block.title
+    content = block.text
+    if block.language == "yaml" and "conditions" in (settings := yaml.safe_load(content)):
+        for condition in settings["conditions"].values():
+            condition["training"] = {"max_steps": 2, "validation_count": 4}
+        content = yaml.safe_dump(settings)
+    (folder / block.title).write_text(content)
+
+
+def check_shell(text: str) -> None:
+    """What needs more than stacktrans: that a shell can read it, and targets and options exist."""
+    assert subprocess.run(["bash", "-n", "-c", text], check=False).returncode == 0
+    makefile = (ROOT / "Makefile").read_text()
+    for line in text.splitlines():
+        if found := re.match(r"make (\w+)", line):
+            assert f"\n{found[1]}:" in makefile, line
+        for name, options in re.findall(r"stacktrans ([a-z]+)((?: [^|>#]*)?)", line):
+            usage = command_line.run(name, "--help").stdout.decode()
+            for option in re.findall(r"--[a-z-]+", options):
+                assert option in usage, line
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a page's examples are run, in order, with the checkpoints beside them."""
+    shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
+    (tmp_path / "docs" / "images").mkdir(parents=True)
+    (tmp_path / "mytext").mkdir()
+    for part in ("train", "valid", "test"):
+        (tmp_path / "mytext" / f"{part}.txt").write_text("the old man sees the sea .\n" * 9)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
+    namespace: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.title:
+            write_file(block, folder)
+        if block.language == "console":
+            run_console(block.text, folder)
+        elif block.language == "python":
+            with contextlib.chdir(folder):
+                exec(compile(block.text, page.name, "exec"), namespace)
+        elif block.language == "yaml":
+            assert yaml.safe_load(block.text)
+        elif block.language == "sh":
+            check_shell(block.text)
+        else:
+            assert not block.language, block.language
+    for picture in (folder / "docs" / "images").iterdir():
+        assert labels(picture) == labels(DOCS / "images" / picture.name)
+
+
+def labels(picture: Path) -> list[str]:
+    """What is written in a picture, from the first to the last word."""
+    found = re.findall(r"<!-- (.*?) -->", picture.read_text(encoding="utf-8"))
+    assert len(found) > 10
+    return found
+
+
+def test_every_picture_is_made_by_an_example() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for picture in (DOCS / "images").iterdir():
+        assert f"--plot docs/images/{picture.name}\n" in text
+
+
+def test_every_link_leads_to_a_file() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_the_page_of_commands_is_what_their_help_says() -> None:
+    page = runpy.run_path(str(DOCS / "generate.py"))["cli_page"]()
+    assert (DOCS / "cli.md").read_text(encoding="utf-8") == page, "python docs/generate.py"
+
+
+def test_the_sweep_of_the_docs(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks(DOCS / "sweeps.md") if block.title)
+    (tmp_path / "mine.yaml").write_text(block.text)
+    assert len(read_plan(tmp_path / "mine.yaml").runs) == 12
+    assert len(read_plan(tmp_path / "mine.yaml", "small").runs) == 4
+
+
+def titled(page: Path, title: str, folder: Path) -> Path:
+    """The file that a block of a page is."""
+    (text,) = (block.text for block in blocks(page) if block.title == title)
+    (folder / title).write_text(text)
+    return folder / title
+
+
+@pytest.mark.parametrize(
+    ("page", "title"), [(DOCS / "tasks.md", "tiny.yaml"), (ROOT / "README.md", "turned.yaml")]
+)
+def test_the_grammars_of_the_docs(tmp_path: Path, page: Path, title: str) -> None:
+    titled(page, title, tmp_path)
+    done = run(f"stacktrans generate --task {title} --count 3 --seed 1", tmp_path)
+    for line in done.stdout.decode().splitlines():
+        source, target = line.split("\t")
+        assert source.split()[0].upper() == target.split()[1]
+
+
+def test_the_pattern_of_the_docs(tmp_path: Path) -> None:
+    path = titled(DOCS / "tasks.md", "counts.yaml", tmp_path)
+    done = run("stacktrans generate --task counts.yaml --count 5", tmp_path)
+    for line in done.stdout.decode().splitlines():
+        whole = line.replace("\t", "")
+        n, m = (whole.count(symbol) for symbol in "ab")
+        assert whole == "a" * n + "b" * m + "c" * (2 * n + m)
+    config = resolve(task=str(path), settings={"model": {"memory": "stack-rnn"}})
+    assert config.task.length_law == "uniform"
+
+
+def file_tree() -> dict[str, str]:
+    """What the architecture page says of each folder and file, by its path."""
+    (text,) = (
+        block.text
+        for block in blocks(DOCS / "architecture.md")
+        if block.text.startswith("stacktrans/\n")
+    )
+    tree: dict[str, str] = {}
+    folder = ""
+    for line in text.splitlines():
+        name, _, meaning = line.strip().partition(" ")
+        folder = folder if line.startswith(" ") else name
+        tree[folder if name == folder else folder + name] = meaning.strip()
+    return tree
+
+
+def test_every_file_is_in_the_file_tree() -> None:
+    package = {
+        f"stacktrans/{path.name}{'/' if path.is_dir() else ''}"
+        for path in (ROOT / "stacktrans").iterdir()
+        if not path.name.startswith("__") and (path.is_dir() or path.suffix == ".py")
+    }
+    tree = file_tree()
+    assert package <= tree.keys()
+    for path, meaning in tree.items():
+        assert (ROOT / path).exists(), path
+        assert meaning or path == "stacktrans/"
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    named = re.findall(r"`([\w/]+/[\w/]*(?:\.py)?)`", (DOCS / "architecture.md").read_text())
+    assert len(named) > 8
+    for path in named:
+        assert (ROOT / path).exists() or (ROOT / "stacktrans" / path).exists(), path
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_the_results_are_those_recorded() -> None:
+    """Each row of the page is a row of a sweep's table, some columns of it left out."""
+    tables = "*default*/results.md", "documentation/results.md"
+    recorded = [
+        cells(line)
+        for pattern in tables
+        for path in (ROOT / "experiments" / "results").glob(pattern)
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    lines = (DOCS / "results.md").read_text(encoding="utf-8").splitlines()
+    rows = [cells(line) for line in lines if line.startswith("|") and " / " in line]
+    rows = [row for row in rows if "min / median / max" not in "".join(row)]
+    assert len(rows) > 20
+    for row in rows:
+        assert any(set(row) <= set(other) for other in recorded), row
