@@ -1,11 +1,13 @@
 """Every block of the README and of docs/ runs, and prints what it is said to print."""
 
 import contextlib
+import os
 import re
 import runpy
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +17,8 @@ import pytest
 import yaml
 from command_line import Ended
 
+from stacktrans.common import plugins
+from stacktrans.common.registry import REGISTRIES
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 
@@ -33,8 +37,8 @@ class Block(NamedTuple):
     """What stands between two fences.
 
     Attributes:
-        language: "console" for commands and what they print, "python", "yaml", "sh" for what
-            needs more than stacktrans, or nothing for what does not run.
+        language: "console" for commands and what they print; "python"; "yaml" and "toml"; "sh"
+            for what needs more than stacktrans; or nothing for what does not run.
         title: of the file that the block is; None if it is none.
         text: the block.
     """
@@ -117,14 +121,19 @@ def check_shell(text: str) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where a page's examples are run, in order, with the checkpoints beside them."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where a page's examples run, in order, with the checkpoints beside them and no plugins."""
+    monkeypatch.setenv(plugins.PLUGINS, "")
+    monkeypatch.setattr(plugins, "_loaded", {})
+    for registry in REGISTRIES:
+        monkeypatch.setattr(registry, "_in_files", {})
     shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     (tmp_path / "docs" / "images").mkdir(parents=True)
     (tmp_path / "mytext").mkdir()
     for part in ("train", "valid", "test"):
         (tmp_path / "mytext" / f"{part}.txt").write_text("the old man sees the sea .\n" * 9)
-    return tmp_path
+    yield tmp_path
+    os.environ.pop(plugins.PLUGINS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -135,15 +144,17 @@ def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
             write_file(block, folder)
         if block.language == "console":
             run_console(block.text, folder)
-        elif block.language == "python":
+        elif block.language == "python" and not block.title:
             with contextlib.chdir(folder):
                 exec(compile(block.text, page.name, "exec"), namespace)
         elif block.language == "yaml":
             assert yaml.safe_load(block.text)
+        elif block.language == "toml":
+            assert tomllib.loads(block.text)
         elif block.language == "sh":
             check_shell(block.text)
         else:
-            assert not block.language, block.language
+            assert block.title or not block.language, block.language
     for picture in (folder / "docs" / "images").iterdir():
         assert labels(picture) == labels(DOCS / "images" / picture.name)
 
