@@ -27,6 +27,7 @@ lint: $(INSTALLED)
 	$(BIN)/lint-imports
 
 docs: $(INSTALLED)
+	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(INSTALLED)
