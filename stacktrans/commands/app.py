@@ -60,7 +60,7 @@ PluginOption = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE",
-        help="Know the memories, controllers and generators of a Python file; may be repeated.",
+        help="Use the memories, controllers and generators of this Python file; may be repeated.",
     ),
 ]
 
