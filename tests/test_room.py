@@ -24,6 +24,10 @@ def rehearse(*assignments: str) -> None:
     [
         (("layers=64", "hidden_size=65536"), r"model: its weights need at least [\d,]+\.\d GiB"),
         (
+            ("memory=list-rnn", "memory_count=65536", "memory_size=65536", "hidden_size=65536"),
+            "model: its sizes multiply to more than any machine holds",
+        ),
+        (
             ("batch_size=65536", "lengths.train=[60000,65536]", "curriculum=null"),
             "training.batch_size: 65536 strings at once need",
         ),

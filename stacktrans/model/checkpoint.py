@@ -227,7 +227,14 @@ def read_config(directory: Path) -> RunConfig:
     _check_origins(directory / WEIGHTS)
     config = resolve(config=str(directory / CONFIG))
     layout = _task_of(config).layout
-    check_shapes(directory / WEIGHTS, weight_shapes(config.model, layout.inputs, layout.outputs))
+    try:
+        shapes = weight_shapes(config.model, layout.inputs, layout.outputs)
+    except UsageError as error:
+        path = directory / WEIGHTS
+        raise CheckpointError(
+            f"{path}: weights are not what the configuration asks for: {error}"
+        ) from error
+    check_shapes(directory / WEIGHTS, shapes)
     return config
 
 

@@ -557,9 +557,15 @@ def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transduce
     """A transducer whose tensors have shapes alone: nothing is held, however large it is.
 
     Arguments are those of `Transducer`.
+
+    Raises:
+        UsageError: it is so large that its numbers can't be counted.
     """
-    with torch.device("meta"):
-        return Transducer(config, inputs, outputs)
+    try:
+        with torch.device("meta"):
+            return Transducer(config, inputs, outputs)
+    except RuntimeError as error:  # torch counts bytes in 64 bits
+        raise UsageError("model: its sizes multiply to more than any machine holds") from error
 
 
 def _bias_of(head: nn.Linear) -> Tensor:
