@@ -24,7 +24,11 @@ def rehearse(*assignments: str) -> None:
     [
         (("layers=64", "hidden_size=65536"), r"model: its weights need at least [\d,]+\.\d GiB"),
         (
-            ("memory=list-rnn", "memory_count=65536", "memory_size=65536", "hidden_size=65536"),
+            (
+                *("memory=list-rnn", "memory_count=65536", "memory_size=65536"),
+                "read_depth=65536",
+                "hidden_size=65536",
+            ),
             "model: its sizes multiply to more than any machine holds",
         ),
         (

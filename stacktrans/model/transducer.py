@@ -7,13 +7,14 @@ grefenstette2015, section 3.3:
     v_t = tanh(W_v o'_t + b_v)         o_t = tanh(W_o o'_t + b_o)
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import CONTROLLERS
@@ -547,6 +548,21 @@ Shapes = dict[str, tuple[int, ...]]
 """Of tensors, by their names."""
 
 
+class _WithoutDrawing(TorchFunctionMode):
+    """Leaves weights as they are made: to draw those without numbers, torch loads its compiler."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return (kwargs or {}).get("tensor", *args[:1])
+        return func(*args, **(kwargs or {}))
+
+
 def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
     """The shapes of what a transducer saves as its state; arguments are those of `Transducer`."""
     weights = without_numbers(config, inputs, outputs).state_dict()
@@ -562,7 +578,7 @@ def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transduce
         UsageError: it is so large that its numbers can't be counted.
     """
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _WithoutDrawing():
             return Transducer(config, inputs, outputs)
     except RuntimeError as error:  # torch counts bytes in 64 bits
         raise UsageError("model: its sizes multiply to more than any machine holds") from error
