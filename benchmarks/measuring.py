@@ -245,9 +245,10 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     import torch
 
     from stacktrans.common.registry import MEMORIES as REGISTERED
-    from stacktrans.kernels.fused import fused_memory
+    from stacktrans.kernels.autograd import fused_memory
 
-    store = REGISTERED.load(memory)
+    store = REGISTERED.load(memory)()
+    kernel = store.compiled()
     generator = torch.Generator().manual_seed(2)
     signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
     shape = (BATCH, job.steps, len(store.ends) * job.memory_size)
@@ -256,7 +257,7 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     values.requires_grad_()
 
     def run() -> None:
-        torch.autograd.grad(fused_memory(memory, signals, values), (signals, values), grad)
+        torch.autograd.grad(fused_memory(kernel, signals, values), (signals, values), grad)
 
     return run
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 from command_line import SMALL, run
 
+from stacktrans.common import plugins
+from stacktrans.common.registry import REGISTRIES
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -14,6 +16,17 @@ from stacktrans.tasks.layouts import JointSequence
 
 # One thread is fastest for models this small.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No plugin is known at the beginning of a test, nor those of a test after it."""
+    # Set and then deleted, so that whatever a test makes of it is undone.
+    monkeypatch.setenv(plugins.PLUGINS, "")
+    monkeypatch.delenv(plugins.PLUGINS)
+    monkeypatch.setattr(plugins, "_loaded", {})
+    for registry in REGISTRIES:
+        monkeypatch.setattr(registry, "_in_files", {})
 
 
 @pytest.fixture(scope="session")

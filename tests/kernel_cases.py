@@ -11,12 +11,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS
+from stacktrans.kernels.autograd import Kind, LayerWeights, fused_memory, fused_sequence
+from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.fused import Kind, LayerWeights, fused_sequence
 from stacktrans.kernels.running import Running
-from stacktrans.memory import ActionMemory, Deque, Memory, Queue, Stack, StrengthMemory
+from stacktrans.kernels.stores import Kernel
+from stacktrans.memory import (
+    Deque,
+    Memory,
+    Nothing,
+    Queue,
+    Stack,
+    StrengthMemory,
+)
 from stacktrans.model.controllers import RecurrentLayer
-from stacktrans.model.fused import actions_of
 from stacktrans.settings.resolve import resolve
 
 Named = dict[str, Tensor]
@@ -49,14 +57,14 @@ class Case:
 
     Attributes:
         controller: its name.
-        memory: its name, or "none"; a memory with actions itself.
+        memory: its name, or "none"; another memory itself.
         layers: of the controller.
         tensors: for each layer `projected0`, `below0`, `hidden0`, `initial0_0`, ...; and the
             weights and biases of signals and values.
     """
 
     controller: str
-    memory: str | ActionMemory[Any]
+    memory: str | Memory[Any]
     layers: int
     tensors: Named
 
@@ -64,7 +72,7 @@ class Case:
     def drawn(
         cls,
         controller: str,
-        memory: str | ActionMemory[Any],
+        memory: str | Memory[Any],
         shape: Shape,
         dtype: torch.dtype,
         layers: int = 1,
@@ -87,9 +95,7 @@ class Case:
 
         kind = RECURRENT[controller]
         store = memory_of(memory)
-        pushes, reads, signals = (
-            (store.pushes, store.reads, len(store.signal_names)) if store else (0, 0, 0)
-        )
+        pushes, reads, signals = store.pushes, store.reads, len(store.signal_names)
         rows = len(kind.gates) * shape.hidden
         tensors: Named = {}
         for layer in range(layers):
@@ -145,8 +151,7 @@ class Case:
 
     def kind(self, hard: bool = False) -> Kind:
         """What compiled code is to run."""
-        memory = self.memory if isinstance(self.memory, str) else actions_of(self.memory)
-        return Kind(self.controller, memory, hard=hard)
+        return Kind(CELLS[self.controller], kernel_of(self.memory), hard=hard)
 
     def fused(self) -> Named:
         """What compiled code makes of it."""
@@ -172,11 +177,9 @@ class Case:
             for layer in range(self.layers)
         ]
         memory = memory_of(self.memory)
-        read, held = value_bias.new_zeros(batch, 0), None
-        if memory:
-            size = len(value_bias) // memory.pushes
-            held = memory.initial(batch, size, read)
-            read = memory.initial_reads(batch, size, read).flatten(1)
+        size = len(value_bias) // max(memory.pushes, 1)
+        held = memory.initial(batch, size, value_bias)
+        read = memory.initial_reads(batch, size, value_bias).flatten(1)
         out: list[tuple[Tensor, ...]] = []
         for step in range(steps):
             below = read
@@ -185,12 +188,10 @@ class Case:
                 below = states[index][0]
             signals = functional.linear(below, signal_weight, signal_bias)
             values = torch.tanh(functional.linear(below, value_weight, value_bias))
-            if memory and held:
-                signals = memory.signals(signals)
-                signals = memory.hard(signals) if hard else signals
-                pushed = values.unflatten(1, (memory.pushes, -1))
-                held, reads = memory.step(held, signals, pushed)
-                read = reads.flatten(1)
+            signals = memory.signals(signals)
+            signals = memory.hard(signals) if hard else signals
+            held, reads = memory.step(held, signals, values.view(batch, memory.pushes, size))
+            read = reads.flatten(1)
             out.append((below, signals, read))
         names = ("hidden", "signals", "reads")
         return {
@@ -208,11 +209,32 @@ class Case:
         return layer
 
 
-def memory_of(memory: str | ActionMemory[Any]) -> Memory[Any] | None:
+def memory_of(memory: str | Memory[Any]) -> Memory[Any]:
     """The memory of a case."""
-    if isinstance(memory, ActionMemory):
+    if isinstance(memory, Memory):
         return memory
-    return None if memory == "none" else STRENGTH_MEMORIES[memory]()
+    return Nothing() if memory == "none" else STRENGTH_MEMORIES[memory]()
+
+
+def kernel_of(memory: str | Memory[Any]) -> Kernel:
+    """Its compiled code."""
+    kernel = memory_of(memory).compiled()
+    assert kernel is not None
+    return kernel
+
+
+def fused_alone(memory: str, signals: Tensor, values: Tensor) -> Tensor:
+    """What compiled code reads from a memory alone, given its signals and what is pushed."""
+    return fused_memory(kernel_of(memory), signals, values)
+
+
+def signatures(entry: Any, kind: type) -> list[Any]:
+    """The types for which an entry of compiled code was compiled with a kind of memory."""
+    return [
+        types
+        for types in entry.signatures
+        if kind in [getattr(each, "instance_class", None) for each in types]
+    ]
 
 
 def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, Running]:

@@ -22,7 +22,8 @@ from stacktrans.memory.buffers import (
     written_weights,
 )
 from stacktrans.model import checkpoint
-from stacktrans.model.transducer import Transducer, Unrolled
+from stacktrans.model.states import Unrolled
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ModelConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task

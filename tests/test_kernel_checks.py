@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from kernel_cases import Case, Shape
+from kernel_cases import Case, Shape, fused_alone
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
-from stacktrans.kernels.fused import fused_memory, fused_sequence
+from stacktrans.kernels.autograd import fused_sequence
 from stacktrans.kernels.running import Running
 from stacktrans.memory import ActionStack
 from stacktrans.model.transducer import Transducer
@@ -112,9 +112,9 @@ def test_a_memory_alone_is_given_too_much_or_too_little(
     signals: tuple[int, ...], values: tuple[int, ...]
 ) -> None:
     with pytest.raises(ValueError, match="signals: expected the shape"):
-        fused_memory("stack", torch.rand(signals), torch.rand(values))
+        fused_alone("stack", torch.rand(signals), torch.rand(values))
     with pytest.raises(ValueError, match="values: 3 numbers for 2 vectors"):
-        fused_memory("deque", torch.rand(2, 3, 4), torch.rand(2, 3, 3))
+        fused_alone("deque", torch.rand(2, 3, 4), torch.rand(2, 3, 3))
 
 
 @pytest.mark.parametrize("memory", ["queue", "stack-rnn", "list-rnn"])

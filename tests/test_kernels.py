@@ -4,7 +4,6 @@ import copy
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,19 +19,23 @@ from kernel_cases import (
     check,
     compare,
     compare_with_gradients,
+    fused_alone,
     gradients,
     poison_fresh_memory,
     run_in_pieces,
+    signatures,
 )
+from latch import Latch
 from torch import Tensor
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as random_generator
-from stacktrans.kernels import compiling, sequence
+from stacktrans.kernels import compiling, drive
 from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
-from stacktrans.kernels.fused import fused_memory
 from stacktrans.kernels.tensors import fresh, fresh_zeros
+from stacktrans.memory.strengths import steps
+from stacktrans.memory.strengths.store import RowStore
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
@@ -200,7 +203,7 @@ def program(memory: str, kind: str, shape: Shape) -> tuple[Tensor, Tensor]:
 
 
 def defined_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
-    """The definition of `fused_memory`."""
+    """The definition of `fused_alone`."""
     store = STRENGTH_MEMORIES[memory]()
     pushed = values.unflatten(2, (len(store.ends), -1))
     state = store.initial(len(signals), pushed.shape[3], values)
@@ -220,7 +223,7 @@ def check_memory(memory: str, signals: Tensor, values: Tensor, dtype: torch.dtyp
 
     inputs, exact = given(dtype), given(torch.float64)
     compare_with_gradients(
-        {"reads": fused_memory(memory, **inputs)},
+        {"reads": fused_alone(memory, **inputs)},
         inputs,
         {"reads": defined_memory(memory, **exact)},
         exact,
@@ -241,14 +244,14 @@ def test_memory_alone(memory: str, kind: str, dtype: torch.dtype) -> None:
 def test_worked_example(memory: str, expected: list[float]) -> None:
     signals = torch.tensor([[[0, 0.8], [0.1, 0.5], [0.9, 0.9]]])
     values = torch.tensor([[[1.0], [2.0], [3.0]]])
-    assert fused_memory(memory, signals, values).flatten().tolist() == pytest.approx(expected)
+    assert fused_alone(memory, signals, values).flatten().tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("memory", NAMES)
 def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> None:
     signals, values = program(memory, "any", Shape(3, 9, 0, 2))
     assert torch.autograd.gradcheck(
-        lambda s, v: fused_memory(memory, s, v),
+        lambda s, v: fused_alone(memory, s, v),
         (signals.double().requires_grad_(), values.double().requires_grad_()),
     )
 
@@ -271,7 +274,9 @@ def test_pieces_keep_only_what_can_be_read() -> None:
         signal_bias=torch.tensor([2.0, 0.0]),  # pops more than it pushes
     )
     _, running = run_in_pieces(case, [10] * 400)
-    assert running._store.values.shape[1] < 200
+    store = running._store
+    assert isinstance(store, RowStore)
+    assert store.values.shape[1] < 200
 
 
 @pytest.mark.parametrize("memory", WITH_NONE)
@@ -336,9 +341,8 @@ def test_compiles_once_for_each_type() -> None:
                 for dtype in TOLERANCE:
                     case = Case.drawn(controller, memory, shape, dtype)
                     gradients(case.fused(), case.tensors)
-    entries: list[Any] = [sequence.sequence_forward, sequence.sequence_backward]
-    for entry in entries:
-        assert len(entry.signatures) <= len(TOLERANCE)
+    for entry, kind in ((drive.forward, steps.Forward), (drive.backward, steps.Backward)):
+        assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 
 @compiled_entry
@@ -410,3 +414,11 @@ def test_memory_is_used_again_only_when_nothing_refers_to_it() -> None:
     taken = [fresh(200, 300, dtype=torch.float32) for _ in range(3)]
     assert at in {tensor.data_ptr() for tensor in taken}
     assert len({tensor.data_ptr() for tensor in taken}) == 3
+
+
+def test_a_new_memory_brings_its_own_steps() -> None:
+    case = Case.drawn("lstm", Latch(), Shape(3, 7, 5, 3), torch.float64, layers=2)
+    check(case)
+    for hard in (False, True):
+        expected = case.defined(hard)
+        compare(run_in_pieces(case, [3, 1, 3], hard)[0], expected, 1e-12)

@@ -81,7 +81,7 @@ def test_strengths_equal_the_literal_ones(name: str) -> None:
         state, _ = memory.step(state, signals[:, step], values[:, step])
         literal.step(signals[0, step], values[0, step])
         expected = torch.stack(literal.strengths)
-        torch.testing.assert_close(memory.strengths(state)[0], expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(state.strengths[0], expected, rtol=0, atol=1e-12)
         torch.testing.assert_close(state.rows.values[0], torch.stack(literal.values))
 
 
@@ -140,7 +140,7 @@ def test_stack_strength_gradients_equal_the_appendix(seed: int) -> None:
         state = memory.initial(1, 3, inner)
         for step in range(inner.shape[0]):
             state, _ = memory.step(state, inner[step : step + 1], values[:, step])
-        return memory.strengths(state)[0]
+        return state.strengths[0]
 
     jacobian = torch.autograd.functional.jacobian(last_strengths, signals[0])
     by_push, by_pop = stack_jacobians(signals[0])

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from typer.testing import CliRunner, Result
 from stacktrans.cli import app
 from stacktrans.common import plugins
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import MEMORIES, REGISTRIES, Registry, use
+from stacktrans.common.registry import MEMORIES, Registry, use
 
 TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
@@ -20,15 +19,10 @@ COPY = "from stacktrans.tasks.rearrangement import Copy\n"
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of one's own, where no plugin is known."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(plugins.PLUGINS, "")
-    monkeypatch.setattr(plugins, "_loaded", {})
-    for registry in REGISTRIES:
-        monkeypatch.setattr(registry, "_in_files", {})
-    yield tmp_path
-    os.environ.pop(plugins.PLUGINS)
+    return tmp_path
 
 
 def invoke(*arguments: str) -> Result:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.actions.base import EMPTY
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.pruning import least, prunable, pruned

@@ -170,7 +170,7 @@ def test_a_run_is_trained_as_its_configuration_asks() -> None:
     ("task", "memory", "why"),
     [
         ("copy", "stack-rnn", "copy is no stream"),
-        ("anbn", "stack", "memory stack: only stacks and lists with actions"),
+        ("anbn", "stack", "memory stack can't go on from piece to piece"),
     ],
 )
 def test_what_can_not_be_a_stream_is_named(

@@ -277,7 +277,7 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
         ("task.parameters.vocabulary=2", "vocabulary is 2; expected a number of at least 3"),
         ("task.parameters.unknown=a b", "unknown is 'a b'; expected a word"),
         ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths is of no use"),
-        ("model.memory=stack", "only stacks and lists with actions"),
+        ("model.memory=stack", "memory stack can't go on from piece to piece"),
     ],
 )
 def test_settings_that_do_not_fit_a_text_are_named(

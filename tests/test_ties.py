@@ -8,12 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from kernel_cases import NAMES, STRENGTH_MEMORIES, TOLERANCE, Named, compare, gradients
+from kernel_cases import NAMES, STRENGTH_MEMORIES, TOLERANCE, Named, compare, fused_alone, gradients
 from literal import LITERAL
 from torch import Tensor
 
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.fused import fused_memory
 
 BATCH, SIZE = 60, 2
 Runner = Callable[[str, Tensor, Tensor], Tensor]
@@ -88,7 +87,7 @@ def test_definition_and_compiled_code_follow_the_equations(memory: str, kind: st
         signals, values = drawn(memory, steps, EXACT[kind])
         expected = outcome(by_the_equations, memory, signals, values)
         for dtype, tolerance in TOLERANCE.items():
-            for runner in (by_definition, fused_memory):
+            for runner in (by_definition, fused_alone):
                 found = outcome(runner, memory, signals.to(dtype), values.to(dtype))
                 compare(found, expected, tolerance)
 
@@ -101,5 +100,5 @@ def test_definition_and_compiled_code_round_alike(
 ) -> None:
     for steps in (5, 30):
         signals, values = (part.to(dtype) for part in drawn(memory, steps, ROUNDED[kind]))
-        found = outcome(fused_memory, memory, signals, values)
+        found = outcome(fused_alone, memory, signals, values)
         compare(found, outcome(by_definition, memory, signals, values), TOLERANCE[dtype])

@@ -182,11 +182,11 @@ MEMORIES = Registry(
     "stacktrans.memories",
     "stacktrans.memory.base:Memory",
     {
-        "stack": "stacktrans.memory.stack:Stack",
-        "queue": "stacktrans.memory.queue:Queue",
-        "deque": "stacktrans.memory.deque:Deque",
-        "stack-rnn": "stacktrans.memory.actions:ActionStack",
-        "list-rnn": "stacktrans.memory.actions:ActionList",
+        "stack": "stacktrans.memory.strengths.stack:Stack",
+        "queue": "stacktrans.memory.strengths.queue:Queue",
+        "deque": "stacktrans.memory.strengths.deque:Deque",
+        "stack-rnn": "stacktrans.memory.actions.stack:ActionStack",
+        "list-rnn": "stacktrans.memory.actions.list:ActionList",
         "none": "stacktrans.memory.nothing:Nothing",
     },
 )

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.inference.decoding import transduce
-from stacktrans.memory import ActionMemory, StrengthMemory
 from stacktrans.memory.buffers import written_weights
-from stacktrans.memory.strengths import Strengths
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.transducer import Transducer, TransducerState, Unrolled
+from stacktrans.model.states import TransducerState, Unrolled
+from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.base import UNKNOWN, NotASource, UnknownSymbol, with_marks
 from stacktrans.tasks.layouts import Ids, JointSequence, Stream
 
@@ -54,7 +53,7 @@ class Step:
         pushed: for each end, stack or list, the vector pushed.
         reads: for each end, the rows that the read is made of, heaviest first.
         held: sum of all strengths in the memory after the step.
-        tops: for each stack or list whose cells are mixed by actions, those that are read.
+        tops: where a memory shows cells, those that are read, for each stack, list or tape.
         input_read: what was read from the input buffer, heaviest first; None without buffers.
         input_left: sum of the strengths in the input buffer when it is read; None likewise.
         written: which symbols of the answer are made of the output, heaviest first; None
@@ -277,6 +276,7 @@ def _step(
     outputs = [*checkpoint.task.target.symbols, END]
     probabilities = torch.softmax(model.read_out(hidden), dim=-1)
     best = int(probabilities.argmax())
+    reading = model.memory.reading(state.memory)
     likely = (probabilities >= SMALLEST).nonzero().flatten().tolist()
     return Step(
         step=number,
@@ -286,9 +286,9 @@ def _step(
         likely={outputs[index]: float(probabilities[index]) for index in likely},
         signals=dict(zip(model.signal_names, unrolled.signals[0, -1].tolist(), strict=True)),
         pushed=_pushed(model, hidden),
-        reads=_reads(model, state, symbols[:number]),
-        held=_held(model, state),
-        tops=_tops(model, state),
+        reads={name: _shares(weights, symbols[:number]) for name, weights in reading.parts.items()},
+        held=reading.held,
+        tops={name: cells.tolist() for name, cells in reading.cells.items()},
     )
 
 
@@ -297,35 +297,6 @@ def _pushed(model: Transducer, hidden: Tensor) -> dict[str, list[float]]:
         return {}
     vectors = model.operation.pushed(hidden)
     return dict(zip(model.memory.push_names, vectors.tolist(), strict=True))
-
-
-def _held(model: Transducer, state: TransducerState) -> float:
-    if not isinstance(model.memory, StrengthMemory) or not isinstance(state.memory, Strengths):
-        return 0.0
-    return float(model.memory.strengths(state.memory).sum())
-
-
-def _tops(model: Transducer, state: TransducerState) -> dict[str, list[list[float]]]:
-    memory = model.memory
-    if not isinstance(memory, ActionMemory):
-        return {}
-    cells = state.reads[0].unflatten(0, (memory.count, memory.depth, -1))
-    return dict(zip(memory.push_names, cells.tolist(), strict=True))
-
-
-def _reads(model: Transducer, state: TransducerState, symbols: list[str]) -> dict[str, list[Part]]:
-    memory = model.memory
-    if not isinstance(memory, StrengthMemory) or not isinstance(state.memory, Strengths):
-        return {}
-    weights = memory.read_weights(state.memory)[0]
-    origins = memory.row_origins(len(symbols))
-    return {end: _parts(weights[row], origins, symbols) for row, end in enumerate(memory.ends)}
-
-
-def _parts(weights: Tensor, origins: list[int], symbols: list[str]) -> list[Part]:
-    by_step = weights.new_zeros(len(symbols))
-    by_step.index_add_(0, torch.tensor(origins, device=weights.device), weights)
-    return _shares(by_step, symbols)
 
 
 def _shares(weights: Tensor, symbols: list[str]) -> list[Part]:

@@ -1,7 +1,6 @@
-"""Controller and memory over whole sequences in compiled code.
+"""Controller and memory over whole sequences in compiled code, whatever the memory.
 
-What is computed is defined by `stacktrans.memory` and `stacktrans.model.controllers`;
-here it is computed faster, where it can be. Nothing outside imports more than
-`stacktrans.model.fused`, and that only when it is needed: numba takes
-its time to load.
+What is computed is defined by `stacktrans.memory` and `stacktrans.model.controllers`; here it is
+computed faster, where it can be. A memory brings its own steps (see `drive`). All of this is
+imported only when it is needed: numba takes its time to load.
 """

@@ -1,6 +1,7 @@
 """Recurrent units: one step of one item of the batch, and its adjoint.
 
-A controller is an entry in `CELLS` and a branch each in `cell_step` and `cell_adjoint`.
+A kind of units is an entry in `CELLS` and a branch each in `cell_step` and `cell_adjoint`; which of
+them a controller is run by, it says itself (`Layer.cell`).
 
 The sums of the gates come in two parts, since the GRU needs them apart: `outer` from the input
 and from below, `inner` from the hidden state. What the adjoint needs of a step is in `saved`.

@@ -15,6 +15,7 @@ import pickle
 import platform
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -69,8 +70,12 @@ class CodeCache:
         """All that code depends on, but for the functions that it calls."""
         name = f"{self._function.__module__}.{self._function.__qualname__}"
         source = _source_checksum(self._function.__code__.co_filename)
+        # What is done with a NamedTuple is up to who made it, who may be somebody else.
+        types = [each.instance_class for each in signature if hasattr(each, "instance_class")]
+        makers = [sys.modules[each.__module__].__file__ or "" for each in types]
+        sources = [source, *map(_source_checksum, makers)]
         versions = numba.__version__, platform.python_implementation(), platform.python_version()
-        return repr((name, source, signature, codegen.magic_tuple(), versions))
+        return repr((name, sources, signature, codegen.magic_tuple(), versions))
 
     def _path(self, directory: Path, what: str) -> Path:
         function = self._function

@@ -10,16 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stacktrans.kernels.checks import check_reading, check_weights
-from stacktrans.kernels.fused import (
+from stacktrans.kernels.autograd import (
     Kind,
     LayerWeights,
     SequenceOutput,
     forward_weights,
     sizes_of,
 )
-from stacktrans.kernels.sizes import Reading, nothing_read
-from stacktrans.kernels.stores import empty_store
+from stacktrans.kernels.sizes import Reading, check_reading, check_weights
 from stacktrans.kernels.tensors import as_array
 
 
@@ -68,8 +66,8 @@ class Running:
             pairs = [(layer.below, layer.hidden) for layer in layers]
             check_weights(self._sizes, pairs, heads, self._bias, self._state)
             self._weights = forward_weights(self._sizes.cell, pairs, heads)
-        self._read = nothing_read(self._sizes, batch_size)
-        self._store = empty_store(self._sizes, 0)
+        self._read = self._sizes.nothing_read()
+        self._store = self._sizes.store(0)
 
     def step(self, inputs: Tensor) -> SequenceOutput:
         """The next T steps: [B, T] which of the inputs there is.

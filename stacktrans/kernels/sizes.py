@@ -1,28 +1,23 @@
-"""The kinds and sizes of everything in a run of controller and memory."""
+"""The kinds and sizes of everything in a run of controller and memory.
 
-from typing import NamedTuple, Protocol
+What a run is given is checked once a call, before the steps: a model's own sizes agree, but the
+rest may be anything, and compiled code would read and write out of bounds.
+"""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
 import torch
 from torch import Tensor
 
-from stacktrans.kernels.actions import Actions
+from stacktrans.kernels import drive
 from stacktrans.kernels.cells import Cell
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.ends import Ends
 from stacktrans.kernels.products import padded
-from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
-from stacktrans.kernels.tensors import as_array, fresh, fresh_zeros, in_place
-from stacktrans.memory.actions import EMPTY
-
-
-class Store(Protocol):
-    """A memory of a batch; see `stores`."""
-
-    def forward(self, part: slice, places: slice, run: Forward) -> None:
-        """Run steps of a part of the batch, which are at some of the N places."""
-
-    def backward(self, part: slice, places: slice, run: Backward) -> None:
-        """Run them backwards."""
+from stacktrans.kernels.steps import Forward, Inputs, Trace, Weights
+from stacktrans.kernels.stores import Carried, Kernel, Room, Store
+from stacktrans.kernels.tensors import as_array, check_shape, fresh, fresh_zeros, in_place
 
 
 class Sizes(NamedTuple):
@@ -30,7 +25,7 @@ class Sizes(NamedTuple):
 
     Attributes:
         cell: kind of units.
-        memory: its kind.
+        memory: the kind of memory.
         layers: L.
         batch: B.
         size: H.
@@ -43,7 +38,7 @@ class Sizes(NamedTuple):
     """
 
     cell: Cell
-    memory: Ends | Actions
+    memory: Kernel
     layers: int
     batch: int
     size: int
@@ -62,14 +57,21 @@ class Sizes(NamedTuple):
     @property
     def pushed(self) -> int:
         """Numbers pushed at each step, all vectors together."""
-        return pushes_of(self.memory) * self.columns
+        return self.memory.pushes * self.columns
 
     @property
     def read(self) -> int:
         """Numbers read at each step."""
-        if isinstance(self.memory, Ends):
-            return len(self.memory.reads) * self.columns
-        return self.memory.number * self.memory.depth * self.columns
+        return self.memory.reads * self.columns
+
+    def store(self, steps: int, places: int | None = None, held: object = None) -> Store:
+        """A memory of the batch; arguments as `Room` has them."""
+        room = Room(self.batch, self.columns, self.dtype, steps, places, held)
+        return self.memory.store(room)
+
+    def nothing_read(self) -> Tensor:
+        """What was read before the first step: [B, reads * m]."""
+        return fresh(self.batch, self.read, dtype=self.dtype).fill_(self.memory.nothing)
 
     def new_trace(self, places: int, saved: int | None = None) -> tuple[Tensor, ...]:
         """Room for all that `Trace` keeps of N steps; of what is saved, for as many as said."""
@@ -121,7 +123,7 @@ class Sizes(NamedTuple):
             in_place(fresh(count, padded(self.heads, self.dtype), dtype=self.dtype)),
             in_place(fresh(self.cell.gates, self.size, dtype=self.dtype)),
         )
-        store.forward(part, places, run)
+        drive.forward(run, store.forward(part, places), self.memory.signals)
 
 
 class Reading(NamedTuple):
@@ -158,12 +160,94 @@ def starts_of(part: slice, starts: Array) -> Array:
     return moved
 
 
-def pushes_of(memory: Ends | Actions) -> int:
-    """How many vectors a kind of memory takes at each step."""
-    return len(memory.pushes) if isinstance(memory, Ends) else memory.number
+def check_steps(starts: Array, batch: int) -> None:
+    """Raise `ValueError` unless B items take steps, none more than one before it.
+
+    Args:
+        starts: [B + 1] where the steps of each item start, and N.
+        batch: B.
+    """
+    taken = np.diff(starts)
+    if len(taken) != batch or (taken < 0).any() or (np.diff(taken) > 0).any():
+        raise ValueError(f"expected the steps of {batch} items, the longest first, not {taken}")
 
 
-def nothing_read(sizes: Sizes, count: int) -> Tensor:
-    """What was read before the first step of so many strings: [count, reads * m]."""
-    read = fresh(count, sizes.read, dtype=sizes.dtype)
-    return read.fill_(0 if isinstance(sizes.memory, Ends) else EMPTY)
+def check_ids(ids: Array, count: int) -> None:
+    """Raise `IndexError` unless all ids are under a count."""
+    if len(ids) and not 0 <= ids.min() <= ids.max() < count:
+        raise IndexError(f"ids are {ids.min()} to {ids.max()}; expected 0 to {count - 1}")
+
+
+def check_reading(reading: Reading, sizes: Sizes, starts: Array) -> None:
+    """Check what the steps read.
+
+    Args:
+        reading: of the whole batch.
+        sizes: kinds and sizes.
+        starts: [B + 1] where the steps of each item start, and N.
+
+    Raises:
+        IndexError: there are no sums over an id.
+        ValueError: there are too few ids or sums, or too many.
+    """
+    ids, given = reading.ids, np.diff(reading.starts)
+    # With buffers, two more ids an item than there are inputs.
+    expected = int(reading.starts[-1]) + (2 * sizes.batch if sizes.buffered else 0)
+    in_step = sizes.buffered or np.array_equal(reading.starts, starts)
+    if not in_step or len(given) != sizes.batch or (given < 0).any() or len(ids) != expected:
+        raise ValueError(f"the {len(ids)} ids are not those of the steps")
+    count = len(reading.projected)
+    sums = sizes.layers * sizes.cell.gates * sizes.size
+    check_shape("sums over the ids", reading.projected.shape, (count, sums))
+    check_ids(ids, count)
+
+
+def check_weights(
+    sizes: Sizes,
+    layers: Sequence[tuple[Tensor, Tensor]],
+    heads: Tensor,
+    bias: Tensor,
+    initial: Tensor,
+) -> None:
+    """Raise `ValueError` unless weights are of the right shapes.
+
+    Args:
+        sizes: kinds and sizes.
+        layers: `below` and `hidden` of each layer.
+        heads: [signals + pushes * m, H].
+        bias: [signals + pushes * m].
+        initial: [L, states, B, H] the state before the first step.
+    """
+    signals = sizes.memory.signals + (2 if sizes.buffered else 0)
+    check_shape("signals", (sizes.signals,), (signals,))
+    rows = sizes.cell.gates * sizes.size
+    for index, (below, hidden) in enumerate(layers):
+        width = sizes.size if index else sizes.read
+        check_shape(f"below of layer {index}", below.shape, (rows, width))
+        check_shape(f"hidden of layer {index}", hidden.shape, (rows, sizes.size))
+    check_shape("weights of signals and values", heads.shape, (sizes.heads, sizes.size))
+    check_shape("biases of signals and values", bias.shape, (sizes.heads,))
+    state = (sizes.layers, sizes.cell.states, sizes.batch, sizes.size)
+    check_shape("initial state", initial.shape, state)
+
+
+def check_carried(carried: Carried, sizes: Sizes) -> None:
+    """Raise `ValueError` unless what B strings carry is of the same memory and of these sizes.
+
+    The state of the units is known to be: it takes the place of the initial one.
+    """
+    check_shape("read", carried.read.shape, (sizes.batch, sizes.read))
+    sizes.memory.check_held(carried.held, sizes.batch, sizes.columns)
+
+
+def check_memory(memory: Kernel, signals: Tensor, values: Tensor) -> None:
+    """Raise `ValueError` unless a memory alone is given as much as it takes.
+
+    Args:
+        memory: its kind.
+        signals: [B, T, signals].
+        values: [B, T, pushes * m].
+    """
+    check_shape("signals", signals.shape, (*values.shape[:2], memory.signals))
+    if values.shape[2] % memory.pushes:
+        raise ValueError(f"values: {values.shape[2]} numbers for {memory.pushes} vectors")

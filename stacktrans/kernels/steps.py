@@ -264,25 +264,14 @@ def going_on(starts: Array, step: int, most: int) -> int:
 
 
 @inlined
-def units_step(
-    step: int,
-    going: int,
-    cell: int,
-    weights: Weights,
-    starts: Array,
-    inputs: Inputs,
-    state: Array,
-    read: Array,
-    trace: Trace,
-    outer: Array,
-    inner: Array,
-    heads: Array,
-    between: Array,
-) -> None:
+def units_step(run: Forward, step: int, going: int) -> None:
     """A step of the units of every layer of the first `going` items, and the sums over them.
 
-    Sets `state`, `heads`, and what the trace has of units; arguments as `Forward` has them.
+    Sets `state`, `heads`, and what the trace has of units.
     """
+    cell, weights, starts, inputs = run.cell, run.weights, run.starts, run.inputs
+    state, read, trace = run.state, run.read, run.trace
+    outer, inner, heads, between = run.outer, run.inner, run.heads, run.between
     batch, layers = state.shape[2], state.shape[0]
     last = state.shape[1] - 1
     outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
@@ -334,31 +323,13 @@ def position_adjoint(count: int, grad_position: Any, grad: Array) -> None:
 
 
 @inlined
-def units_adjoint(
-    step: int,
-    going: int,
-    cell: int,
-    weights: Weights,
-    starts: Array,
-    inputs: Inputs,
-    initial: Array,
-    state_gradient: float,
-    trace: Trace,
-    grads: Trace,
-    grad_projected: Array,
-    grad_inner: Array,
-    grad_state: Array,
-    outer: Array,
-    inner: Array,
-    heads: Array,
-    grad_read: Array,
-    grad_hidden: Array,
-    grad_position: Array,
-) -> None:
-    """Carry gradients back over what `units_step` does, from those of the sums in `heads`.
-
-    Arguments as `Backward` has them.
-    """
+def units_adjoint(run: Backward, step: int, going: int) -> None:
+    """Carry gradients back over what `units_step` does, from those of the sums in `heads`."""
+    cell, weights, starts, inputs = run.cell, run.weights, run.starts, run.inputs
+    initial, state_gradient, trace, grads = run.initial, run.state_gradient, run.trace, run.grads
+    grad_projected, grad_inner, grad_state = run.grad_projected, run.grad_inner, run.grad_state
+    outer, inner, heads = run.outer, run.inner, run.heads
+    grad_read, grad_hidden, grad_position = run.grad_read, run.grad_hidden, run.grad_position
     batch, layers = grad_state.shape[2], grad_state.shape[0]
     last = grad_state.shape[1] - 1
     outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)

@@ -1,222 +1,131 @@
-"""Memories of a batch: the arrays that compiled code works on, and room for more."""
+"""What a memory brings so that compiled code runs it."""
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-import numpy as np
+import torch
 from torch import Tensor
 
-from stacktrans.kernels.action_sequence import action_backward, action_forward
-from stacktrans.kernels.actions import Actions
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.ends import Ends, Rows, empty_rows, move_rows, rows_left
-from stacktrans.kernels.rows import PADDING, Cells
-from stacktrans.kernels.sequence import sequence_backward, sequence_forward
-from stacktrans.kernels.sizes import Sizes
-from stacktrans.kernels.steps import Backward, Forward
-from stacktrans.kernels.tensors import array_dtype, fresh, fresh_zeros, in_place
-from stacktrans.memory.actions import EMPTY
 
-# Room for rows and cells is made for at least so many.
+# Room is made for at least so much.
 _LEAST_ROOM = 64
 
 
-class RowStore(NamedTuple):
-    """A memory that has ends, or none.
+def room_for(used: int, needed: int) -> int:
+    """How much room to make: as much again as is used, so that on average a thing moves once."""
+    return max(2 * used, needed, _LEAST_ROOM)
+
+
+class Held(Protocol):
+    """What a memory holds, to go on from."""
+
+    def without(self, items: Array) -> Self:
+        """The same, but that of some of the batch, [B] bool, is empty."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """What B strings carry on, as constants.
 
     Attributes:
-        ends: its kind.
-        rows: of the batch.
-        values: [B, rows, m] the vectors of all rows.
-        old: how many rows there are.
+        units: [L, states, B, H] the state of the controller.
+        read: [B, reads * m] what was read last.
+        held: what the memory holds; None for one that holds nothing.
+        new: [B] which of them begin anew, and carry nothing.
     """
 
-    ends: Ends
-    rows: Rows
-    values: Tensor
-    old: int = 0
+    units: Tensor
+    read: Tensor
+    held: Held | None
+    new: Tensor
 
-    def forward(self, part: slice, places: slice, run: Forward) -> None:
-        """Run steps of a part of the batch; `places` is not used."""
-        values = in_place(self.values[part])
-        sequence_forward(run, self.ends, self.rows.of(part), values, self.old)
+    def restarted(self, items: Tensor) -> "Carried":
+        """The same, but some of them, [B] bool, begin anew: with the initial state of units."""
+        return replace(self, new=self.new | items)
 
-    def backward(self, part: slice, places: slice, run: Backward) -> None:
-        """Run steps of a part of the batch backwards, from the first row on."""
-        dtype, values = self.values.dtype, self.values[part]
-        rows = self.rows.of(part)
-        # Going backwards takes the memory apart: a copy, so that it can be done twice.
-        sequence_backward(
-            run,
-            self.ends,
-            rows._replace(strength=rows.strength.copy(), links=rows.links.copy()),
-            in_place(values),
-            in_place(fresh_zeros(*values.shape, dtype=dtype)),
-            in_place(fresh_zeros(len(values), values.shape[1] + 1, dtype=dtype)),
-        )
 
-    def with_room(self, steps: int) -> "RowStore":
-        """The memory with room for the rows of some steps more.
+class Store(Protocol):
+    """The memory of a batch: the arrays that compiled code works on."""
 
-        If there is not enough beside those that there are, they move, and rows that were taken
-        away are left behind.
+    def forward(self, part: slice, places: slice) -> Any:
+        """The arrays of a part of the batch, as `drive.forward` takes them.
+
+        Args:
+            part: of the batch.
+            places: which of the N steps are its own.
         """
-        batch, room, columns = self.values.shape
-        dtype = array_dtype(self.values.dtype)
-        added = steps * len(self.ends.pushes)
-        if self.old + added <= room:
-            record = empty_rows(self.ends, batch, steps, dtype)
-            rows = record._replace(strength=self.rows.strength, links=self.rows.links)
-            return self._replace(rows=rows)
-        left = rows_left(self.rows.links)
-        # As much room again as is taken: so on average a row is moved no more than once.
-        room = max(2 * left, left + added, _LEAST_ROOM)
-        rows = empty_rows(self.ends, batch, -(-room // len(self.ends.pushes)), dtype)
-        shape = (batch, rows.strength.shape[1] - 1, columns)
-        values = fresh(*shape, dtype=self.values.dtype)
-        move_rows(
-            self.rows.strength,
-            self.rows.links,
-            in_place(self.values),
-            rows.strength,
-            rows.links,
-            in_place(values),
-        )
-        return RowStore(self.ends, rows, values, left)
 
-    def after(self, steps: int) -> "RowStore":
+    def backward(self, part: slice, places: slice) -> Any:
+        """The same as `drive.backward` takes them; what they refer to is not changed."""
+
+    def with_room(self, steps: int) -> Self:
+        """The memory with room for some steps more."""
+
+    def after(self, steps: int) -> Self:
         """The memory after some steps."""
-        return self._replace(old=self.old + steps * len(self.ends.pushes))
-
-
-class CellStore(NamedTuple):
-    """A memory that has actions.
-
-    Attributes:
-        actions: its kind.
-        cells: of the batch.
-        values: [N, count, m] what is pushed at each step; [1, count, m] to keep only the last.
-    """
-
-    actions: Actions
-    cells: Cells
-    values: Tensor
 
     @property
-    def room(self) -> int:
-        """How many cells of a row there is room for."""
-        return int(self.cells.held.shape[3] // self.values.shape[2])
-
-    def forward(self, part: slice, places: slice, run: Forward) -> None:
-        """Run steps of a part of the batch, which are at some of the N places."""
-        values = self.values[places] if len(self.values) > 1 else self.values
-        size, dtype = values.shape[2], values.dtype
-        action_forward(
-            run,
-            self.actions,
-            self.cells.of(part),
-            in_place(values),
-            in_place(fresh((self.room + PADDING) * size, dtype=dtype)),
-            in_place(fresh(2 * size, dtype=dtype)),
-        )
-
-    def backward(self, part: slice, places: slice, run: Backward) -> None:
-        """Run steps of a part of the batch backwards; what was held before them is constant."""
-        actions, cells, values = self.actions, self.cells.of(part), self.values[places]
-        (_, count, size), dtype = values.shape, values.dtype
-        steps = len(cells.kept_starts) - 1
-        # A step deeper than any read reaches, since gradients move before they are cut off.
-        room = min(self.room, actions.depth + steps)
-        batch, rows = cells.used.shape
-        action_backward(
-            run,
-            actions,
-            cells,
-            in_place(values),
-            in_place(fresh(count, size, dtype=dtype)),
-            in_place(fresh_zeros(batch, rows, count, room * size, dtype=dtype)),
-            in_place(fresh_zeros(batch, count * size, dtype=dtype)),
-            in_place(fresh((room + PADDING) * size, dtype=dtype)),
-        )
-
-    def with_room(self, steps: int) -> "CellStore":
-        """The memory with room for the cells of some steps more."""
-        used = _most(self.cells)
-        needed = min(used + steps, self.actions.capacity)
-        if needed <= self.room:
-            return self
-        room = min(max(2 * used, needed, _LEAST_ROOM), self.actions.capacity)
-        return self._replace(cells=_moved(self.cells, room, self.values))
-
-    def after(self, steps: int) -> "CellStore":
-        """The memory after some steps: it is changed in place."""
-        return self
+    def held(self) -> Held | None:
+        """What it holds; None for a memory that does not go on from piece to piece."""
 
 
-def empty_store(sizes: Sizes, steps: int, places: int | None = None) -> RowStore | CellStore:
-    """A memory that is empty, with room for T steps of each of B strings.
+class Room(NamedTuple):
+    """What there is to be room for in a memory.
 
-    Args:
-        sizes: kinds and sizes.
-        steps: T.
-        places: how many steps all strings take together, of which all that the adjoint needs is
-            to be kept; None to keep nothing.
+    Attributes:
+        batch: number of strings B.
+        columns: size m of a pushed vector.
+        dtype: of all numbers.
+        steps: T of each string.
+        places: how many steps all strings take together, of which all that going backwards
+            needs is kept; None to keep nothing.
+        held: what the memory begins with, which stays as it is; None for nothing.
+        values: [B, T, pushes * m] what is pushed, if that is known already.
     """
-    kind, dtype = sizes.memory, sizes.dtype
-    if isinstance(kind, Ends):
-        rows = empty_rows(kind, sizes.batch, steps, array_dtype(dtype))
-        room = rows.strength.shape[1] - 1
-        return RowStore(kind, rows, fresh(sizes.batch, room, sizes.columns, dtype=dtype))
-    return cell_store(sizes, kind, _no_cells(sizes, kind), steps, places)
+
+    batch: int
+    columns: int
+    dtype: torch.dtype
+    steps: int
+    places: int | None = None
+    held: Any = None
+    values: Tensor | None = None
 
 
-def cell_store(
-    sizes: Sizes, kind: Actions, cells: Cells, steps: int, places: int | None = None
-) -> CellStore:
-    """A memory that begins with given cells, which stay as they are; as for `empty_store`."""
-    used = _most(cells)
-    values = fresh(1 if places is None else places, kind.number, sizes.columns, dtype=sizes.dtype)
-    cells = _moved(cells, min(used + steps, kind.capacity), values)
-    if places is not None:
-        starts = _kept_starts(kind, used, steps, sizes.columns)
-        kept = fresh(sizes.batch, int(starts[-1]), dtype=sizes.dtype)
-        cells = cells._replace(kept=in_place(kept), kept_starts=starts)
-    return CellStore(kind, cells, values)
+class Kernel(ABC):
+    """The compiled steps of a kind of memory.
 
+    The arrays of its stores are a NamedTuple, by whose type numba chooses what a step does: the
+    functions of `drive` that are implemented for it.
 
-def _no_cells(sizes: Sizes, kind: Actions) -> Cells:
-    batch, rows, dtype = sizes.batch, 1 + kind.lists, array_dtype(sizes.dtype)
-    nothing_kept = np.zeros((batch, 0), dtype=dtype)
-    return Cells(
-        np.zeros((batch, rows, kind.number, 0), dtype=dtype),
-        np.full((batch, kind.lists * kind.number * sizes.columns), EMPTY, dtype=dtype),
-        np.zeros((batch, rows), dtype=np.int64),
-        np.zeros((batch, rows), dtype=np.int64),
-        nothing_kept,
-        np.zeros(1, dtype=np.int64),
-    )
+    Attributes:
+        nothing: what is read of the empty memory, in every place.
+    """
 
+    nothing: ClassVar[float] = 0.0
 
-def _most(cells: Cells) -> int:
-    """The most cells that any row has in use."""
-    return int(cells.used.max(initial=0))
+    @property
+    @abstractmethod
+    def signals(self) -> int:
+        """How many numbers it takes at each step."""
 
+    @property
+    @abstractmethod
+    def pushes(self) -> int:
+        """How many vectors it takes at each step."""
 
-def _moved(cells: Cells, room: int, values: Tensor) -> Cells:
-    """A copy of cells that has room for so many in each row."""
-    size = values.shape[2]
-    held = in_place(fresh(*cells.held.shape[:3], room * size, dtype=values.dtype))
-    used = _most(cells) * size
-    held[..., :used] = cells.held[..., :used]
-    return cells._replace(
-        held=held, head=cells.head.copy(), used=cells.used.copy(), used_first=cells.used.copy()
-    )
+    @property
+    @abstractmethod
+    def reads(self) -> int:
+        """How many vectors are read at each step."""
 
+    @abstractmethod
+    def store(self, room: Room) -> Store:
+        """A memory with room for steps."""
 
-def _kept_starts(kind: Actions, used: int, steps: int, size: int) -> Array:
-    """Where the numbers of each step start in `Cells.kept`, if at most `used` cells come first."""
-    step = np.arange(steps)
-    after = np.minimum(used + step + 1, kind.capacity)
-    reached = np.minimum(after, kind.depth + steps - 1 - step)
-    each = (reached + PADDING - 1) * size * (1 + kind.lists) * kind.number
-    starts: Array = np.cumsum([0, *each])
-    return starts
+    def check_held(self, held: Any, batch: int, columns: int) -> None:
+        """Raise `ValueError` unless what a batch holds can be what this memory begins with."""
+        if held is not None:
+            raise ValueError("what is carried is of another memory")

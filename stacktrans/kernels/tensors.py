@@ -4,6 +4,7 @@ import math
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -100,3 +101,9 @@ def in_place(tensor: Tensor) -> Array:
     if not tensor.is_contiguous():
         raise ValueError("compiled code changes only tensors whose numbers are in a row")
     return as_array(tensor)
+
+
+def check_shape(what: str, given: Sequence[int], expected: tuple[int, ...]) -> None:
+    """Raise `ValueError` unless a shape is the expected one."""
+    if tuple(given) != expected:
+        raise ValueError(f"{what}: expected the shape {expected}, not {tuple(given)}")

@@ -1,7 +1,9 @@
 """What every differentiable memory offers to a transducer."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -9,6 +11,7 @@ from torch import Tensor
 from stacktrans.common.errors import UsageError
 
 if TYPE_CHECKING:
+    from stacktrans.kernels.stores import Kernel
     from stacktrans.settings.config import ModelConfig
 
 
@@ -21,6 +24,21 @@ VECTOR_SETTINGS = ("memory_size", "value_nonlinearity")
 State = TypeVar("State", bound=MemoryState)
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What the memory of the first string of a batch holds, as traces show it.
+
+    Attributes:
+        held: the sum of all strengths.
+        parts: for each vector that is read, [steps] how much of it was pushed at each step.
+        cells: where cells are shown, those that are read, [n, m], by what they belong to.
+    """
+
+    held: float = 0.0
+    parts: Mapping[str, Tensor] = field(default_factory=dict)
+    cells: Mapping[str, Tensor] = field(default_factory=dict)
+
+
 class Memory(ABC, Generic[State]):
     """A data structure that is pushed to, popped and read by degrees.
 
@@ -29,12 +47,19 @@ class Memory(ABC, Generic[State]):
 
     Attributes:
         name: how settings call it.
+        takes_actions: whether its signals are probabilities of actions, which add up to 1 for each
+            of `push_names`.
+        carries: whether it can be `carried` from piece to piece of a long sequence.
+        count: how many of the same stand side by side, with equal shares of all that there is.
         settings: of the model's configuration, what it is made with beside what all memories
             have, in the order of its arguments.
     """
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()
+    takes_actions: ClassVar[bool] = False
+    carries: ClassVar[bool] = False
+    count: int = 1
 
     @classmethod
     def from_config(cls, config: "ModelConfig") -> Self:
@@ -83,19 +108,19 @@ class Memory(ABC, Generic[State]):
         """What is read of the empty memory: [B, reads, m], zeros unless it says otherwise."""
         return like.new_zeros(batch_size, self.reads, value_size)
 
+    def check_carries(self) -> None:
+        """Raise `UsageError` unless it can be carried from piece to piece."""
+        if not self.carries:
+            raise UsageError(f"memory {self.name} can't go on from piece to piece")
+
     def carried(self, state: State, new: Tensor) -> State:
         """What a memory holds, as constants to go on from; some of the strings have it empty.
 
         Args:
             state: the memory.
             new: [B] which strings' is empty.
-
-        Raises:
-            UsageError: this memory can't be carried from piece to piece.
         """
-        raise UsageError(
-            f"memory {self.name}: only stacks and lists with actions go on from piece to piece"
-        )
+        raise NotImplementedError
 
     @abstractmethod
     def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
@@ -109,3 +134,16 @@ class Memory(ABC, Generic[State]):
         Returns:
             The memory after the step, and the vectors read, [B, reads, m].
         """
+
+    def reading(self, state: State) -> Reading:
+        """What the first string's memory holds, as traces show it; nothing unless it says so."""
+        return Reading()
+
+    def kernel(self) -> "Kernel | None":
+        """The compiled code of its steps; None for a memory that is run in torch."""
+        return None
+
+    def compiled(self) -> "Kernel | None":
+        """The same, unless it is inherited: what another class computes may be something else."""
+        own: Callable[[Any], Kernel] | None = vars(type(self)).get("kernel")
+        return own(self) if own else None

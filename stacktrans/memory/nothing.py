@@ -1,14 +1,20 @@
 """No memory at all."""
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 
 from stacktrans.memory.base import Memory, MemoryState
+
+if TYPE_CHECKING:
+    from stacktrans.kernels.stores import Kernel
 
 
 class Nothing(Memory[MemoryState]):
     """Nothing: the controller alone."""
 
     name = "none"
+    carries = True
     signal_names = ()
     push_names = ()
     reads = 0
@@ -23,3 +29,8 @@ class Nothing(Memory[MemoryState]):
         self, state: MemoryState, signals: Tensor, values: Tensor
     ) -> tuple[MemoryState, Tensor]:
         return state, values
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.strengths.store import StrengthKernel  # waits for numba
+
+        return StrengthKernel.of(pops=[], pushes=[], reads=[])

@@ -91,11 +91,7 @@ def save(
 
 def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str, str]:
     """What the file of the weights says of them; the same for the same run."""
-    said = {
-        "task": config.task.name,
-        "version": config.version,
-        "configuration": config.identity(),
-    }
+    said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
     if accuracy:
         said["accuracy"] = json.dumps(accuracy)
     if origins := _origins(config):

@@ -35,6 +35,8 @@ class Layer(nn.Module, ABC):
         gates: names of the blocks of H rows in the weights.
         settings: of the model's configuration, those that concern it.
         states: how many vectors [H] the state is made of; the first is the output.
+        cell: by which compiled code of `stacktrans.kernels.cells` it is run; None for none. It is
+            not inherited.
         units: whether it has units of its own; one without passes on all that it sees.
         hidden_size: number of units H.
         below_weight: [gates * H, size of what comes from below].
@@ -46,6 +48,7 @@ class Layer(nn.Module, ABC):
     settings: ClassVar[tuple[str, ...]] = ()
     states: ClassVar[int]
     units: ClassVar[bool] = True
+    cell: ClassVar[str | None] = None
     hidden_size: int
     below_weight: Tensor
     hidden_weight: Tensor
@@ -106,6 +109,7 @@ class LinearLayer(Layer):
     """
 
     gates = ("sum",)
+    cell = "linear"
     states = 1
     units = False
 
@@ -240,6 +244,7 @@ class LSTMLayer(RecurrentLayer):
     """Long short-term memory."""
 
     gates = ("input", "forget", "output", "candidate")
+    cell = "lstm"
     states = 2
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -256,6 +261,7 @@ class GRULayer(RecurrentLayer):
     """Gated recurrent unit; its update gate keeps."""
 
     gates = ("reset", "update", "candidate")
+    cell = "gru"
     states = 1
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -274,6 +280,7 @@ class RNNLayer(RecurrentLayer):
     """Simple recurrent units with tanh."""
 
     gates = ("candidate",)
+    cell = "rnn"
     states = 1
     nonlinearity = staticmethod(torch.tanh)
 
@@ -287,6 +294,7 @@ class RNNLayer(RecurrentLayer):
 class SigmoidLayer(RNNLayer):
     """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
 
+    cell = "sigmoid"
     nonlinearity = staticmethod(torch.sigmoid)
 
 
@@ -328,18 +336,20 @@ class Controller(nn.Module):
                 weight.mul_(start.read_scale)
         self.state_gradient = config.state_gradient
 
-    def _layers(self) -> list[Layer]:
+    @property
+    def all_layers(self) -> list[Layer]:
+        """The layers, the lowest first."""
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
     @property
     def read_weights(self) -> list[nn.Parameter]:
         """The weights by which it sees what was read; a linear controller passes that on."""
-        weight = self._layers()[0].below_weight
+        weight = self.all_layers[0].below_weight
         return [weight] if isinstance(weight, nn.Parameter) else []
 
     def initial(self, batch_size: int) -> tuple[ControllerState, ...]:
         """The initial state of every layer."""
-        return tuple(layer.initial(batch_size) for layer in self._layers())
+        return tuple(layer.initial(batch_size) for layer in self.all_layers)
 
     def project(
         self, sums: Callable[[Layer], Tensor], disturb: Disturbance = undisturbed
@@ -353,7 +363,7 @@ class Controller(nn.Module):
         Returns:
             T tuples of one tensor [B, gates * H] a layer.
         """
-        layers = [disturb(sums(layer)).unbind(dim=1) for layer in self._layers()]
+        layers = [disturb(sums(layer)).unbind(dim=1) for layer in self.all_layers]
         return list(zip(*layers, strict=True))
 
     def step(
@@ -372,7 +382,7 @@ class Controller(nn.Module):
         below = reads
         share = self.state_gradient
         following: list[ControllerState] = []
-        for layer, sums, layer_state in zip(self._layers(), projected, state, strict=True):
+        for layer, sums, layer_state in zip(self.all_layers, projected, state, strict=True):
             layer_state = tuple(with_gradient(part, share) for part in layer_state)
             layer_state = layer.step(sums, below, layer_state)
             following.append(layer_state)

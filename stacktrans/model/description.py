@@ -1,5 +1,6 @@
 """A model in a line."""
 
+from stacktrans.memory import make_memory
 from stacktrans.settings.config import RunConfig
 
 
@@ -8,11 +9,12 @@ def model_line(config: RunConfig) -> str:
     model = config.model
     layers = f"{model.layers} layers of " if model.layers > 1 else ""
     controller = f"{layers}{model.controller.upper()} {model.hidden_size}"
-    if model.controller == "linear":
-        controller = "linear controller"
-    memory = model.memory if model.memory == "none" else f"{model.memory} of {model.memory_size}"
-    if model.memory_count > 1:
-        memory = f"{model.memory_count} {memory}"
+    if not model.has_units:
+        controller = f"{model.controller} controller"
+    made = make_memory(model)
+    memory = f"{model.memory} of {model.memory_size}" if made.pushes else model.memory
+    if made.count > 1:
+        memory = f"{made.count} {memory}"
     embeddings = f"embeddings {model.embedding_size}"
     if model.embedding_size == "one-hot":
         embeddings = "one-hot inputs"

@@ -8,10 +8,8 @@ grefenstette2015, section 3.3:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -19,72 +17,17 @@ from torch.overrides import TorchFunctionMode
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState, make_memory
-from stacktrans.memory.buffers import (
-    filled,
-    popped,
-    read_weights,
-    writing_steps,
-    written_weights,
-)
-from stacktrans.model.controllers import (
-    Controller,
-    ControllerState,
-    Disturbance,
-    Layer,
-    draw_weights,
-    undisturbed,
-)
+from stacktrans.memory.buffers import filled, popped, read_weights, writing_steps, written_weights
+from stacktrans.model.controllers import Controller, Disturbance, Layer, draw_weights, undisturbed
 from stacktrans.model.embeddings import Learned, OneHot
+from stacktrans.model.states import Carried, CarriedByDefinition, Run, TransducerState, Unrolled
 from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 if TYPE_CHECKING:
-    from stacktrans.kernels.fused import Kind
+    from stacktrans.kernels.autograd import Kind
 
 SYMBOLS_AT_ONCE = 256
 """Symbols of an answer that are read from the output buffer at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransducerState:
-    """Everything that a transducer carries from one step to the next.
-
-    Attributes:
-        controller: the state of every layer.
-        memory: what the memory holds.
-        reads: [B, reads * m] the vectors read at the step before; [B, 0] without a memory.
-    """
-
-    controller: tuple[ControllerState, ...]
-    memory: MemoryState
-    reads: Tensor
-
-
-class Unrolled(NamedTuple):
-    """What came of running a transducer over T steps.
-
-    Attributes:
-        hidden: [B, T, H] the controller's outputs.
-        signals: [B, T, len(signal_names)] strengths of each signal.
-        steps: how many of the T each item took; None for all.
-    """
-
-    hidden: Tensor
-    signals: Tensor
-    steps: list[int] | None = None
-
-
-class Run(Protocol):
-    """A transducer at work on B sequences, a piece at a time, without gradients."""
-
-    def step(self, inputs: Tensor) -> Unrolled:
-        """The next T steps: ids [B, T]."""
-
-
-class Carried(Protocol):
-    """What B sequences carry from one piece to the next, as constants."""
-
-    def restarted(self, items: Tensor) -> Self:
-        """The same, but some of them, [B] bool, begin anew."""
 
 
 class Operation(nn.Module):
@@ -104,10 +47,7 @@ class Operation(nn.Module):
     def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.memory = memory
-        self.signal_names = (
-            *memory.signal_names,
-            *(BUFFER_SIGNALS if config.buffered else ()),
-        )
+        self.signal_names = (*memory.signal_names, *(BUFFER_SIGNALS if config.buffered else ()))
         self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
         self.signals = nn.Linear(hidden_size, len(self.signal_names), config.biases)
         self.value_size = config.memory_size
@@ -187,6 +127,7 @@ class Transducer(nn.Module):
         self.config = config
         self.kernel = config.kernel
         self.hard = False
+        self._kinds: dict[Any, Kind | None] = {}
         one_hot = config.embedding_size == "one-hot"
         embedded = inputs if one_hot else int(config.embedding_size)
         self.embedding = OneHot(inputs) if one_hot else Learned(inputs, embedded)
@@ -254,14 +195,14 @@ class Transducer(nn.Module):
         lengths = [longest] * count if lengths is None else lengths
         if len(lengths) != count or not all(0 <= length <= longest for length in lengths):
             raise ValueError(f"lengths of {count} items, 0 to {longest} each, are not {lengths}")
-        if self.config.buffered:
-            if self.is_fused():
-                return self._unroll_fused(inputs, lengths, disturb)
-            return self.unroll_buffered_by_definition(inputs, lengths)[0]
-        if self.hard or not torch.is_grad_enabled():
+        if not self.config.buffered and (self.hard or not torch.is_grad_enabled()):
             return self.start(inputs.shape[0]).step(inputs)
-        if self.is_fused():
-            return self._unroll_fused(inputs, lengths, disturb)
+        if kind := self._kind():
+            from stacktrans.model import fused
+
+            return fused.unroll(self, kind, inputs, lengths, disturb)
+        if self.config.buffered:
+            return self.unroll_buffered_by_definition(inputs, lengths)[0]
         return self.unroll_by_definition(inputs, disturb=disturb)[0]
 
     def unroll_piece(
@@ -283,23 +224,12 @@ class Transducer(nn.Module):
             UsageError: the model has buffers, or a memory that can't be carried.
         """
         self._refuse_buffers()
-        if not self.is_fused():
-            return self._piece_by_definition(inputs, state, disturb)
-        from stacktrans.kernels.carrying import Carried as CarriedByKernel
-        from stacktrans.model import fused
+        self.memory.check_carries()
+        if kind := self._kind():
+            from stacktrans.model import fused
 
-        assert state is None or isinstance(state, CarriedByKernel)
-        done, carried = fused.piece(
-            self._kind(),
-            self.controller,
-            inputs,
-            self.embedding,
-            self._heads(),
-            disturb,
-            state,
-        )
-        hidden, signals = (part.unflatten(0, inputs.shape) for part in done[:2])
-        return Unrolled(hidden, signals), carried
+            return fused.piece(self, kind, inputs, state, disturb)
+        return self._piece_by_definition(inputs, state, disturb)
 
     def _refuse_buffers(self) -> None:
         if self.config.buffered:
@@ -331,39 +261,6 @@ class Transducer(nn.Module):
             chosen(first.reads, state.reads),
         )
 
-    def _unroll_fused(
-        self,
-        inputs: Tensor,
-        lengths: Sequence[int],
-        disturb: Disturbance,
-    ) -> Unrolled:
-        from stacktrans.model import fused
-
-        longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-        steps = [self.steps_over(length) for length in lengths]
-        done = fused.sequence(
-            self._kind(),
-            self.controller,
-            [lengths[row] for row in longest_first],
-            [steps[row] for row in longest_first],
-            inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])],
-            self.embedding,
-            self._heads(),
-            disturb,
-        )
-        longest = self.steps_over(inputs.shape[1])
-        places = _places(longest_first, steps, longest)
-
-        def placed(numbers: Tensor) -> Tensor:
-            shape = (len(steps), longest, numbers.shape[1])
-            if len(numbers) == len(steps) * longest:  # each already stands where it belongs
-                return numbers.view(shape)
-            empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
-            return empty.index_copy(0, places, numbers).view(shape)
-
-        taken = steps if self.config.buffered else None
-        return Unrolled(placed(done.hidden), placed(done.signals), taken)
-
     def steps_over(self, length: int) -> int:
         """How many steps are taken over an input of `length` symbols."""
         config = self.config
@@ -376,8 +273,11 @@ class Transducer(nn.Module):
             UsageError: the model has buffers.
         """
         self._refuse_buffers()
-        kind = FusedRun if self.is_fused() else StepByStep
-        return kind(self, batch_size)
+        if kind := self._kind():
+            from stacktrans.model import fused
+
+            return fused.FusedRun(self, kind, batch_size)
+        return StepByStep(self, batch_size)
 
     def is_fused(self) -> bool:
         """Whether compiled code is what runs this model.
@@ -385,22 +285,14 @@ class Transducer(nn.Module):
         Raises:
             UsageError: it is asked for and there is none.
         """
-        asked = self.config.model_copy(update={"kernel": self.kernel})
-        return has_kernel(asked, self.classifier.weight)
+        return self._kind() is not None
 
-    def _kind(self) -> "Kind":
-        from stacktrans.model.fused import kind_of
-
-        return kind_of(self.config, self.hard)
-
-    def _heads(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
-        if self.operation is None:
-            return nothing, nothing[:, 0], nothing, nothing[:, 0]
-        signals, values = self.operation.signals, self.operation.values
-        if values is None:
-            return signals.weight, _bias_of(signals), nothing, nothing[:, 0]
-        return signals.weight, _bias_of(signals), values.weight, _bias_of(values)
+    def _kind(self) -> "Kind | None":
+        weight = self.classifier.weight
+        key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
+        if key not in self._kinds:
+            self._kinds[key] = kind_of(self.config, self.memory, weight, self.kernel, self.hard)
+        return self._kinds[key]
 
     def unroll_by_definition(
         self,
@@ -525,23 +417,33 @@ class Transducer(nn.Module):
         )
 
 
-def has_kernel(config: ModelConfig, weight: Tensor) -> bool:
-    """Whether compiled code is what runs a model with weights such as this one.
+def kind_of(
+    config: ModelConfig, memory: Memory[Any], weight: Tensor, kernel: str, hard: bool = False
+) -> "Kind | None":
+    """What compiled code is to run for a model; None if torch is to run it.
+
+    Args:
+        config: the shape of the model.
+        memory: its memory.
+        weight: one of its weights.
+        kernel: what is asked for, as `ModelConfig.kernel`.
+        hard: whether signals are made 0 or 1.
 
     Raises:
-        UsageError: it is asked for and there is none.
+        UsageError: compiled code is asked for and there is none.
     """
-    if config.kernel == "torch":
-        return False
+    if kernel == "torch":
+        return None
     from stacktrans.model import fused
 
-    fits = fused.fits(config, weight)
-    if config.kernel == "fused" and not fits:
+    kind = fused.kind_of(config, memory, weight, hard)
+    if kind is None and kernel == "fused":
         raise UsageError(
             f"kernel: there is no fused one for {weight.dtype} on {weight.device.type} "
-            f"with memory {config.memory}; expected auto or torch"
+            f"with memory {config.memory} and controller {config.controller}; "
+            "expected auto or torch"
         )
-    return fits
+    return kind
 
 
 Shapes = dict[str, tuple[int, ...]]
@@ -584,34 +486,6 @@ def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transduce
         raise UsageError("model: its sizes multiply to more than any machine holds") from error
 
 
-def _bias_of(head: nn.Linear) -> Tensor:
-    return head.weight.new_zeros(len(head.weight)) if head.bias is None else head.bias
-
-
-def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:
-    """Where the steps of some rows of a [B, longest] table stand, one row after the other."""
-    taken = np.array([lengths[row] for row in rows], dtype=np.int64)
-    starts = np.array(rows, dtype=np.int64) * longest - (taken.cumsum() - taken)
-    return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CarriedByDefinition:
-    """What is carried in torch; see `Carried`.
-
-    Attributes:
-        state: after the last step.
-        new: [B] which of the sequences begin anew.
-    """
-
-    state: TransducerState
-    new: Tensor
-
-    def restarted(self, items: Tensor) -> "CarriedByDefinition":
-        """The same, but some of them, [B] bool, begin anew."""
-        return replace(self, new=self.new | items)
-
-
 class StepByStep:
     """A run in torch; see `Run`."""
 
@@ -624,19 +498,3 @@ class StepByStep:
         """The next T steps: ids [B, T]."""
         unrolled, self._state = self._model.unroll_by_definition(inputs, self._state)
         return unrolled
-
-
-class FusedRun:
-    """A run in compiled code; see `Run`."""
-
-    def __init__(self, model: Transducer, batch_size: int) -> None:
-        from stacktrans.model import fused
-
-        heads = model._heads()
-        self._run = fused.Run(model._kind(), model.controller, batch_size, model.embedding, heads)
-
-    @torch.no_grad()
-    def step(self, inputs: Tensor) -> Unrolled:
-        """The next T steps: ids [B, T]."""
-        done = self._run.step(inputs)
-        return Unrolled(done.hidden, done.signals)

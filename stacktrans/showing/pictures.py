@@ -12,7 +12,6 @@ from rich.text import Text
 
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import Part, Step, Trace
-from stacktrans.memory.actions import EMPTY
 from stacktrans.showing.figures import content_of, empty_figure
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def rows_of(trace: Trace, least: float) -> list[Row]:
         Row(
             name,
             str(index + 1),
-            [(step.tops[name][0][index] - EMPTY) / (1 - EMPTY) for step in steps],
+            [(step.tops[name][0][index] + 1) / 2 for step in steps],
         )
         for name, cells in steps[0].tops.items()
         for index in range(len(cells[0]))

@@ -10,6 +10,7 @@ from rich.text import Text
 from stacktrans.common.statistics import confidence_interval
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.memory import make_memory
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.pictures import Row, heat_map, rows_of, shade
@@ -316,16 +317,19 @@ def action_view(trace: Trace, config: RunConfig) -> RenderableType:
 def _action(step: Step, name: str) -> str:
     own = step.by_stack()[name]
     best = max(own, key=own.__getitem__)
-    top = " ".join(f"{number:5.2f}" for number in step.tops[name][0])
     # The name of a signal ends with the number of its stack if there are several.
     action = best.removesuffix(f" {name.split()[1]}")
-    return f"{action} {own[best]:.2f} {top}"
+    return f"{action} {own[best]:.2f} {_numbers(step.tops[name][0])}"
+
+
+def _numbers(cell: Sequence[float]) -> str:
+    return " ".join(f"{number:5.2f}" for number in cell)
 
 
 def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     """A model's way through a string, a row a step."""
     first = trace.steps[0]
-    if first.tops:
+    if make_memory(config.model).takes_actions:
         return action_view(trace, config)
     table = Table(*_trace_columns(first))
     for step in trace.steps:
@@ -342,6 +346,7 @@ def _trace_columns(first: Step) -> Iterator[Column]:
         yield Column("left", drop=1)
         yield Column("read input", left=True, fold=GAP, drop=4)
     yield from (Column(f"read {end}", left=True, fold=GAP, drop=3) for end in first.reads)
+    yield from (Column(name, drop=1) for name in first.tops)
     if first.written is not None:
         yield Column("held", drop=1)
         yield Column("write answer", left=True, fold=GAP, drop=4)
@@ -353,6 +358,7 @@ def _cells(step: Step) -> Iterator[str]:
     if step.input_read is not None:
         yield from (f"{step.input_left:.2f}", _parts(step.input_read))
     yield from map(_parts, step.reads.values())
+    yield from (_numbers(cells[0]) for cells in step.tops.values())
     if step.written is not None:
         yield from (f"{step.output_held:.2f}", _parts(step.written))
 

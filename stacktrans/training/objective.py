@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from stacktrans.memory.buffers import buffer_penalty
-from stacktrans.model.transducer import Transducer, Unrolled
+from stacktrans.model.states import Unrolled
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import BUFFER_SIGNALS, RunConfig
 from stacktrans.tasks.layouts import Batch
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from stacktrans.memory.actions import EMPTY, ActionMemory
-from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.model.transducer import Transducer
 
 
@@ -16,28 +14,30 @@ def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     To its controller the others are empty for ever, as far as its biases can say so.
 
     Args:
-        model: with a memory whose cells are mixed by actions, and a recurrent controller.
+        model: that is `prunable`.
         kept: which of them, from 0, in order; one at least.
     """
-    memory, operation = model.memory, model.operation
-    if not isinstance(memory, ActionMemory) or not operation or not operation.values:
-        raise TypeError("only stacks and lists with actions can be left out")
+    if not prunable(model):
+        raise TypeError("only some of several stacks or lists can be left out")
+    memory = model.memory
     config = model.config.model_copy(update={"memory_count": len(kept)})
     outputs, inputs = len(model.classifier.weight), model.embedding.num_embeddings
     smaller = Transducer(config, inputs, outputs)
     weights = dict(model.state_dict())
-    own = torch.tensor(list(kept))
-    actions, size = len(memory.actions), model.config.memory_size
+    own, count = torch.tensor(list(kept)), memory.count
+    size = model.config.memory_size
+    actions, pushed = len(memory.signal_names) // count, memory.pushes // count * size
     for name in ("operation.signals.weight", "operation.signals.bias"):
         weights |= _rows(weights, name, own, actions)
     for name in ("operation.values.weight", "operation.values.bias"):
-        weights |= _rows(weights, name, own, size)
+        weights |= _rows(weights, name, own, pushed)
     below = weights["controller.layers.0.below_weight"]
-    by_memory = below.unflatten(1, (memory.count, memory.depth * size))
+    by_memory = below.unflatten(1, (count, -1))
     weights["controller.layers.0.below_weight"] = by_memory[:, own].flatten(1)
     if "controller.layers.0.bias" in weights:
-        left_out = torch.ones(memory.count, dtype=torch.bool).index_fill(0, own, False)
-        silent = EMPTY * by_memory[:, left_out].flatten(1).sum(dim=1)
+        left_out = torch.ones(count, dtype=torch.bool).index_fill(0, own, False)
+        empty = memory.initial_reads(1, size, below).view(count, -1)[left_out].flatten()
+        silent = (by_memory[:, left_out].flatten(1) * empty).sum(dim=1)
         weights["controller.layers.0.bias"] = weights["controller.layers.0.bias"] + silent
     smaller.to(device=below.device, dtype=below.dtype).load_state_dict(weights)
     return smaller.eval()
@@ -52,9 +52,7 @@ def _rows(weights: dict[str, Tensor], name: str, own: Tensor, size: int) -> dict
 
 def prunable(model: Transducer) -> bool:
     """Whether something of a model's memory may be left out."""
-    layer = model.controller.layers[0]
-    several = isinstance(model.memory, ActionMemory) and model.memory.count > 1
-    return several and isinstance(layer, RecurrentLayer)
+    return model.memory.count > 1 and bool(model.controller.read_weights)
 
 
 def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transducer:
@@ -67,9 +65,6 @@ def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transduce
         model: that can be pruned.
         as_good: whether a model is no worse than the whole.
     """
-    memory = model.memory
-    if not isinstance(memory, ActionMemory):
-        raise TypeError("only stacks and lists with actions can be left out")
 
     def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
         best = kept
@@ -83,4 +78,4 @@ def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transduce
                 best = min(best, found, key=len)
         return best
 
-    return pruned(model, search(tuple(range(memory.count)), 0))
+    return pruned(model, search(tuple(range(model.memory.count)), 0))

@@ -4,7 +4,6 @@ import math
 import os
 
 from stacktrans.common.errors import UsageError
-from stacktrans.model.controllers import Layer
 from stacktrans.model.transducer import Transducer, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.layouts import Layout
@@ -44,7 +43,7 @@ def count_weights(model: Transducer) -> int:
 
 def _numbers_of_a_batch(config: RunConfig, model: Transducer, outputs: int) -> int:
     """At least how many numbers are kept of a batch: gates, states and what is said."""
-    layers = [layer for layer in model.controller.layers if isinstance(layer, Layer)]
+    layers = model.controller.all_layers
     rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in layers)
     return config.training.batch_size * _steps(config) * (rows + outputs)
 

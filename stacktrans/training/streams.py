@@ -12,7 +12,7 @@ from torch import Tensor
 from stacktrans.common.randomness import Purpose
 from stacktrans.inference.evaluation import cross_entropy
 from stacktrans.memory import make_memory
-from stacktrans.model.transducer import Carried, Unrolled
+from stacktrans.model.states import Carried, Unrolled
 from stacktrans.settings.config import StreamConfig
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layouts import Batch
@@ -42,8 +42,7 @@ class StreamTrainer(Trainer):
 
     def _check_carrying(self) -> None:
         """Raise `UsageError` if nothing of the memory goes on from piece to piece."""
-        memory = make_memory(self.config.model)
-        memory.carried(memory.initial(1, 1, torch.empty(0)), torch.zeros(1, dtype=torch.bool))
+        make_memory(self.config.model).check_carries()
 
     def _start_attempt(self) -> None:
         super()._start_attempt()

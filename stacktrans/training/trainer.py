@@ -21,9 +21,11 @@ from stacktrans.common.files import locked, tidy, write_atomically
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import Scores, score
 from stacktrans.inference.perplexity import Perplexity
+from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.controllers import Disturbance
-from stacktrans.model.transducer import Transducer, Unrolled, has_kernel
+from stacktrans.model.states import Unrolled
+from stacktrans.model.transducer import Transducer, kind_of
 from stacktrans.settings.config import RoundingConfig, RunConfig
 from stacktrans.settings.layers import Layer, overlay, validated
 from stacktrans.tasks import make_task
@@ -123,7 +125,8 @@ class Trainer:
             NoSuchLength: there are no strings to train or to test on.
             UsageError: there is no such kernel, or no room.
         """
-        has_kernel(self.config.model, torch.empty(0, device=self.device))
+        model, weight = self.config.model, torch.empty(0, device=self.device)
+        kind_of(model, make_memory(model), weight, model.kernel)
         check_room(self.config, self.layout)
         self._check_draws()
 

@@ -1,10 +1,10 @@
 """Lists: a step, and its adjoint (joulin2015, section 3.2)."""
 
-from stacktrans.kernels.actions import Actions, shares
 from stacktrans.kernels.arithmetic import add_scaled, copy, dot
 from stacktrans.kernels.compiling import Array, compiled
-from stacktrans.kernels.rows import Cells, kept_of, row_adjoint, row_step
-from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.actions.base import EMPTY
+from stacktrans.memory.actions.rows import Cells, kept_of, row_adjoint, row_step
+from stacktrans.memory.actions.signals import Actions, shares
 
 
 @compiled
@@ -124,15 +124,7 @@ def list_adjoint(
         kept_right = kept_of(cells, item, step, 1, which)
         grad_left, grad_right = grad_cells[0, which], grad_cells[1, which]
         push_left, stay_left, pop_left = row_adjoint(
-            kept_left,
-            size,
-            used_left,
-            reached_left,
-            insert + right,
-            stay,
-            left,
-            grad_left,
-            padded,
+            kept_left, size, used_left, reached_left, insert + right, stay, left, grad_left, padded
         )
         # What was pushed on both sides is the old head.
         before = grad_values[which]

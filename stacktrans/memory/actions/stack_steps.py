@@ -1,10 +1,10 @@
 """Stacks with actions: a step, and its adjoint (joulin2015, section 3.1)."""
 
-from stacktrans.kernels.actions import Actions, shares
 from stacktrans.kernels.arithmetic import add_scaled, copy
 from stacktrans.kernels.compiling import Array, compiled
-from stacktrans.kernels.rows import Cells, kept_of, row_adjoint, row_step
-from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.actions.base import EMPTY
+from stacktrans.memory.actions.rows import Cells, kept_of, row_adjoint, row_step
+from stacktrans.memory.actions.signals import Actions, shares
 
 
 @compiled

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from stacktrans.kernels.arithmetic import exp, sigmoid
+from stacktrans.kernels.arithmetic import exp
 from stacktrans.kernels.compiling import Array, compiled
 
 UNLIMITED = 2**62
@@ -30,15 +30,15 @@ class Actions(NamedTuple):
 
 @compiled
 def softmax_signals(actions: Actions, sums: Array, bias: Array, signals: Array) -> None:
-    """A softmax over the actions of each stack or list; what is left are sigmoids.
+    """A softmax over the actions of each stack or list.
 
     Args:
         sums: [signals or more].
-        bias: [signals].
+        bias: [signals or more].
         signals: [signals] set.
     """
-    each, own = actions.each, actions.number * actions.each
-    for i in range(signals.shape[0]):
+    each, own = actions.each, signals.shape[0]
+    for i in range(own):
         signals[i] = sums[i] + bias[i]
     for start in range(0, own, each):
         largest = signals[start]
@@ -54,8 +54,6 @@ def softmax_signals(actions: Actions, sums: Array, bias: Array, signals: Array) 
             total += signals[i]
         for i in range(start, start + each):
             signals[i] /= total
-    for i in range(own, signals.shape[0]):
-        signals[i] = sigmoid(signals[i])
 
 
 @compiled

@@ -18,7 +18,7 @@ the paper has it (section 3.1). So
 
 Saturated signals, which are exactly 0 or 1, tie at every step. What ties is a matter of rounding,
 too: above[i] is summed row by row from the end inwards, in the precision of the strengths, and
-the compiled code (`stacktrans.kernels.ends`) makes the same comparisons of the same sums.
+the compiled code (`stacktrans.memory.strengths.steps`) makes the same comparisons of the same sums.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.memory.base import Memory, MemoryState
+from stacktrans.memory.base import Memory, MemoryState, Reading
+
+TOP, BOTTOM = 0, 1
+"""The ends of rows, for compiled code."""
 
 
 class Rows:
@@ -125,8 +128,7 @@ class StrengthMemory(Memory[Strengths]):
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> Strengths:
         """The empty memory: no rows."""
         return Strengths(
-            like.new_zeros(batch_size, 0),
-            Rows(like.new_zeros(batch_size, 0, value_size)),
+            like.new_zeros(batch_size, 0), Rows(like.new_zeros(batch_size, 0, value_size))
         )
 
     def step(self, state: Strengths, signals: Tensor, values: Tensor) -> tuple[Strengths, Tensor]:
@@ -152,13 +154,18 @@ class StrengthMemory(Memory[Strengths]):
     def read_weights(self, state: Strengths) -> Tensor:
         """[B, len(ends), rows]: how much of each row each read is made of."""
 
-    def strengths(self, state: Strengths) -> Tensor:
-        """[B, rows]: the strength s_t of each row, bottom (or front) first."""
-        return state.strengths
-
     @abstractmethod
     def row_origins(self, steps: int) -> list[int]:
         """For a memory after `steps` steps, the step (from 0) that pushed each row."""
+
+    def reading(self, state: Strengths) -> Reading:
+        weights = self.read_weights(state)[0]
+        steps = weights.shape[1] // self.pushes
+        origins = torch.tensor(self.row_origins(steps), device=weights.device)
+        by_step = weights.new_zeros(len(self.ends), steps).index_add_(1, origins, weights)
+        return Reading(
+            held=float(state.strengths.sum()), parts=dict(zip(self.ends, by_step, strict=True))
+        )
 
 
 def read(weights: Tensor, values: Tensor) -> Tensor:

@@ -1,9 +1,14 @@
 """The neural double-ended queue: grefenstette2015, equations 6 to 11."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from stacktrans.memory.strengths import StrengthMemory, Strengths, popped, read_by
+from stacktrans.memory.strengths.base import BOTTOM, TOP, StrengthMemory, Strengths, popped, read_by
+
+if TYPE_CHECKING:
+    from stacktrans.kernels.stores import Kernel
 
 
 class Deque(StrengthMemory):
@@ -34,3 +39,10 @@ class Deque(StrengthMemory):
 
     def row_origins(self, steps: int) -> list[int]:
         return [*reversed(range(steps)), *range(steps)]
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.strengths.store import StrengthKernel  # waits for numba
+
+        return StrengthKernel.of(
+            pops=[(0, TOP), (2, BOTTOM)], pushes=[(1, TOP), (3, BOTTOM)], reads=[TOP, BOTTOM]
+        )

@@ -1,9 +1,14 @@
 """The neural queue: grefenstette2015, equations 1, 4 and 5."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from stacktrans.memory.strengths import StrengthMemory, Strengths, popped, read_by
+from stacktrans.memory.strengths.base import BOTTOM, TOP, StrengthMemory, Strengths, popped, read_by
+
+if TYPE_CHECKING:
+    from stacktrans.kernels.stores import Kernel
 
 
 class Queue(StrengthMemory):
@@ -28,3 +33,8 @@ class Queue(StrengthMemory):
 
     def row_origins(self, steps: int) -> list[int]:
         return list(range(steps))
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.strengths.store import StrengthKernel  # waits for numba
+
+        return StrengthKernel.of(pops=[(0, BOTTOM)], pushes=[(1, TOP)], reads=[BOTTOM])

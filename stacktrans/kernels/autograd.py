@@ -8,33 +8,24 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stacktrans.common.errors import UsageError
-from stacktrans.kernels.actions import Actions
-from stacktrans.kernels.carrying import Carried
-from stacktrans.kernels.cells import CELLS, Cell
-from stacktrans.kernels.checks import (
+from stacktrans.kernels import drive
+from stacktrans.kernels.cells import Cell
+from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.products import gate_panels, padded, panels
+from stacktrans.kernels.sizes import (
+    Reading,
+    Sizes,
     check_carried,
     check_ids,
     check_memory,
     check_reading,
     check_steps,
     check_weights,
-)
-from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.ends import ENDS, empty_rows
-from stacktrans.kernels.products import gate_panels, padded, panels
-from stacktrans.kernels.sequence import memory_backward, memory_forward
-from stacktrans.kernels.sizes import (
-    Reading,
-    Sizes,
-    Store,
-    nothing_read,
-    pushes_of,
     starts_of,
 )
 from stacktrans.kernels.steps import Backward, Trace, Weights
-from stacktrans.kernels.stores import CellStore, cell_store, empty_store
-from stacktrans.kernels.tensors import array_dtype, as_array, fresh, fresh_zeros, in_place
+from stacktrans.kernels.stores import Carried, Kernel, Room, Store
+from stacktrans.kernels.tensors import as_array, fresh, fresh_zeros, in_place
 from stacktrans.kernels.threads import in_parts
 
 
@@ -42,8 +33,8 @@ class Kind(NamedTuple):
     """What is run.
 
     Attributes:
-        controller: a name in `CELLS`.
-        memory: a name in `ENDS`, or the kind of a memory that has actions.
+        units: of the controller.
+        memory: the kind of memory.
         buffered: whether inputs are read from a buffer; the last two signals are then the
             strengths of reading on and of writing.
         tanh_values: whether values go through a tanh, and not a sigmoid.
@@ -52,8 +43,8 @@ class Kind(NamedTuple):
             no gradients then.
     """
 
-    controller: str
-    memory: str | Actions
+    units: Cell
+    memory: Kernel
     buffered: bool = False
     tanh_values: bool = True
     state_gradient: float = 1.0
@@ -177,7 +168,7 @@ class _Sequence(torch.autograd.Function):
         carried = Carried(
             torch.cat(states, dim=2),
             torch.cat(reads_last),
-            store.cells.alone() if isinstance(store, CellStore) else None,
+            store.held,
             torch.zeros(batch, dtype=torch.bool),
         )
         return hidden[:, -1], signal, reads, carried
@@ -321,7 +312,7 @@ def _backward_part(
         in_place(fresh(count, padded(sizes.size, dtype), dtype=dtype)),
         in_place(fresh_zeros(count, dtype=dtype)),
     )
-    store.backward(part, places, run)
+    drive.backward(run, store.backward(part, places), sizes.memory.signals)
     return grad_state
 
 
@@ -329,16 +320,13 @@ def _beginning(
     sizes: Sizes, before: Carried | None, steps: int, places: int
 ) -> tuple[Store, Tensor]:
     """The memory before the first of T steps, N together, and what was read: [B, reads * m]."""
-    nothing = nothing_read(sizes, sizes.batch)
+    nothing = sizes.nothing_read()
     if before is None:
-        return empty_store(sizes, steps, places), nothing
+        return sizes.store(steps, places), nothing
     check_carried(before, sizes)
     read = torch.where(before.new.unsqueeze(1), nothing, before.read)
-    if before.cells is None:
-        return empty_store(sizes, steps, places), read
-    assert isinstance(sizes.memory, Actions)
-    cells = before.cells.without(before.new.numpy())
-    return cell_store(sizes, sizes.memory, cells, steps, places), read
+    held = before.held and before.held.without(before.new.numpy())
+    return sizes.store(steps, places, held), read
 
 
 def _pairs(weights: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -408,11 +396,10 @@ def sizes_of(
     kind: Kind, layers: int, batch: int, size: int, signals: int, head_weight: Tensor
 ) -> Sizes:
     """The kinds and sizes of a run whose heads have the given weights."""
-    memory = ENDS[kind.memory] if isinstance(kind.memory, str) else kind.memory
-    columns = (head_weight.shape[0] - signals) // max(pushes_of(memory), 1)
+    columns = (head_weight.shape[0] - signals) // max(kind.memory.pushes, 1)
     return Sizes(
-        CELLS[kind.controller],
-        memory,
+        kind.units,
+        kind.memory,
         layers,
         batch,
         size,
@@ -479,7 +466,7 @@ def fused_piece(
     of the strings that begin with it.
 
     Args:
-        kind: what is run, without buffers; its memory has actions, or is "none".
+        kind: what is run, without buffers; its memory goes on from piece to piece.
         ids: [B, T] the inputs.
         projected: as for `fused_sequence`, and so are the others.
         layers: the lowest first.
@@ -491,13 +478,7 @@ def fused_piece(
 
     Returns:
         What came out, the steps of a string one after the other, and what they carry on.
-
-    Raises:
-        UsageError: this kind of memory can't be carried.
     """
-    if kind.buffered or (isinstance(kind.memory, str) and kind.memory != "none"):
-        what = "buffers" if kind.buffered else f"memory {kind.memory}"
-        raise UsageError(f"{what}: only stacks and lists with actions go on from piece to piece")
     batch, steps = ids.shape
     starts = np.arange(batch + 1) * steps
     heads = (signal_weight, signal_bias, value_weight, value_bias)
@@ -543,65 +524,57 @@ class _MemoryAlone(torch.autograd.Function):
     """All steps of a memory; see `fused_memory`."""
 
     @staticmethod
-    def forward(ctx: Any, memory: str, signals: Tensor, values: Tensor) -> Tensor:
+    def forward(ctx: Any, memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
         """Run the steps; shapes as for `fused_memory`."""
-        ends, dtype = ENDS[memory], values.dtype
-        check_memory(ends, signals, values)
-        batch, steps, _ = signals.shape
-        rows = empty_rows(ends, batch, steps, array_dtype(dtype))
-        columns = values.shape[2] // len(ends.pushes)
-        pushed = values.reshape(batch, steps * len(ends.pushes), columns)
-        reads = fresh(batch, steps, len(ends.reads) * columns, dtype=dtype)
+        check_memory(memory, signals, values)
+        batch, steps, numbers = values.shape
+        columns = numbers // memory.pushes
+        room = Room(batch, columns, values.dtype, steps, batch * steps, values=values)
+        store = memory.store(room)
+        reads = fresh(batch, steps, memory.reads * columns, dtype=values.dtype)
 
         def run(part: slice) -> None:
-            memory_forward(
-                ends,
-                rows.of(part),
-                as_array(signals[part]),
-                as_array(pushed[part]),
-                0,
-                in_place(reads[part]),
-            )
+            arrays = store.forward(part, _places(part, steps))
+            drive.memory_forward(arrays, as_array(signals[part]), in_place(reads[part]))
 
         in_parts(run, batch)
-        ctx.save_for_backward(signals, pushed)
-        ctx.ends, ctx.rows, ctx.shape = ends, rows, values.shape
+        ctx.save_for_backward(signals)
+        ctx.store, ctx.pushes, ctx.shape = store, memory.pushes, values.shape
         return reads
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Run the steps backwards."""
-        signals, pushed = ctx.saved_tensors
-        dtype = pushed.dtype
-        batch, count, _ = pushed.shape
-        grad_signals = fresh(*signals.shape, dtype=dtype)
-        grad_values = fresh_zeros(*pushed.shape, dtype=dtype)
-        grad_strength = fresh_zeros(batch, count + 1, dtype=dtype)
-        rows = ctx.rows._replace(strength=ctx.rows.strength.copy(), links=ctx.rows.links.copy())
+        (signals,) = ctx.saved_tensors
+        batch, steps, _ = ctx.shape
+        grad_signals = fresh(*signals.shape, dtype=signals.dtype)
+        grad_values = fresh(*ctx.shape, dtype=signals.dtype).unflatten(2, (ctx.pushes, -1))
 
         def run(part: slice) -> None:
-            memory_backward(
-                ctx.ends,
-                rows.of(part),
+            drive.memory_backward(
+                ctx.store.backward(part, _places(part, steps)),
                 as_array(signals[part]),
-                as_array(pushed[part]),
                 as_array(grads[0][part]),
-                in_place(grad_strength[part]),
-                in_place(grad_values[part]),
                 in_place(grad_signals[part]),
+                in_place(grad_values[part]),
             )
 
         in_parts(run, batch)
-        return None, grad_signals, grad_values.view(ctx.shape)
+        return None, grad_signals, grad_values.flatten(2)
 
 
-def fused_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
+def _places(part: slice, steps: int) -> slice:
+    """Of the steps of a part of a batch of which each takes as many."""
+    return slice(part.start * steps, part.stop * steps)
+
+
+def fused_memory(memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
     """T steps of a memory alone, from empty.
 
     Args:
-        memory: "stack", "queue" or "deque".
-        signals: [B, T, signals] strengths in [0, 1].
+        memory: its kind.
+        signals: [B, T, signals] in [0, 1].
         values: [B, T, pushes * m] the vectors to push.
 
     Returns:

@@ -16,7 +16,7 @@ import numpy as np
 
 from stacktrans.kernels.arithmetic import copy, dot
 from stacktrans.kernels.compiling import Array, compiled
-from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.actions.base import EMPTY
 
 PADDING = 3
 """How many cells the array with a row of cells has more: one before them, and two after."""

@@ -1,9 +1,14 @@
 """The neural stack: grefenstette2015, equations 1 to 3."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
-from stacktrans.memory.strengths import StrengthMemory, Strengths, popped, read_by
+from stacktrans.memory.strengths.base import TOP, StrengthMemory, Strengths, popped, read_by
+
+if TYPE_CHECKING:
+    from stacktrans.kernels.stores import Kernel
 
 
 class Stack(StrengthMemory):
@@ -29,3 +34,8 @@ class Stack(StrengthMemory):
 
     def row_origins(self, steps: int) -> list[int]:
         return list(range(steps))
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.strengths.store import StrengthKernel  # waits for numba
+
+        return StrengthKernel.of(pops=[(0, TOP)], pushes=[(1, TOP)], reads=[TOP])

@@ -30,10 +30,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stacktrans.kernels import drive
 from stacktrans.kernels.arithmetic import add_scaled, copy, dot
 from stacktrans.kernels.compiling import Array, compiled, compiled_entry
-
-TOP, BOTTOM = 0, 1
+from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_adjoint
+from stacktrans.memory.strengths.base import BOTTOM, TOP
 
 
 class Ends(NamedTuple):
@@ -48,21 +49,6 @@ class Ends(NamedTuple):
     pops: Array
     pushes: Array
     reads: Array
-
-
-def _ends(pops: list[tuple[int, int]], pushes: list[tuple[int, int]], reads: list[int]) -> Ends:
-    def table(lines: list[tuple[int, int]]) -> Array:
-        return np.array(lines, dtype=np.int64).reshape(-1, 2)
-
-    return Ends(table(pops), table(pushes), np.array(reads, dtype=np.int64))
-
-
-ENDS = {
-    "none": _ends([], [], []),
-    "stack": _ends([(0, TOP)], [(1, TOP)], [TOP]),
-    "queue": _ends([(0, BOTTOM)], [(1, TOP)], [BOTTOM]),
-    "deque": _ends([(0, TOP), (2, BOTTOM)], [(1, TOP), (3, BOTTOM)], [TOP, BOTTOM]),
-}
 
 
 class Rows(NamedTuple):
@@ -195,12 +181,7 @@ def _read(strength: Array, inward: Array, values: Array, out: Array) -> None:
 
 @compiled
 def _read_adjoint(
-    strength: Array,
-    inward: Array,
-    values: Array,
-    grad_read: Array,
-    grad: Array,
-    grad_values: Array,
+    strength: Array, inward: Array, values: Array, grad_read: Array, grad: Array, grad_values: Array
 ) -> int:
     """Add to the gradients of strengths and values, given that of what was read at an end.
 
@@ -234,31 +215,89 @@ def _forget_empty(first: int, after: int, strength: Array, grad: Array) -> None:
             grad[row] = 0
 
 
-@compiled
-def memory_step(
-    ends: Ends,
-    rows: Rows,
-    item: int,
-    step: int,
-    new: int,
-    signals: Array,
-    values: Array,
-    reads: Array,
-) -> None:
-    """Pop, push and read.
+class Forward(NamedTuple):
+    """A memory of B strings, going forwards.
 
-    Args:
-        ends: what to do.
-        rows: the memory; changed in place.
-        item: which of the batch.
-        step: which of the T steps.
-        new: the row pushed first in this step; others follow.
-        signals: [signals] strengths.
-        values: [rows, m] the vectors of all rows.
-        reads: [reads * m] for the vectors read.
+    Attributes:
+        ends: what a step does.
+        rows: in place.
+        values: [B, rows, m] the vectors of all rows.
+        old: how many rows there were before the first step.
     """
+
+    ends: Ends
+    rows: Rows
+    values: Array
+    old: int
+
+
+class Backward(NamedTuple):
+    """The same going backwards, down to the empty memory.
+
+    Attributes:
+        ends: what a step does.
+        rows: in place.
+        values: [B, rows, m] the vectors of all rows.
+        grad: [B, rows + 1] zeros; the gradients of strengths.
+        grad_values: [B, rows, m] zeros; become the gradients of the values.
+    """
+
+    ends: Ends
+    rows: Rows
+    values: Array
+    grad: Array
+    grad_values: Array
+
+
+@drive.implements(drive.set_signals, Forward)
+def set_signals(memory: Forward, sums: Array, bias: Array, signals: Array) -> None:
+    """Each is a sigmoid of its sum."""
+    sigmoid_signals(sums, bias, signals)
+
+
+@drive.implements(drive.make_hard, Forward)
+def make_hard(memory: Forward, signals: Array) -> None:
+    """Round each."""
+    rounded(signals)
+
+
+@drive.implements(drive.signals_adjoint, Backward)
+def signals_adjoint(memory: Backward, signals: Array, grad: Array) -> None:
+    """Of the sums under sigmoids."""
+    sigmoid_signals_adjoint(signals, grad)
+
+
+@drive.implements(drive.pushed, Forward)
+def pushed(memory: Forward, item: int, step: int, place: int) -> Array:
+    """The vectors of the step's new rows."""
+    pushes = memory.ends.pushes.shape[0]
+    new = memory.old + step * pushes
+    return memory.values[item, new : new + pushes]
+
+
+@drive.implements(drive.pushed, Backward)
+def pushed_before(memory: Backward, item: int, step: int, place: int) -> Array:
+    """The vectors of the rows that were new at the step."""
+    pushes = memory.ends.pushes.shape[0]
+    return memory.values[item, step * pushes : (step + 1) * pushes]
+
+
+@drive.implements(drive.pushed_adjoint, Backward)
+def pushed_adjoint(memory: Backward, item: int, step: int, place: int) -> Array:
+    """They are complete once the step is undone."""
+    pushes = memory.ends.pushes.shape[0]
+    return memory.grad_values[item, step * pushes : (step + 1) * pushes]
+
+
+@drive.implements(drive.memory_step, Forward)
+def memory_step(
+    memory: Forward, item: int, step: int, place: int, later: int, signals: Array, reads: Array
+) -> None:
+    """Pop, push and read."""
+    ends, rows, values = memory.ends, memory.rows, memory.values[item]
     strength = rows.strength[item]
     links = rows.links[item]
+    new = memory.old + step * ends.pushes.shape[0] + 1
     for pop in range(ends.pops.shape[0]):
         signal, end = ends.pops[pop]
         rows.first_before[item, step, pop] = links[end, 0]
@@ -275,39 +314,25 @@ def memory_step(
         _read(strength, links[ends.reads[read]], values, out)
 
 
-@compiled
+@drive.implements(drive.memory_adjoint, Backward)
 def memory_adjoint(
-    ends: Ends,
-    rows: Rows,
+    memory: Backward,
     item: int,
     step: int,
-    new: int,
+    place: int,
+    later: int,
     signals: Array,
-    values: Array,
     grad_reads: Array,
-    grad: Array,
-    grad_values: Array,
     grad_signals: Array,
 ) -> None:
-    """Undo a step and carry gradients over it; arguments as for `memory_step`, and the gradients.
-
-    Args:
-        ends: what was done.
-        rows: the memory after the step; changed in place to what it was before.
-        item: which of the batch.
-        step: which of the T steps.
-        new: the row pushed first in this step.
-        signals: [signals] strengths.
-        values: [rows, m].
-        grad_reads: [reads * m] of the vectors read.
-        grad: [rows + 1] of the strengths after the step; changed in place.
-        grad_values: [rows, m] added to. Complete for the rows pushed in this step afterwards.
-        grad_signals: [signals] set.
-    """
+    """Undo the step: the memory is then as it was before."""
+    ends, rows, values = memory.ends, memory.rows, memory.values[item]
+    grad, grad_values = memory.grad[item], memory.grad_values[item]
     strength = rows.strength[item]
     links = rows.links[item]
     size = values.shape[1]
     pushes = ends.pushes.shape[0]
+    new = step * pushes + 1
     for read in range(ends.reads.shape[0]):
         part = grad_reads[read * size : (read + 1) * size]
         end = ends.reads[read]

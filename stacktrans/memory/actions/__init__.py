@@ -1,0 +1,1 @@
+"""Memories whose cells are mixed by the probabilities of actions: stacks and lists."""

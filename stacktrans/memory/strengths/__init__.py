@@ -1,0 +1,1 @@
+"""Memories that keep a strength for each row: stack, queue and deque."""

@@ -1,0 +1,156 @@
+"""The least memory with compiled steps: one cell, which is written as far as a signal says."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from stacktrans.kernels import drive
+from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_adjoint
+from stacktrans.kernels.stores import Kernel, Room
+from stacktrans.kernels.tensors import fresh, fresh_zeros, in_place
+from stacktrans.memory import Memory, MemoryState
+
+
+@dataclass(frozen=True)
+class Cell(MemoryState):
+    """What is held: [B, m]."""
+
+    content: Tensor
+
+
+class Latch(Memory[Cell]):
+    """A single cell."""
+
+    name = "latch"
+    signal_names = ("write",)
+    push_names = ("cell",)
+    reads = 1
+
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> Cell:
+        return Cell(like.new_zeros(batch_size, value_size))
+
+    def step(self, state: Cell, signals: Tensor, values: Tensor) -> tuple[Cell, Tensor]:
+        content = state.content + signals * (values[:, 0] - state.content)
+        return Cell(content), content.unsqueeze(1)
+
+    def kernel(self) -> Kernel:
+        return LatchKernel()
+
+
+class Forward(NamedTuple):
+    """[B, m] cells; [N, 1, m] what is pushed; [N, m] the cells before each step."""
+
+    cells: Array
+    values: Array
+    before: Array
+
+
+class Backward(NamedTuple):
+    """[N, 1, m], [N, m], [B, m] zeros, [1, m] to work in."""
+
+    values: Array
+    before: Array
+    grad: Array
+    grad_values: Array
+
+
+@drive.implements(drive.set_signals, Forward)
+def set_signals(memory: Forward, sums: Array, bias: Array, signals: Array) -> None:
+    sigmoid_signals(sums, bias, signals)
+
+
+@drive.implements(drive.signals_adjoint, Backward)
+def signals_adjoint(memory: Backward, signals: Array, grad: Array) -> None:
+    sigmoid_signals_adjoint(signals, grad)
+
+
+@drive.implements(drive.make_hard, Forward)
+def make_hard(memory: Forward, signals: Array) -> None:
+    rounded(signals)
+
+
+@drive.implements(drive.pushed, Forward, Backward)
+def pushed(memory: Forward, item: int, step: int, place: int) -> Array:
+    vectors: Array = memory.values[place]
+    return vectors
+
+
+@drive.implements(drive.pushed_adjoint, Backward)
+def pushed_adjoint(memory: Backward, item: int, step: int, place: int) -> Array:
+    return memory.grad_values
+
+
+@drive.implements(drive.memory_step, Forward)
+def memory_step(
+    memory: Forward, item: int, step: int, place: int, later: int, signals: Array, reads: Array
+) -> None:
+    cell, value = memory.cells[item], memory.values[place, 0]
+    for i in range(cell.shape[0]):
+        memory.before[place, i] = cell[i]
+        cell[i] += signals[0] * (value[i] - cell[i])
+        reads[i] = cell[i]
+
+
+@drive.implements(drive.memory_adjoint, Backward)
+def memory_adjoint(
+    memory: Backward,
+    item: int,
+    step: int,
+    place: int,
+    later: int,
+    signals: Array,
+    grad_reads: Array,
+    grad_signals: Array,
+) -> None:
+    grad, value, before = memory.grad[item], memory.values[place, 0], memory.before[place]
+    grad_signals[0] = 0
+    for i in range(grad.shape[0]):
+        grad[i] += grad_reads[i]
+        grad_signals[0] += grad[i] * (value[i] - before[i])
+        memory.grad_values[0, i] = signals[0] * grad[i]
+        grad[i] *= 1 - signals[0]
+
+
+class LatchStore(NamedTuple):
+    """The cells of a batch."""
+
+    cells: Tensor
+    values: Tensor
+    before: Tensor
+    held: None = None
+
+    def forward(self, part: slice, places: slice) -> Forward:
+        values, before = self.values[places], self.before[places]
+        return Forward(in_place(self.cells[part]), in_place(values), in_place(before))
+
+    def backward(self, part: slice, places: slice) -> Backward:
+        grad = torch.zeros_like(self.cells[part])
+        values, before = in_place(self.values[places]), in_place(self.before[places])
+        return Backward(values, before, in_place(grad), in_place(torch.zeros_like(grad[:1])))
+
+    def with_room(self, steps: int) -> Self:
+        places, columns = len(self.cells) * steps, self.cells.shape[1]
+        return self._replace(
+            values=fresh(places, 1, columns, dtype=self.cells.dtype),
+            before=fresh(places, columns, dtype=self.cells.dtype),
+        )
+
+    def after(self, steps: int) -> Self:
+        return self
+
+
+class LatchKernel(Kernel):
+    """Its compiled steps."""
+
+    signals = pushes = reads = 1
+
+    def store(self, room: Room) -> LatchStore:
+        cells = fresh_zeros(room.batch, room.columns, dtype=room.dtype)
+        places = room.batch * room.steps if room.places is None else room.places
+        values = fresh(places, 1, room.columns, dtype=room.dtype)
+        if room.values is not None:
+            values = room.values.reshape(values.shape).contiguous()
+        return LatchStore(cells, values, fresh(places, room.columns, dtype=room.dtype))
