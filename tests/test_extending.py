@@ -1,0 +1,143 @@
+"""The tutorial on plugins: its memory, as a file and as a package, its controller and generator."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import SMALL, run, shell
+from torch.autograd import gradcheck
+
+from stacktrans.common.registry import CONTROLLERS, MEMORIES, use
+from stacktrans.memory import Stack
+from stacktrans.model.controllers import LSTMLayer
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks import make_task
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "extending.md").read_text()
+FILES = dict(re.findall(r'^```\w+ title="(.*?)"\n(.*?)^```$', PAGE, re.DOTALL | re.MULTILINE))
+PACKAGE = ROOT / "examples" / "tape"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files of the page."""
+    monkeypatch.chdir(tmp_path)
+    for name, content in FILES.items():
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+def test_the_package_is_the_tutorial_s() -> None:
+    assert (PACKAGE / "stacktrans_tape.py").read_text() == FILES["stacktrans_tape.py"]
+    points = '[project.entry-points."stacktrans.memories"]\ntape = "stacktrans_tape:Tape"\n'
+    assert points in (PACKAGE / "pyproject.toml").read_text()
+    assert points in PAGE
+
+
+def test_an_installed_package_is_known_everywhere(
+    place: Path,
+) -> None:
+    site = place / "site"
+    copied = place / "tape"
+    copied.mkdir()
+    for file in ("pyproject.toml", "stacktrans_tape.py"):
+        (copied / file).write_text((PACKAGE / file).read_text())
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--no-index", "--target", str(site), str(copied)], check=True)
+    path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    (place / "stacktrans_tape.py").unlink()
+    text = FILES["tape.yaml"].replace("plugins: [stacktrans_tape.py]\n", "")
+    text = text.replace("[1, 2]", "[1]").replace("{of: coarse}", "{of: coarse, count: 4}")
+    short = "settings:\n  training: {max_steps: 2, validation_count: 4}\n"
+    (place / "tape.yaml").write_text(text.replace("settings:\n", short))
+    options = shlex.join([*SMALL, "--max-steps", "2"])
+    for command in (
+        f"stacktrans train --task copy --memory tape --out run {options}",
+        "stacktrans transduce run <<< '!!'",
+        "stacktrans sweep tape.yaml --only tape --workers 2",
+    ):
+        done = shell(command, place, PYTHONPATH=path)
+        assert done.returncode == 0, (command, done.stderr.decode())
+    known = shell("stacktrans list memories --json", place, PYTHONPATH=path).stdout
+    (tape,) = [entry for entry in json.loads(known) if entry["name"] == "tape"]
+    assert tape["origin"] == "package stacktrans-tape"
+    done = shell("stacktrans eval run", place)
+    assert done.returncode == 2
+    assert b"memory tape is from package stacktrans-tape, which is not known" in done.stderr
+
+
+def test_what_a_checkpoint_lacks_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = ["train", "--task", "copy", "--out", "run", "--max-steps", "2", *SMALL]
+    plugins = ["--plugin", "mgu.py", "--plugin", "stacktrans_tape.py"]
+    done = run(*train, "--memory", "tape", "--controller", "mgu", *plugins)
+    assert done.returncode == 0, done.stderr.decode()
+    assert shell("stacktrans eval run --count 2", place).returncode == 2
+    only = "--plugin stacktrans_tape.py"
+    done_without = shell(f"stacktrans eval run --count 2 {only}", place)
+    assert b"controller mgu is from plugin mgu.py, which is not known here" in done_without.stderr
+    assert b"say --plugin mgu.py" in done_without.stderr
+
+
+def test_processes_that_are_started_know_plugins() -> None:
+    use(["stacktrans_tape.py"])
+    code = "from stacktrans.common.registry import MEMORIES; print(MEMORIES.load('tape').name)"
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"tape\n"
+
+
+def test_the_tape_writes_moves_and_reads() -> None:
+    use(["stacktrans_tape.py"])
+    tape = MEMORIES.load("tape")()
+    left, _, right, write = torch.eye(4, dtype=torch.float64)
+    values = torch.arange(1.0, 5, dtype=torch.float64).view(4, 1, 1, 1)
+    state, reads = tape.initial(1, 1, values), []
+    for move, value in zip((right + write, right + write, left, left), values, strict=True):
+        state, read = tape.step(state, move.unsqueeze(0), value)
+        reads.append(float(read))
+    assert reads == [0, 0, 2, 1]
+    sums = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    vectors = torch.randn(2, 3, 1, 2, dtype=torch.float64)
+
+    def run_tape(sums: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+        held, read = tape.initial(2, 2, vectors), vectors
+        for step in range(3):
+            held, read = tape.step(held, tape.signals(sums[:, step]), vectors[:, step])
+        return read
+
+    assert gradcheck(run_tape, (sums.requires_grad_(), vectors.requires_grad_()))
+
+
+def test_what_is_inherited_has_no_compiled_code() -> None:
+    class Forgetful(Stack):
+        name = "forgetful"
+
+    class Peephole(LSTMLayer):
+        name = "peephole"
+
+    assert Stack().compiled() is not None
+    assert Forgetful().compiled() is None
+    settings = {"model": {"memory": "stack"}}
+    model = Transducer(resolve(task="copy", settings=settings).model, 9, 9)
+    assert model.is_fused()
+    model.memory = Forgetful()
+    assert not model.is_fused()
+    assert "cell" not in vars(Peephole)
+
+
+def test_the_tutorial_s_controller_and_generator() -> None:
+    use(["mgu.py", "sorted.py"])
+    layer = CONTROLLERS.load("mgu")(3, 2, 5, resolve_start())
+    (hidden,) = layer.step(layer.project(torch.zeros(1, 3)), torch.zeros(1, 2), layer.initial(1))
+    assert hidden.shape == (1, 5)
+    assert make_task("mine", "sorted", {"symbols": 9}).answer(list('#"!')) == list('!"#')
+
+
+def resolve_start() -> object:
+    return resolve(task="copy", settings={"model": {"memory": "none"}}).model.start
