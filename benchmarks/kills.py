@@ -36,8 +36,9 @@ from stacktrans import __version__, cli
 from stacktrans.common.errors import StacktransError
 from stacktrans.model.checkpoint import WEIGHTS
 from stacktrans.training.records import METRICS, SUMMARY
+from stacktrans.training.rounding import Rounding
 from stacktrans.training.runs import last_saved
-from stacktrans.training.trainer import Trainer
+from stacktrans.training.start import Start
 
 SIZES = "hidden_size=8 memory_size=4 embedding_size=4 output_size=8 validation_count=20"
 LENGTHS = "task.lengths.train=[1,5] task.lengths.test=[6,8]"
@@ -186,16 +187,16 @@ def watched(moment: str, happen: Callable[[], None]) -> Callable[[], None]:
 
     def prepare() -> None:
         if moment == "rounding":
-            further = Trainer._train_further
+            certain, train = Rounding.certain, Start.train_on_batch
 
-            def rounded(self: Trainer, batches: int) -> float:
-                self._train_on_batch = calling(self._train_on_batch)  # type: ignore[method-assign]
+            def rounded(*arguments: Any) -> Any:
+                Start.train_on_batch = calling(train)  # type: ignore[method-assign]
                 try:
-                    return further(self, batches)
+                    return certain(*arguments)
                 finally:
-                    del self._train_on_batch
+                    Start.train_on_batch = train  # type: ignore[method-assign]
 
-            Trainer._train_further = rounded  # type: ignore[method-assign]
+            Rounding.certain = rounded  # type: ignore[method-assign, assignment]
         else:
             for name in FILE_OPERATIONS:
                 setattr(os, name, calling(getattr(os, name)))

@@ -156,12 +156,7 @@ def training_batch(which: str, kernel: str) -> Callable[[], None]:
     task, controller = which.split("/")
     model = {"memory": "stack", "controller": controller, "kernel": kernel}
     config = resolve(task=task, recipe="paper", settings={"model": model})
-    trainer = Trainer(config, Path(), torch.device("cpu"), command="")
-
-    def run() -> None:
-        trainer._train_on_batch()
-
-    return run
+    return Trainer(config, Path(), torch.device("cpu"), command="").state.start.train_on_batch
 
 
 def stack_rnn(count: int, hidden: int, kernel: str, capacity: int | None = None) -> "Transducer":

@@ -25,8 +25,9 @@ from test_training import (
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import ahead
+from stacktrans.training.one_start import train_ahead
 from stacktrans.training.records import Summary
-from stacktrans.training.trainers import trainer_for
+from stacktrans.training.trainer import Trainer
 
 SOON_FAILED = ("restart_after=20", "restart_loss=0.0001")
 
@@ -89,7 +90,7 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
         return original(ahead.Ahead(easy, self.directory, self.device), attempt)
 
     monkeypatch.setattr(ahead.Ahead, "_begin", begin)
-    summary = train(place, "workers=2")
+    summary = train(place, "workers=2", "learning_rate=0.02", "max_steps=2000")
     assert (summary.outcome, summary.attempts) == ("solved", 2)
     assert summary.best_step > 20
     steps = [record["step"] for record in records_of(place)]
@@ -97,12 +98,18 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
     assert steps[-1] == summary.steps
 
 
-def test_nothing_is_left_running(tmp_path: Path) -> None:
+def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(soon_failed("workers=3", "restart_after=1000"), tmp_path / "run")
     started: list[subprocess.Popen[bytes]] = []
+    original = ahead.Ahead.go_on
+
+    def noted(self: ahead.Ahead, attempts: range) -> None:
+        original(self, attempts)
+        started[:] = self.running.values()
+
+    monkeypatch.setattr(ahead.Ahead, "go_on", noted)
 
     def report(_: Any) -> None:
-        started.extend(trainer.ahead.running.values())
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -167,7 +174,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         place = self._place(attempt)
         place.mkdir(parents=True)
         (place / "config.yaml").write_text(self.config.to_yaml())
-        ahead.train_ahead(place, attempt, self.device, os.getppid())
+        train_ahead(place, attempt, self.device, os.getppid())
         return Ended()
 
     monkeypatch.setattr(ahead.Ahead, "_begin", begin)
@@ -183,7 +190,7 @@ def assert_same_with_help(directory: Path, config: RunConfig) -> None:
         own = config.model_copy(update={"workers": workers})
         place = directory / str(workers)
         place.mkdir(parents=True)
-        summaries.append(trainer_for(own)(own, place, CPU, "").run(ignore))
+        summaries.append(Trainer(own, place, CPU, "").run(ignore))
     assert len({(found.outcome, found.steps, found.best_step) for found in summaries}) == 1
     assert_same_run(directory / "1", directory / "2")
 
@@ -260,7 +267,7 @@ def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys\n"
         f"arguments = [{str(tmp_path / 'run')!r}, '2', 'cpu', str(os.getpid())]\n"
-        "module = ['-m', 'stacktrans.training.ahead']\n"
+        "module = ['-m', 'stacktrans.training.one_start']\n"
         "print(subprocess.Popen([sys.executable, *module, *arguments]).pid)"
     )
     begun = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)

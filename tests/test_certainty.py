@@ -1,5 +1,6 @@
 """Making a model certain of what it does: rounding, and what comes of it."""
 
+import copy
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,16 +8,18 @@ from typing import Any
 
 import pytest
 import torch
-from test_training import CPU, assert_same_run, ignore, records_of
+from test_training import CPU, assert_same_run, ignore, records_of, trainer_of
 
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RoundingConfig, RunConfig
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import Pair
-from stacktrans.training.certainty import accuracies, round_signals
+from stacktrans.training import rounding
 from stacktrans.training.records import Accuracy
-from stacktrans.training.streams import StreamTrainer
+from stacktrans.training.rounding import Rounding, accuracies
+from stacktrans.training.start import Start
+from stacktrans.training.strings import Draws
 from stacktrans.training.trainer import Interrupted, Trainer
 
 RIGHT, WRONG = (Accuracy(share, share, 10, share) for share in (1.0, 0.0))
@@ -38,93 +41,97 @@ def counter(*changes: str) -> RunConfig:
     return resolve(task="anbn", settings={"model": model}, assignments=[*small, *changes])
 
 
-class Certain(Trainer):
-    """A trainer that finds every answer right, and those without degrees as it is told."""
+def have_right(
+    monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
+) -> None:
+    """Have answers count as right, or as told; those without degrees as told for each start."""
+    monkeypatch.setattr(Draws, "measure", lambda *_: (soft, soft))
+    certain = Rounding.certain
 
-    hard: Sequence[float] = (1.0,)
+    def told(self: Rounding, start: Start, *others: Any) -> Transducer | None:
+        found = hard[min(start.moment.attempt, len(hard)) - 1]
+        monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, found))
+        return certain(self, start, *others)
 
-    def _measure_both(self, _: Any) -> tuple[Accuracy, Accuracy]:
-        return RIGHT, RIGHT
-
-    def _accuracies(self, model: Transducer) -> tuple[float, float]:
-        return 1.0, self.hard[min(self.progress.attempt, len(self.hard)) - 1]
+    monkeypatch.setattr(Rounding, "certain", told)
 
 
-def test_a_start_that_is_wrong_without_degrees_gives_way_to_the_next(tmp_path: Path) -> None:
-    trainer = Certain(counter(), tmp_path, CPU, "stacktrans train")
-    trainer.hard = [0.5, 0.9, 1.0]
-    summary = trainer.run(ignore)
+def test_a_start_that_is_wrong_without_degrees_gives_way_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_right(monkeypatch, hard=[0.5, 0.9, 1.0])
+    summary = trainer_of(counter(), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 3)
     # 10 batches until it is solved twice running, and at most 6 to round it.
     assert 30 < summary.steps <= 48
 
 
 def test_a_run_that_does_not_start_again_keeps_what_is_wrong_without_degrees(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer = Certain(counter("restart_after=null", "give_up_after=null"), tmp_path, CPU, "")
-    trainer.hard = [0.5]
-    summary = trainer.run(ignore)
+    have_right(monkeypatch, hard=[0.5])
+    config = counter("restart_after=null", "give_up_after=null")
+    summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 
 
-def test_a_start_is_given_up_after_so_many_batches(tmp_path: Path) -> None:
-    class Wrong(Certain):
-        def _measure_both(self, _: Any) -> tuple[Accuracy, Accuracy]:
-            return WRONG, WRONG
-
+def test_a_start_is_given_up_after_so_many_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_right(monkeypatch, soft=WRONG)
     changes = ("give_up_after=10", "max_steps=25", "restart_after=null")
-    summary = Wrong(counter(*changes), tmp_path, CPU, "").run(ignore)
+    summary = trainer_of(counter(*changes), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts, summary.steps) == ("max_steps", 3, 25)
     assert [record["attempt"] for record in records_of(tmp_path)] == [1, 1, 2, 2, 3]
 
 
 @pytest.mark.parametrize("batch", [10, 11, 13])
 def test_a_run_that_is_interrupted_while_it_is_rounded_goes_on_bit_for_bit(
-    tmp_path: Path, batch: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    def trainer_in(place: str) -> Certain:
-        directory = tmp_path / place
-        directory.mkdir()
-        return Certain(counter(), directory, CPU, "stacktrans train")
+    have_right(monkeypatch)
+    trainer_of(counter(), tmp_path / "whole").run(ignore)
+    parted = trainer_of(counter(), tmp_path / "parted")
+    original = Start.train_on_batch
 
-    trainer_in("whole").run(ignore)
-    parted = trainer_in("parted")
-    original = parted._train_on_batch
-
-    def training() -> torch.Tensor:
-        if parted.progress.step + 1 == batch:
+    def training(start: Start) -> None:
+        if parted.state.step + 1 == batch:
             parted.stop_requested = signal.SIGINT
-        return original()
+        original(start)
 
-    parted._train_on_batch = training  # type: ignore[method-assign]
-    with pytest.raises(Interrupted):
-        parted.run(ignore)
-    Certain.resume(tmp_path / "parted", [], CPU).run(ignore)
+    with monkeypatch.context() as patched:
+        patched.setattr(Start, "train_on_batch", training)
+        with pytest.raises(Interrupted):
+            parted.run(ignore)
+    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
 
 
-@pytest.mark.parametrize(("kept", "rounds"), [("last", 3), ("best", 2)])
-def test_of_a_rounding_the_last_weights_are_kept_or_the_best(kept: str, rounds: int) -> None:
-    model = Transducer(counter().model, 2, 2)
-    operation = model.operation
+@pytest.mark.parametrize(
+    ("kept", "rounds", "hard"),
+    [
+        ("last", 3, [0.8, 0.8]),
+        ("best", 2, [0.8, 0.8, 0.9, 0.7, 0.9]),
+        # Of weights that are as good, those that were rounded further.
+        ("best", 3, [1.0, 1.0, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
+    monkeypatch: pytest.MonkeyPatch, kept: str, rounds: int, hard: list[float]
+) -> None:
+    # Rounded weights are then changed by nothing but the factor, 2, and measured before, after
+    # each time if the best are kept, and after all.
+    monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, hard.pop(0)))
+    config = counter("learning_rate=1e-30", f"rounding_kept={kept}", "prune=false")
+    start = trainer_of(config, Path()).state.start
+    operation = start.model.operation
     assert operation is not None
     before = operation.signals.weight.detach().clone()
-    found = iter([(1.0, 0.8), (1.0, 0.9), (0.9, 0.8)])  # as it is, and hard
-    rounding = RoundingConfig(factor=2, batches=1, indecision=0.1, most=3)
-    measured = (lambda _: next(found)) if kept == "best" else None
-    round_signals(model, rounding, lambda: 1.0, measured)
+    start.rounding.uncertain = copy.deepcopy(start.model.state_dict())
+    rounded = start.rounding.certain(start, lambda: None, may_fail=False)
+    assert rounded is start.model
     torch.testing.assert_close(operation.signals.weight, before * 2**rounds)
-
-
-def test_of_weights_that_are_as_good_those_are_kept_that_were_rounded_further() -> None:
-    model = Transducer(counter().model, 2, 2)
-    operation = model.operation
-    assert operation is not None
-    before = operation.signals.weight.detach().clone()
-    rounding = RoundingConfig(factor=2, batches=1, indecision=0.1, most=3)
-    round_signals(model, rounding, lambda: 1.0, lambda _: (1.0, 1.0))
-    torch.testing.assert_close(operation.signals.weight, before * 8)
+    assert not hard
 
 
 def test_accuracies_are_of_the_model_as_it_is_and_hard() -> None:
@@ -144,7 +151,9 @@ def test_accuracies_are_of_the_model_as_it_is_and_hard() -> None:
     assert not model.hard
 
 
-def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(tmp_path: Path) -> None:
+def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = resolve(
         task="anbn",
         settings={"model": {"memory": "stack-rnn", "memory_count": 2, "hidden_size": 10}},
@@ -157,10 +166,9 @@ def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(tmp_path: Path) -> No
             "rounding={factor: 2, batches: 1, indecision: 1e-4, most: 30}",
         ],
     )
-    trainer = StreamTrainer(config, tmp_path, CPU, "stacktrans train")
     # As if every answer were right, so that nothing that is done counts as harm.
-    trainer._accuracies = lambda model: (1.0, 1.0)  # type: ignore[method-assign]
-    assert trainer.run(ignore).outcome == "starts"
+    monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, 1.0))
+    assert trainer_of(config, tmp_path).run(ignore).outcome == "starts"
     kept = checkpoint.load(tmp_path, CPU)
     assert kept.model.config.memory_count == kept.config.model.memory_count == 1
     with torch.no_grad():
@@ -168,7 +176,7 @@ def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(tmp_path: Path) -> No
     assert float((signals * (1 - signals)).max()) < 0.01
 
 
-def test_what_does_harm_is_not_kept(tmp_path: Path) -> None:
+def test_what_does_harm_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = resolve(
         task="anbn",
         settings={"model": {"memory": "stack-rnn", "memory_count": 2, "hidden_size": 10}},
@@ -179,15 +187,14 @@ def test_what_does_harm_is_not_kept(tmp_path: Path) -> None:
             "rounding={factor: 2, batches: 1, indecision: 1e-4, most: 3}",
         ],
     )
-    trainer = StreamTrainer(config, tmp_path, CPU, "stacktrans train")
     looked_at: list[Transducer] = []
 
-    def worse_and_worse(model: Transducer) -> tuple[float, float]:
+    def worse_and_worse(model: Transducer, *_: Any) -> tuple[float, float]:
         looked_at.append(model)
         return 1 / len(looked_at), 1.0
 
-    trainer._accuracies = worse_and_worse  # type: ignore[method-assign]
-    trainer.run(ignore)
+    monkeypatch.setattr(rounding, "accuracies", worse_and_worse)
+    trainer_of(config, tmp_path).run(ignore)
     kept = checkpoint.load(tmp_path, CPU).model.state_dict()
     first = looked_at[0].state_dict()
     assert all(torch.equal(kept[name], first[name]) for name in kept)

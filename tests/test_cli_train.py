@@ -14,7 +14,9 @@ import torch
 from changed_checkpoints import reseal
 from command_line import ENVIRONMENT, SMALL, STACKTRANS, run, shell, start, wait_for
 
-from stacktrans.model import checkpoint
+from stacktrans.training.trainer import Trainer
+
+CPU = torch.device("cpu")
 
 
 def test_help_of_everything() -> None:
@@ -122,7 +124,7 @@ def test_interrupting_train_saves_and_says_how_to_go_on(tmp_path: Path, number: 
     assert "Traceback" not in errors.decode()
     hint = errors.decode().splitlines()[-1]
     assert hint.endswith(f"resume with: stacktrans train --resume '{out}'")
-    step = checkpoint.load_training(out / "last")["progress"]["step"]
+    step = Trainer.resume(out, [], CPU).state.step
     done = run("train", "--resume", out, "--max-steps", str(step + 7), "--json")
     assert json.loads(done.stdout)["steps"] == step + 7
 
@@ -142,7 +144,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors.decode()
-    assert checkpoint.load_training(out / "last")["progress"]["step"] == 0
+    assert Trainer.resume(out, [], CPU).state.step == 0
 
 
 def test_a_disk_that_fills_up_while_training_is_told(tmp_path: Path) -> None:
@@ -289,9 +291,9 @@ def test_a_damaged_training_state_is_told(trained: Path, tmp_path: Path) -> None
     copy = tmp_path / "run"
     shutil.copytree(trained, copy)
     state = torch.load(copy / "last" / "training.pt", weights_only=True)
-    state["progress"]["attempt"] = -1000000
+    state["starts"]["attempt"] = -1000000
     torch.save(state, copy / "last" / "training.pt")
     reseal(copy / "last")
     done = run("train", "--resume", copy)
     assert done.returncode == 1
-    assert "training.pt: damaged (attempt: -1000000)" in done.stderr.decode()
+    assert "training.pt: damaged (starts.attempt: -1000000)" in done.stderr.decode()

@@ -12,7 +12,7 @@ from test_training import CPU, ignore, small_run
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
-from stacktrans.training.trainer import TrainingError
+from stacktrans.training.saving import TrainingError
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
 FAST = ("learning_rate=1e38", "gradient_clip=null", "gradient_limit=null")
@@ -59,7 +59,7 @@ def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
 
     def diverge(record: object) -> None:
         with torch.no_grad():
-            trainer.optimizer.param_groups[0]["lr"] = 1e38
+            trainer.state.start.optimizer.param_groups[0]["lr"] = 1e38
 
     with pytest.raises(TrainingError, match="best weights so far are in"):
         trainer.run(diverge)
@@ -82,7 +82,7 @@ def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
     config = stream_run(stream="epochs: 2, starts: 2, judged_after: 1")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2
-    assert trainer.progress.best == [-1.0]
+    assert trainer.state.progress.best == [-1.0]
 
 
 def test_weights_that_start_as_no_numbers_are_refused(tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ from test_training import assert_same_run, ignore, records_of, stop_after, train
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.evaluation import score
+from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.examples import Examples
 from stacktrans.training.records import SUMMARY
+from stacktrans.training.source import Moment
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
@@ -28,18 +31,22 @@ def small_run(*changes: str, task: str = "xor", **model: object) -> RunConfig:
     )
 
 
+def examples_of(trainer: Trainer) -> Examples:
+    assert isinstance(trainer.source, Examples)
+    return trainer.source
+
+
 def test_an_epoch_has_each_example_once_in_an_order_of_its_own(tmp_path: Path) -> None:
-    trainer = trainer_of(small_run(), tmp_path)
-    assert trainer.examples is not None
+    examples = examples_of(trainer_of(small_run(), tmp_path))
     epochs = []
     for epoch in range(2):
-        batches = [trainer.examples.batch(1, 3 * epoch + place) for place in range(3)]
+        batches = [examples.chosen(Moment(1, 3 * epoch + place)) for place in range(3)]
         assert [len(batch) for batch in batches] == [10, 10, 4]
         epochs.append([tuple(pair.source.tolist()) for batch in batches for pair in batch])
-    everything = Counter(tuple(pair.source.tolist()) for pair in trainer.examples.train)
+    everything = Counter(tuple(pair.source.tolist()) for pair in examples.train)
     assert Counter(epochs[0]) == Counter(epochs[1]) == everything
     assert epochs[0] != epochs[1]
-    assert {len(pair.source) for pair in trainer.examples.test} == {24}
+    assert {len(pair.source) for pair in examples.test} == {24}
 
 
 def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) -> None:
@@ -53,8 +60,8 @@ def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) 
     assert counts == (24, 12, 30)
     records = records_of(tmp_path)
     assert [record["step"] for record in records] == [3, 6, 9, 12]
-    assert trainer.examples is not None
-    best = score(trainer.evaluated, trainer.layout, trainer.examples.development)
+    kept, examples = checkpoint.load(tmp_path, CPU), examples_of(trainer)
+    best = score(kept.model, kept.layout, examples.development)
     assert best.symbol_accuracy == max(record["development"]["symbols"] for record in records)
     told = json.loads((tmp_path / SUMMARY).read_text())
     assert told["development"]["symbols"] == best.symbol_accuracy
@@ -92,8 +99,9 @@ def test_what_the_loss_is_a_mean_over(tmp_path: Path, loss_per: str, factor: flo
     whole = trainer_of(small_run("loss_per=batch", examples), tmp_path)
     norms = []
     for each in (trainer, whole):
-        each._train_on_batch()
-        gradients = [weight.grad.norm() for weight in each.parameters if weight.grad is not None]
+        start = each.state.start
+        start.train_on_batch()
+        gradients = [weight.grad.norm() for weight in start.weights if weight.grad is not None]
         norms.append(torch.stack(gradients).norm().item())
     assert norms[0] == pytest.approx(norms[1] * factor, rel=1e-4)
 
@@ -102,13 +110,13 @@ def test_the_penalty_of_buffer_strengths_reaches_the_gradient(tmp_path: Path) ->
     gradients = []
     for weight in (0, 3):
         config = small_run(f"buffer_penalty={weight}", buffered=True)
-        trainer = trainer_of(config, tmp_path)
-        trainer._train_on_batch()
-        assert trainer.model.operation is not None
-        gradient = trainer.model.operation.signals.weight.grad
+        start = trainer_of(config, tmp_path).state.start
+        start.train_on_batch()
+        assert start.model.operation is not None
+        gradient = start.model.operation.signals.weight.grad
         assert gradient is not None
         gradients.append(gradient.clone())
-    names = trainer.model.signal_names
+    names = start.model.signal_names
     changed = {
         name
         for name, before, after in zip(names, *gradients, strict=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from command_line import SMALL, shell
+from test_certainty import have_right
 from test_stream_training import small_run as stream_run
 from test_training import CPU, assert_same_run, ignore, records_of, small_run
 
@@ -21,8 +21,8 @@ from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.runs import check_free, claim, last_saved
+from stacktrans.training.start import Start
 from stacktrans.training.trainer import Interrupted, Trainer
-from stacktrans.training.trainers import trainer_for
 
 ROUNDING = "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 3}"
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 3}"
@@ -59,7 +59,7 @@ ENDED_BY = {
 
 def trainer_in(directory: Path, config: RunConfig) -> Trainer:
     directory.mkdir(exist_ok=True)
-    return trainer_for(config)(config, directory, CPU, "stacktrans train")
+    return Trainer(config, directory, CPU, "stacktrans train")
 
 
 def taken_up(directory: Path, config: RunConfig) -> Trainer:
@@ -69,7 +69,7 @@ def taken_up(directory: Path, config: RunConfig) -> Trainer:
     except CheckpointError:
         check_free(directory)
         return trainer_in(directory, config)
-    return trainer_for(config).resume(directory, [], CPU)
+    return Trainer.resume(directory, [], CPU)
 
 
 class Killed(BaseException):
@@ -96,20 +96,11 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
         yield done
 
 
-def have_everything_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a model count as right, so that it is solved at once and rounding is kept."""
-    from stacktrans.training.records import Accuracy
-
-    right = Accuracy(1.0, 1.0, 10, 1.0)
-    monkeypatch.setattr(Trainer, "_measure_both", lambda *_: (right, right))
-    monkeypatch.setattr(Trainer, "_accuracies", lambda *_: (1.0, 1.0))
-
-
 @pytest.mark.parametrize("rule", ["starts", "solved"])
 def test_a_run_that_is_killed_on_a_file_goes_on_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_everything_right(monkeypatch)
+    have_right(monkeypatch)
     config = ENDED_BY[rule]()
     with killed_at(sys.maxsize, monkeypatch) as done:
         whole = trainer_in(tmp_path / "whole", config).run(ignore)
@@ -130,44 +121,43 @@ def test_a_run_that_is_killed_on_a_file_goes_on_bit_for_bit(
 def test_a_run_that_is_stopped_while_it_is_rounded_goes_on_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_everything_right(monkeypatch)
+    have_right(monkeypatch)
     config = ENDED_BY[rule]()
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     for batches in (0, 1, 5):  # that are trained on to round it before it is stopped
         trainer = trainer_in(tmp_path / str(batches), config)
-        stop_in_rounding(trainer, batches)
-        with pytest.raises(Interrupted):
-            trainer.run(ignore)
+        with monkeypatch.context() as patched:
+            stop_in_rounding(trainer, batches, patched)
+            with pytest.raises(Interrupted):
+                trainer.run(ignore)
         assert taken_up(tmp_path / str(batches), config).run(ignore).steps == whole.steps
         assert_same_run(tmp_path / "whole", tmp_path / str(batches))
 
 
-def stop_in_rounding(trainer: Trainer, batches: int) -> None:
-    original, left = trainer._train_on_batch, batches
+def stop_in_rounding(trainer: Trainer, batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, left = Start.train_on_batch, batches
 
-    def training() -> torch.Tensor:
+    def training(start: Start) -> None:
         nonlocal left
-        left -= trainer.progress.ended is not None
-        if left <= 0 and trainer.progress.ended:
+        left -= trainer.state.progress.ended is not None
+        if left <= 0 and trainer.state.progress.ended:
             trainer.stop_requested = signal.SIGTERM
-        return original()
+        original(start)
 
-    trainer._train_on_batch = training  # type: ignore[method-assign]
+    monkeypatch.setattr(Start, "train_on_batch", training)
 
 
 def test_a_start_that_was_wrong_without_degrees_is_not_rounded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_everything_right(monkeypatch)
-    found = {1: 0.5, 2: 1.0}
-    monkeypatch.setattr(Trainer, "_accuracies", lambda self, _: (1.0, found[self.progress.attempt]))
+    have_right(monkeypatch, hard=[0.5, 1.0])
     config = ENDED_BY["solved"]()
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     assert whole.attempts == 2
     parted = trainer_in(tmp_path / "parted", config)
 
     def stop(_: object) -> None:
-        if parted.progress.attempt == 2:
+        if parted.state.starts.attempt == 2:
             parted.stop_requested = signal.SIGINT
 
     with pytest.raises(Interrupted):
@@ -179,7 +169,7 @@ def test_a_start_that_was_wrong_without_degrees_is_not_rounded_again(
 def test_a_finished_run_that_is_resumed_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_everything_right(monkeypatch)
+    have_right(monkeypatch)
     config = ENDED_BY["starts"]()
     whole = trainer_in(tmp_path / "run", config).run(ignore)
     before = (tmp_path / "run" / "best" / "model.safetensors").read_bytes()

@@ -15,10 +15,11 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.captions import caption
 from stacktrans.sweeps.report import markdown
 from stacktrans.tasks.layouts import Batch, Layout, Pair, Stream
-from stacktrans.training.draws import Draws
 from stacktrans.training.judging import decided_by, reported_on
 from stacktrans.training.records import Summary
-from stacktrans.training.trainers import trainer_for
+from stacktrans.training.saving import SavedRun
+from stacktrans.training.strings import Draws
+from stacktrans.training.trainer import Trainer
 
 SMALL = [
     setting for setting in SETTINGS if "parameters" not in setting and "lengths" not in setting
@@ -51,7 +52,7 @@ def test_what_a_run_is_reported_on_has_decided_nothing(
         return pairs
 
     monkeypatch.setattr(Draws, "strings", watched)
-    trainer = trainer_for(config)(config, tmp_path, torch.device("cpu"), "command")
+    trainer = Trainer(config, tmp_path, torch.device("cpu"), "command")
     summary = trainer.run(lambda _: None)
     kinds = [drawn[kind] for kind in (Purpose.TRAINING, Purpose.VALIDATION, Purpose.SUMMARY)]
     assert all(kinds)
@@ -106,12 +107,12 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
             *more,
         ],
     )
-    trainer = trainer_for(config)(config, tmp_path, torch.device("cpu"), "command")
+    trainer = Trainer(config, tmp_path, torch.device("cpu"), "command")
     before, after = set[str](), set[str]()
-    seen, layout = before, type(trainer.layout)
+    seen, layout = before, type(trainer.source.layout)
     # Whatever is trained on or measured is laid out before.
     name = "joined" if layout is Stream else "batch"
-    laid_out, finish = getattr(layout, name), trainer._finish
+    laid_out, finish = getattr(layout, name), SavedRun.summary
 
     def watched(self: Layout, rows: Sequence[Pair | Sequence[Pair]], *more: bool) -> Batch:
         for row in rows:
@@ -126,16 +127,16 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
         drawn.append((purpose, seen is after))
         return strings(self, purpose, *arguments)
 
-    def finishing(rule: str) -> Summary:
+    def finishing(self: SavedRun, outcome: str) -> Summary:
         nonlocal seen
         seen = after
-        return finish(rule)
+        return finish(self, outcome)
 
     monkeypatch.setattr(Draws, "strings", drawing)
     monkeypatch.setattr(layout, name, watched)
-    monkeypatch.setattr(trainer, "_finish", finishing)
+    monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)
-    assert (summary.outcome, trainer.progress.settled) == (outcome, True)
+    assert (summary.outcome, trainer.state.start.settling.settled) == (outcome, True)
     assert before
     assert summary.test
     assert summary.train

@@ -1,22 +1,19 @@
 """Runs that a machine has no room for are refused before anything is made."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from test_training import small_run
 
 from stacktrans.common.errors import UsageError
-from stacktrans.model.transducer import without_numbers
+from stacktrans.model.transducer import Transducer, without_numbers
+from stacktrans.training.preparing import prepared
 from stacktrans.training.room import check_room, count_weights
-from stacktrans.training.trainers import trainer_for
 
 CPU = torch.device("cpu")
 
 
 def rehearse(*assignments: str) -> None:
-    config = small_run(*assignments)
-    trainer_for(config)(config, Path(), CPU, "", rehearsal=True)
+    prepared(small_run(*assignments), CPU)
 
 
 @pytest.mark.parametrize(
@@ -47,16 +44,16 @@ def test_sizes_that_multiply_beyond_the_machine_are_refused(
 
 def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stacktrans.training.room._bytes_of_machine", lambda: 2.0**50)
-    monkeypatch.setattr("stacktrans.training.trainer.Transducer", None)
+    monkeypatch.setattr("stacktrans.training.start.Transducer", None)
     rehearse("hidden_size=60000")
 
 
 @pytest.mark.parametrize("controller", ["lstm", "linear"])
 def test_weights_are_counted_as_they_are_made(controller: str) -> None:
     config = small_run(f"controller={controller}", "layers=1")
-    trainer = trainer_for(config)(config, Path(), CPU, "")
-    held = [*trainer.model.parameters(), *trainer.model.buffers()]
-    layout = trainer.layout
+    layout = prepared(config, CPU).layout
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    held = [*model.parameters(), *model.buffers()]
     counted = count_weights(without_numbers(config.model, layout.inputs, layout.outputs))
     assert counted == sum(weight.numel() for weight in held)
 
@@ -66,4 +63,4 @@ def test_a_machine_that_does_not_say_what_it_has_refuses_nothing(
 ) -> None:
     monkeypatch.delattr("os.sysconf")
     config = small_run("layers=64", "hidden_size=65536")
-    check_room(config, trainer_for(small_run())(small_run(), Path(), CPU, "").layout)
+    check_room(config, prepared(small_run(), CPU).layout)

@@ -1,8 +1,8 @@
 """Training states that are well-formed and wrong: each is refused, with what is wrong in it."""
 
-import copy
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from test_training import CPU, ignore, small_run, trainer_of
 
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import TRAINING, CheckpointError
-from stacktrans.training.streams import StreamTrainer
+from stacktrans.training.state import check_alike
 from stacktrans.training.trainer import Trainer
 
 State = dict[str, Any]
@@ -28,7 +28,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     trainer_of(small_run("max_steps=10"), place / "strings").run(ignore)
     config = stream_run(stream="epochs: 2, starts: 2")
     (place / "stream").mkdir()
-    StreamTrainer(config, place / "stream", CPU, "").run(ignore)
+    Trainer(config, place / "stream", CPU, "").run(ignore)
     return {kind: place / kind for kind in ("strings", "stream")}
 
 
@@ -40,10 +40,9 @@ def forged(run: Path, forge: Callable[[State], Any]) -> str:
     forge(state)
     torch.save(state, path)
     reseal(run / "last")
-    kind = StreamTrainer if run.name == "stream" else Trainer
     try:
         with pytest.raises(CheckpointError, match="damaged") as told:
-            kind.resume(run, [], CPU)
+            Trainer.resume(run, [], CPU)
     finally:
         path.write_bytes(sound)
         reseal(run / "last")
@@ -52,51 +51,66 @@ def forged(run: Path, forge: Callable[[State], Any]) -> str:
     return said
 
 
-def in_progress(**changes: Any) -> Callable[[State], None]:
-    return lambda state: state["progress"].update(changes)
+def at(path: str, value: Any) -> Callable[[State], None]:
+    """What puts a value where a path leads."""
+
+    def forge(state: State) -> None:
+        *parts, last = path.split(".")
+        for part in parts:
+            state = state[part]
+        state[last] = value
+
+    return forge
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("path", "value"),
     [
-        ("share", [1, 2]),
-        ("share", 1e-300),
-        ("attempt", -1000000),
-        ("step", "3"),
-        ("step", True),
-        ("step", 10**30),
-        ("best", {"a": 1}),
-        ("best", [math.nan]),
-        ("running_loss", math.nan),
-        ("seconds", -1.0),
-        ("seconds", torch.tensor(1.0)),
-        ("settled", 1),
-        ("epoch", 1000),
-        ("attempt_began", 11),
-        ("loss_count", 1000),
-        ("judged", ["x"]),
-        ("metrics_size", -5),
-        ("metrics_size", 10**9),
-        ("outcome", "max_steps"),
-        ("ended", "never"),
+        ("start.curriculum.share", [1, 2]),
+        ("start.curriculum.share", 1e-300),
+        ("starts.attempt", -1000000),
+        ("start.losses.step", "3"),
+        ("start.losses.step", True),
+        ("start.losses.step", 10**30),
+        ("progress.best", {"a": 1}),
+        ("progress.best", [math.nan]),
+        ("progress.best_step", 11),
+        ("start.losses.running", math.nan),
+        ("progress.seconds", -1.0),
+        ("progress.seconds", torch.tensor(1.0)),
+        ("start.settling.settled", 1),
+        ("start.stopping.in_a_row", -1),
+        ("starts.began", 1.5),
+        ("start.losses.count", 1000),
+        ("starts.judged", ["x"]),
+        ("progress.metrics_size", -5),
+        ("progress.metrics_size", 10**9),
+        ("progress.outcome", "max_steps"),
+        ("progress.ended", "never"),
+        ("start.rounding.uncertain", {}),
+        ("start.rounding.uncertain", torch.zeros(1)),
+        ("layout", "2"),
+        ("command", 3),
     ],
 )
-def test_progress_that_no_run_can_have_made_is_named(
-    finished: dict[str, Path], name: str, value: Any
+def test_values_that_no_run_can_have_saved_are_named(
+    finished: dict[str, Path], path: str, value: Any
 ) -> None:
-    said = forged(finished["strings"], in_progress(**{name: value}))
-    assert re.search(rf"\({name}(\.\w+)*: ", said)
+    said = forged(finished["strings"], at(path, value))
+    name = path.removeprefix("start.")
+    assert re.search(rf"\({re.escape(name)}(\.\w+)*: ", said)
 
 
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
         (lambda state: state.pop("command"), "state: 'command'"),
-        (lambda state: state.update(command=3), "command: 3"),
         (lambda state: state.update(more=3), "state: 'more'"),
         (lambda state: state.update(progress=3), "progress: 3"),
-        (lambda state: state["progress"].pop("step"), "progress: 'step'"),
-        (lambda state: state.update(optimizer=[]), "optimizer: "),
+        (lambda state: state["progress"].pop("seconds"), "progress: 'seconds'"),
+        (lambda state: state.update(start=[]), "start: []"),
+        (lambda state: state["start"].update(source={"epoch": 1}), "source: 'epoch'"),
+        (lambda state: state["start"].update(optimizer=[]), "optimizer: "),
         (lambda state: of_group(state, lr=1e30), "optimizer.param_groups.0.lr: 1e+30"),
         (lambda state: of_group(state, lr=math.nan), "optimizer.param_groups.0.lr: nan"),
         (lambda state: of_group(state, params=[1]), "optimizer.param_groups.0.params"),
@@ -104,10 +118,9 @@ def test_progress_that_no_run_can_have_made_is_named(
         (lambda state: of_weight(state, torch.zeros(1)), "optimizer.state.0.square_avg: [1]"),
         (lambda state: of_weight(state, math.nan), "optimizer.state.0.square_avg: not all"),
         (lambda state: of_weight(state, torch.int64), "optimizer.state.0.square_avg"),
-        (lambda state: state["optimizer"]["state"].update({99: {}}), "optimizer.state: 99"),
-        (lambda state: state["average"].update(begun=2), "average.begun: 2"),
-        (lambda state: state["average"]["model"].popitem(), "average.model: "),
-        (lambda state: state.update(uncertain={}), "uncertain: []"),
+        (lambda state: optimizer_of(state)["state"].update({99: {}}), "optimizer.state: 99"),
+        (lambda state: state["start"]["average"].update(begun=2), "average.begun: 2"),
+        (lambda state: state["start"]["average"]["model"].popitem(), "average.model: "),
     ],
 )
 def test_what_no_run_can_have_saved_is_named(
@@ -116,12 +129,17 @@ def test_what_no_run_can_have_saved_is_named(
     assert said in forged(finished["strings"], forge)
 
 
+def optimizer_of(state: State) -> State:
+    found: State = state["start"]["optimizer"]
+    return found
+
+
 def of_group(state: State, **changes: Any) -> None:
-    state["optimizer"]["param_groups"][0].update(changes)
+    optimizer_of(state)["param_groups"][0].update(changes)
 
 
 def of_weight(state: State, change: Any) -> None:
-    own = state["optimizer"]["state"][0]
+    own = optimizer_of(state)["state"][0]
     if isinstance(change, float):
         own["square_avg"][0] = change
     else:
@@ -133,12 +151,14 @@ def of_weight(state: State, change: Any) -> None:
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
-        (in_progress(attempt=3), "attempt: 3"),
-        (in_progress(attempt=10**9), "attempt: 1000000000"),
-        (in_progress(share=0.5), "share: 0.5"),
-        (in_progress(judged=[1.0, 2.0, 3.0]), "judged: [1.0, 2.0, 3.0]"),
-        (lambda state: state["kept"].update(more=torch.zeros(1)), "kept: "),
-        (lambda state: state.pop("kept"), "state: 'kept'"),
+        (at("starts.attempt", 3), "starts.attempt: 3"),
+        (at("starts.attempt", 10**9), "starts.attempt: 1000000000"),
+        (at("starts.judged", [1.0, 2.0, 3.0]), "starts.judged: [1.0, 2.0, 3.0]"),
+        (at("start.curriculum.share", 0.5), "curriculum.share: 0.5"),
+        (at("start.stopping.epochs", 1000), "stopping.epochs: 1000"),
+        (at("start.source.epoch", -1), "source.epoch: -1"),
+        (lambda state: state["start"]["stopping"]["kept"].update(more=torch.zeros(1)), ".kept: "),
+        (lambda state: state["start"]["stopping"].pop("kept"), "stopping: 'kept'"),
     ],
 )
 def test_what_no_stream_can_have_saved_is_named(
@@ -148,8 +168,22 @@ def test_what_no_stream_can_have_saved_is_named(
 
 
 def test_what_runs_save_is_what_they_read(finished: dict[str, Path]) -> None:
-    for kind, run in finished.items():
+    for run in finished.values():
         before = checkpoint.load_training(run / "last")
-        trainer = (StreamTrainer if kind == "stream" else Trainer).resume(run, [], CPU)
-        assert trainer.progress.step == before["progress"]["step"]
-        assert copy.deepcopy(trainer.optimizer.state_dict()).keys() == before["optimizer"].keys()
+        state = Trainer.resume(run, [], CPU).state
+        assert state.progress.state_dict() == before["progress"]
+        assert state.starts.state_dict() == before["starts"]
+        check_alike("start", state.start.state_dict(), before["start"])
+
+
+def test_a_state_of_another_layout_is_named(finished: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(finished["strings"], tmp_path / "run")
+    path = tmp_path / "run" / "last" / TRAINING
+    state = torch.load(path, weights_only=True)
+    torch.save({"progress": state["progress"], "command": ""}, path)  # as it was at first
+    reseal(tmp_path / "run" / "last")
+    with pytest.raises(
+        CheckpointError, match="of layout 1; this stacktrans resumes layout 2"
+    ) as told:
+        Trainer.resume(tmp_path / "run", [], CPU)
+    assert str(told.value).startswith(f"{path}: ")

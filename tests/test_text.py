@@ -24,9 +24,8 @@ from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpora import find_files, known_symbols, read_sentences
 from stacktrans.tasks.corpus import Corpus
-from stacktrans.training.texts import LanguageTrainer, pieces_of
-from stacktrans.training.trainer import Interrupted
-from stacktrans.training.trainers import trainer_for
+from stacktrans.training.texts import Texts, pieces_of
+from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
 SUBJECTS = ("the owl", "a grey owl", "the moon", "no boat")
@@ -69,9 +68,14 @@ def small_run(folder: Path, *changes: str, memory: str = "stack-rnn") -> RunConf
     )
 
 
-def trainer_of(config: RunConfig, directory: Path) -> LanguageTrainer:
+def trainer_of(config: RunConfig, directory: Path) -> Trainer:
     directory.mkdir(exist_ok=True)
-    return LanguageTrainer(config, directory, CPU, "stacktrans train")
+    return Trainer(config, directory, CPU, "stacktrans train")
+
+
+def texts_of(trainer: Trainer) -> Texts:
+    assert isinstance(trainer.source, Texts)
+    return trainer.source
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +216,7 @@ def test_the_most_frequent_symbols_are_known(folder: Path) -> None:
 
 def test_a_vocabulary_that_is_limited_makes_words_unknown(folder: Path, tmp_path: Path) -> None:
     trainer = trainer_of(small_run(folder, "task.parameters.vocabulary=6"), tmp_path)
-    assert trainer.layout.outputs == 6
+    assert trainer.source.layout.outputs == 6
     trainer.run(ignore)
     config = checkpoint.read_config(tmp_path / "best")
     assert config.task.parameters["known"].split()[0] == "the"
@@ -313,13 +317,14 @@ def test_each_symbol_of_a_text_is_said_once(count: int) -> None:
 @torch.no_grad()
 def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, memory: str) -> None:
     trainer = trainer_of(small_run(folder, memory=memory), tmp_path)
-    text, total, state = trainer.texts["valid"], 0.0, None
+    source, model = texts_of(trainer), trainer.state.start.model
+    text, total, state = source.texts["valid"], 0.0, None
     for piece in pieces_of(text, 1, 5):
-        unrolled, state = trainer.model.unroll_piece(torch.from_numpy(piece.batch.inputs), state)
+        unrolled, state = model.unroll_piece(torch.from_numpy(piece.batch.inputs), state)
         mask, targets = (torch.from_numpy(part) for part in (piece.batch.mask, piece.batch.targets))
-        logits = trainer.model.logits(unrolled, mask)
+        logits = model.logits(unrolled, mask)
         total += float(torch.nn.functional.cross_entropy(logits, targets[mask], reduction="sum"))
-    whole = perplexity(trainer.model, trainer.vocabulary, text)
+    whole = perplexity(model, source.vocabulary, text)
     assert isinstance(whole, Perplexity)
     assert whole.nats == pytest.approx(total / (len(text) - 1), rel=1e-5)
 
@@ -329,13 +334,12 @@ def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
     folder: Path, tmp_path: Path, stop_at: int
 ) -> None:
     config = small_run(folder, "loss_every=4")
-    assert trainer_for(config) is LanguageTrainer
     trainer_of(config, tmp_path / "whole").run(ignore)
     parted = trainer_of(config, tmp_path / "parted")
     stop_after(parted, stop_at)
     with pytest.raises(Interrupted):
         parted.run(ignore)
-    LanguageTrainer.resume(tmp_path / "parted", [], CPU).run(ignore)
+    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
 
 
@@ -348,12 +352,13 @@ def test_a_configuration_repeats_its_run(folder: Path, tmp_path: Path) -> None:
 
 def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: Path) -> None:
     trainer = trainer_of(small_run(folder), tmp_path)
-    text = trainer.texts["train"][1:]
-    shares = torch.softmax(trainer.model.classifier.bias, dim=0)
+    text = texts_of(trainer).texts["train"][1:]
+    shares = torch.softmax(trainer.state.start.model.classifier.bias, dim=0)
     for index, share in enumerate(shares.tolist()):
         count = int((text == index).sum())
         assert share == pytest.approx((count + 1) / (len(text) + len(shares)))
-    assert trainer_of(small_run(folder, "biases=false"), tmp_path).model.classifier.bias is None
+    unbiased = trainer_of(small_run(folder, "biases=false"), tmp_path)
+    assert unbiased.state.start.model.classifier.bias is None
 
 
 def sweep_of_texts(folder: Path, place: Path, **measures: dict[str, str]) -> Path:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,15 @@ from stacktrans.settings.layers import Layer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layouts import Pair
-from stacktrans.training import trainer as training
-from stacktrans.training.draws import Draws, Moment
+from stacktrans.training import strings as training_strings
 from stacktrans.training.objective import indecision
 from stacktrans.training.optimizers import make_optimizer
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
-from stacktrans.training.trainer import Interrupted, Trainer, TrainingError
+from stacktrans.training.saving import TrainingError
+from stacktrans.training.source import Moment
+from stacktrans.training.start import Noise
+from stacktrans.training.strings import Draws, Strings
+from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
 SMALL = (*SETTINGS, "accuracy_every=10", "accuracy_loss=null")
@@ -103,14 +105,12 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, sto
 
 def stop_after(trainer: Trainer, step: int) -> None:
     """Have the trainer asked to stop while it is at a step."""
-    original: Callable[..., Any] = trainer.optimizer.step
 
-    def stepping(*args: Any, **kwargs: Any) -> Any:
-        if trainer.progress.step + 1 == step:
+    def stepping(*_: Any) -> None:
+        if trainer.state.step + 1 == step:
             trainer.stop_requested = signal.SIGINT
-        return original(*args, **kwargs)
 
-    trainer.optimizer.step = stepping  # type: ignore[method-assign]
+    trainer.state.start.optimizer.register_step_pre_hook(stepping)
 
 
 @pytest.mark.parametrize("restart_after", [20, 25, 100])
@@ -178,11 +178,11 @@ def test_it_stops_when_solved_twice_running(
     found: list[float],
     best_step: int,
 ) -> None:
-    def measured(_: Trainer, purpose: Purpose) -> tuple[Accuracy, Accuracy]:
+    def measured(_: Draws, __: Transducer, purpose: Purpose, ___: Moment) -> list[Accuracy]:
         coarse = found.pop(0) if purpose is Purpose.VALIDATION else 1.0
-        return Accuracy(coarse, coarse, 20, coarse), Accuracy(coarse, coarse, 20, coarse)
+        return 2 * [Accuracy(coarse, coarse, 20, coarse)]
 
-    monkeypatch.setattr(Trainer, "_measure_both", measured)
+    monkeypatch.setattr(Draws, "measure", measured)
     config = small_run("max_steps=1000", f"solved_accuracy={solved_accuracy}")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.steps, summary.best_step) == ("solved", 50, best_step)
@@ -193,7 +193,7 @@ def test_it_stops_when_solved_twice_running(
 def test_validation_goes_on_while_the_task_may_be_solved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solved_accuracy: float, strings: int
 ) -> None:
-    monkeypatch.setattr(training, "score", one_in_four_right)
+    monkeypatch.setattr(training_strings, "score", one_in_four_right)
     config = small_run(
         f"solved_accuracy={solved_accuracy}", "validation_count=1000", "max_steps=10"
     )
@@ -213,24 +213,23 @@ def one_in_four_right(_: Any, __: Any, pairs: list[Pair]) -> Scores:
 CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: %s}"
 
 
-def test_short_strings_come_first(tmp_path: Path) -> None:
+def test_short_strings_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = {2: 0, 3: 0, 5: 0}
+    strings = Draws.strings
 
-    class Watched(Draws):
-        def strings(
-            self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
-        ) -> list[Pair]:
-            drawn = super().strings(purpose, moment, lengths, count, *further)
-            if purpose is Purpose.TRAINING and count > 1:
-                limit = lengths.longest
-                longest[limit] = max(longest[limit], *(len(pair.source) for pair in drawn))
-            return drawn
+    def watched(
+        self: Draws, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *more: int
+    ) -> list[Pair]:
+        drawn = strings(self, purpose, moment, lengths, count, *more)
+        if purpose is Purpose.TRAINING and count > 1:
+            limit = lengths.longest
+            longest[limit] = max(longest[limit], *(len(pair.source) for pair in drawn))
+        return drawn
 
+    monkeypatch.setattr(Draws, "strings", watched)
     # So easy to please that every batch is enough.
     config = small_run("max_steps=30", "loss_every=1", CURRICULUM % 100, "batch_size=50")
-    trainer = trainer_of(config, tmp_path)
-    trainer.draws = Watched(config, trainer.task)
-    trainer.run(ignore)
+    trainer_of(config, tmp_path).run(ignore)
     assert longest == {limit: limit for limit in longest}
     lengths = [record["lengths"] for record in records_of(tmp_path)]
     # What a record shows is what is trained on next.
@@ -251,10 +250,10 @@ def test_a_curriculum_begins_with_lengths_that_there_are(tmp_path: Path, share: 
     config = resolve(
         task="bigram-flip",
         settings={"model": {"memory": "queue"}},
-        assignments=[*SMALL, *given, f"curriculum.share={share}"],
+        assignments=[*SMALL, *given, f"curriculum.share={share}", "max_steps=5"],
     )
-    trainer = trainer_of(config, tmp_path)
-    assert 6 <= trainer.draws.shortest(trainer.progress.share).longest <= 9
+    trainer_of(config, tmp_path).run(ignore)
+    assert 6 <= records_of(tmp_path)[0]["lengths"][1] <= 9
 
 
 def test_a_run_whose_strings_lengthened_does_not_start_again(tmp_path: Path) -> None:
@@ -294,7 +293,7 @@ def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> Non
     for changes in (("restart_after=100",), ("restart_after=null",)):
         trainer = trainer_of(small_run("max_steps=12", *changes), tmp_path / changes[0])
         with torch.no_grad():
-            trainer.model.classifier.bias.fill_(float("nan"))
+            trainer.state.start.model.classifier.bias.fill_(float("nan"))
         if changes == ("restart_after=null",):
             with pytest.raises(TrainingError, match="no number any more after batch 1"):
                 trainer.run(ignore)
@@ -333,13 +332,14 @@ def test_what_was_read_is_learned_about_at_a_rate_of_its_own() -> None:
 def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
     raw: list[torch.Tensor] = []
 
-    class Watched(Trainer):
-        def _advance(self) -> None:
-            super()._advance()
-            raw.append(self.model.classifier.weight.detach().clone())
+    trainer = trainer_of(small_run("max_steps=10", "averaging=0.5"), tmp_path)
+    start = trainer.state.start
 
-    config = small_run("max_steps=10", "averaging=0.5")
-    Watched(config, tmp_path, CPU, "").run(ignore)
+    def note(*_: Any) -> None:
+        raw.append(start.model.classifier.weight.detach().clone())
+
+    start.optimizer.register_step_post_hook(note)
+    trainer.run(ignore)
     mean = raw[0]
     for weight in raw[1:]:
         mean = 0.5 * mean + 0.5 * weight
@@ -350,10 +350,11 @@ def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
 
 def test_gradients_that_are_no_numbers_leave_the_weights_as_they_are(tmp_path: Path) -> None:
     trainer = trainer_of(small_run("max_steps=1"), tmp_path)
-    before = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
-    trainer.model.classifier.weight.register_hook(lambda grad: grad * torch.nan)
+    model = trainer.state.start.model
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    model.classifier.weight.register_hook(lambda grad: grad * torch.nan)
     assert trainer.run(ignore).attempts == 1
-    after = trainer.model.state_dict()
+    after = model.state_dict()
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
 
 
@@ -364,14 +365,11 @@ def test_a_run_that_fails_with_its_last_batch_keeps_what_it_trained(tmp_path: Pa
 
 
 def test_patience_begins_anew_with_each_start(tmp_path: Path) -> None:
-    config = small_run("stop=converged", "patience=3", "max_steps=60", "restart_after=null")
-    trainer = trainer_of(config, tmp_path)
-    # A start before was better than this one can be, and had not got better for long.
-    trainer.progress.best, trainer.progress.since_best = [0.0], 2
-    trainer._save_best()
-    trainer._start_attempt()
-    trainer.run(ignore)
-    assert len(records_of(tmp_path)) >= 4
+    # No start has as many records as would end it, all together have many times more.
+    starts = ("restart_after=null", "give_up_after=10", "learning_rate=1e-30")
+    config = small_run("stop=converged", "patience=2", "max_steps=100", *starts)
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts) == ("max_steps", 10)
 
 
 def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:
@@ -402,11 +400,7 @@ def test_indecision_is_0_for_whole_strengths() -> None:
 
 
 def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        Trainer,
-        "_measure_both",
-        lambda self, _: (Accuracy(1.0, 1.0, 20, 1.0), Accuracy(1.0, 1.0, 20, 1.0)),
-    )
+    monkeypatch.setattr(Draws, "measure", lambda *_: 2 * [Accuracy(1.0, 1.0, 20, 1.0)])
     first = trainer_of(small_run(), tmp_path).run(ignore)
     assert (first.outcome, first.steps) == ("solved", 20)
     assert Trainer.resume(tmp_path, [], CPU).run(ignore) == first
@@ -415,11 +409,7 @@ def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_run_is_solved_as_often_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     coarse = iter([1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0])
 
-    def measured(self: Trainer, _: Purpose) -> tuple[Accuracy, Accuracy]:
-        accuracy = Accuracy(next(coarse), 1.0, 20, 1.0)
-        return accuracy, accuracy
-
-    monkeypatch.setattr(Trainer, "_measure_both", measured)
+    monkeypatch.setattr(Draws, "measure", lambda *_: 2 * [Accuracy(next(coarse), 1.0, 20, 1.0)])
     summary = trainer_of(small_run("solved_times=3"), tmp_path).run(ignore)
     assert (summary.outcome, summary.steps) == ("solved", 60)
 
@@ -455,22 +445,28 @@ def test_gate_noise_disturbs_training_alone_and_comes_from_the_seed(tmp_path: Pa
     assert plain != noisy
     assert losses("again", "gate_noise=0.5") == noisy
     assert losses("faint", "gate_noise=1e-9") == pytest.approx(plain, rel=1e-5)
-    trainer = trainer_of(small_run("gate_noise=5"), tmp_path / "evaluated")
-    assert trainer._measure_both(Purpose.SUMMARY) == trainer._measure_both(Purpose.SUMMARY)
+    assert measured("gate_noise=5") == measured("gate_noise=0")
+
+
+def measured(setting: str) -> tuple[Accuracy, Accuracy]:
+    """How good a model is that has learned nothing."""
+    start = trainer_of(small_run(setting), Path()).state.start
+    assert isinstance(start.source, Strings)
+    return start.source.draws.measure(start.model, Purpose.SUMMARY, start.moment)
 
 
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
-def test_gate_noise_is_of_the_deviation_asked_for(tmp_path: Path, kernel: str) -> None:
-    trainer = trainer_of(small_run("gate_noise=0.25", f"kernel={kernel}"), tmp_path)
+def test_gate_noise_is_of_the_deviation_asked_for(kernel: str) -> None:
+    config = small_run("gate_noise=0.25", f"kernel={kernel}")
     found: list[torch.Tensor] = []
-    disturb = trainer._disturbance()
+    disturb = Noise(config).at(Moment(1, 0))
 
     def watched(sums: torch.Tensor) -> torch.Tensor:
         disturbed = disturb(sums)
         found.append(disturbed - sums)
         return disturbed
 
-    trainer.model.unroll(torch.zeros(50, 20, dtype=torch.int64), disturb=watched)
+    Transducer(config.model, 5, 5).unroll(torch.zeros(50, 20, dtype=torch.int64), disturb=watched)
     (noise,) = found
     assert noise.numel() == 50 * 20 * 4 * 8
     assert noise.std().item() == pytest.approx(0.25, rel=0.03)

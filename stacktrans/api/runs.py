@@ -12,17 +12,16 @@ from typing import Any
 from stacktrans.api.assignments import assigned
 from stacktrans.api.models import Model, load
 from stacktrans.api.notebooks import as_html
-from stacktrans.model.checkpoint import read_config
 from stacktrans.model.devices import find_device
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nested
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.texts import language_summary
 from stacktrans.showing.training import summary_table
+from stacktrans.training.preparing import learns_text
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.runs import check_free, claim, last_saved, stopping
 from stacktrans.training.trainer import Interrupted, Trainer
-from stacktrans.training.trainers import learns_text, trainer_for
 
 Listener = Callable[[Record], None]
 """What is called with every record of a run."""
@@ -166,8 +165,7 @@ def begin(
     if out is not None:
         check_free(out)
     # Nothing is written before everything that was asked for is known to be there.
-    kind = trainer_for(config)
-    trainer = kind(config, Path(), find_device(device), command=command, rehearsal=rehearsal)
+    trainer = Trainer(config, Path(), find_device(device), command)
     if not rehearsal:
         name = f"{config.task.name}-{config.model.memory}-{config.seed}"
         trainer.directory = claim(out, name)
@@ -176,8 +174,8 @@ def begin(
 
 def taken_up(directory: Path, budgets: Sequence[Layer], device: str) -> Trainer:
     """A run to go on with, its budgets perhaps changed; raises `CheckpointError` if it can't."""
-    kind = trainer_for(read_config(last_saved(directory)))
-    return kind.resume(directory, budgets, find_device(device))
+    last_saved(directory)
+    return Trainer.resume(directory, budgets, find_device(device))
 
 
 def _budgets(max_steps: int | None, time_limit: float | None) -> dict[str, Any]:

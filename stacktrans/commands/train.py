@@ -239,14 +239,14 @@ def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
 def _run(trainer: "Trainer", as_json: bool) -> None:
     from stacktrans.showing.texts import LanguageDisplay, language_summary
     from stacktrans.showing.training import TrainingDisplay, summary_table
+    from stacktrans.training.preparing import learns_text
     from stacktrans.training.runs import stopping
     from stacktrans.training.trainer import Interrupted
-    from stacktrans.training.trainers import learns_text
 
     console, directory = progress_console(), str(trainer.directory)
     of_text = learns_text(trainer.config)
     kind = LanguageDisplay if of_text else TrainingDisplay
-    display = kind(console, trainer.config, trainer.parameter_count, directory)
+    display = kind(console, trainer.config, trainer.state.parameter_count, directory)
     try:
         with stopping(trainer), display:
             summary = trainer.run(display.show)

@@ -218,15 +218,15 @@ def _read(path: Path, read: Callable[[str], Read]) -> Read:
 def _train(job: Job) -> None:
     from stacktrans.model.checkpoint import last_of
     from stacktrans.model.devices import find_device
-    from stacktrans.training.trainers import trainer_for
+    from stacktrans.training.trainer import Trainer
 
-    device, kind = find_device(job.device), trainer_for(job.config)
+    device = find_device(job.device)
     try:
         last_of(job.directory)
     except StacktransError:
-        trainer = kind(job.config, job.directory, device, job.command)
+        trainer = Trainer(job.config, job.directory, device, job.command)
     else:
-        trainer = kind.resume(job.directory, [], device)
+        trainer = Trainer.resume(job.directory, [], device)
     trainer.run(lambda _: None)
 
 

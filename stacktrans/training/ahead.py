@@ -4,19 +4,16 @@ A start depends on nothing but the seed and its number, so it can be trained bef
 known whether it will be needed. The run takes over what there is of it.
 """
 
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 import torch
 
-from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import write_atomically
 from stacktrans.model.checkpoint import CONFIG
 from stacktrans.settings.config import RunConfig
@@ -47,8 +44,10 @@ class Ahead:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def go_on(self, attempts: Iterable[int]) -> None:
-        """Train these starts, if they are not being trained."""
+    def go_on(self, attempts: Sequence[int]) -> None:
+        """Train these starts, if they are not being trained; end all others if there are none."""
+        if not attempts and self.running:
+            self.stop()
         for attempt in attempts:
             if attempt not in self.running:
                 self.running[attempt] = self._begin(attempt)
@@ -81,36 +80,9 @@ class Ahead:
         arguments = [str(place), str(attempt), str(self.device), str(os.getpid())]
         # In a session of its own, since Ctrl-C is for the run alone.
         return subprocess.Popen(
-            [sys.executable, "-m", "stacktrans.training.ahead", *arguments],
+            [sys.executable, "-m", "stacktrans.training.one_start", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-
-
-def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
-    """Train one start until it ends, fails, or is asked for; then save it.
-
-    Args:
-        directory: where the configuration is, and the start is saved.
-        attempt: its number.
-        device: where the model is.
-        parent: the process that waits for it.
-    """
-    from stacktrans.settings.resolve import resolve
-    from stacktrans.training.trainers import trainer_for
-
-    config = resolve(config=str(directory / CONFIG))
-    trainer = trainer_for(config)(config, directory, device, "", attempt)
-
-    def ask(number: int, _: object) -> None:
-        trainer.stop_requested = number
-
-    signal.signal(signal.SIGTERM, ask)
-    with contextlib.suppress(StacktransError):  # the run itself will come to it, and say so
-        trainer.run_ahead(lambda: os.getppid() == parent)
-
-
-if __name__ == "__main__":
-    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))

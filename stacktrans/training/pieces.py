@@ -1,15 +1,20 @@
-"""An unsegmented stream, cut into pieces for truncated backpropagation (joulin2015, section 4)."""
+"""Streams cut into pieces for truncated backpropagation (joulin2015, section 4)."""
 
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from stacktrans.common.errors import UsageError
-from stacktrans.common.randomness import Purpose, generator
-from stacktrans.settings.config import RunConfig, StreamConfig
-from stacktrans.tasks.base import Lengths, Task
-from stacktrans.tasks.layouts import Batch, Mask, Pair, Stream
+from stacktrans.memory import make_memory
+from stacktrans.model.controllers import Disturbance
+from stacktrans.model.states import Carried
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig, TaskConfig
+from stacktrans.tasks.layouts import Batch, Layout, Mask
+from stacktrans.training.source import Moment, Ran, Source
+from stacktrans.training.state import Count
 
 
 class Piece(NamedTuple):
@@ -24,63 +29,61 @@ class Piece(NamedTuple):
     new: Mask
 
 
-class Epochs:
-    """What a run on a stream is trained on, epoch after epoch.
+def cut(batch: Batch, steps: int) -> Iterator[Piece]:
+    """The pieces, of so many steps, of streams that begin anew."""
+    count, longest = batch.inputs.shape
+    for begin in range(0, longest, steps):
+        part = np.s_[:, begin : begin + steps]
+        inputs = batch.inputs[part]
+        lengths = [inputs.shape[1]] * count
+        piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
+        yield Piece(piece, np.full(count, begin == 0))
 
-    Args:
-        config: of the run.
-        stream: how it is cut.
-        task: what draws the sequences.
+
+class InPieces(Source):
+    """Goes through pieces, epoch after epoch; what streams carry goes on from piece to piece.
+
+    What they carry is not saved, so that a run is resumed where an epoch begins.
 
     Attributes:
-        layout: of the stream.
+        epoch: of the start, that begins next, from 0.
     """
 
-    def __init__(self, config: RunConfig, stream: StreamConfig, task: Task) -> None:
-        self._config, self._stream, self._task = config, stream, task
-        layout = task.layout
-        if not isinstance(layout, Stream):
-            raise UsageError(f"training.stream: task {config.task.name} is no stream")
-        if stream.sequences is None:
-            raise UsageError("training.stream.sequences: null is for a text; expected a number")
-        shortest, first = config.task.ranges.train.shortest, stream.first_longest
-        if first is not None and first < shortest:
-            raise UsageError(
-                f"training.stream.first_longest: {first} is under the shortest training length, "
-                f"{shortest}"
-            )
-        self._sequences = stream.sequences
-        self.layout = layout
+    epoch: Count = 0
 
-    def epoch(self, attempt: int, number: int) -> list[Piece]:
-        """The pieces of the n-th epoch of an attempt, from 0."""
-        rng = generator(self._config.seed, Purpose.TRAINING, attempt, number)
-        law = self._config.task.law_of(self._config.task.ranges.train)
-        pairs = self._task.sample(rng, self.lengths(number), self._sequences, law)
-        count = self._config.training.batch_size
-        streams = [pairs[row::count] for row in range(count)]
-        return list(self._pieces(streams))
+    def __init__(self, config: RunConfig, task: TaskConfig, layout: Layout) -> None:
+        super().__init__(task, layout)
+        self._memory = make_memory(config.model)
+        self._begin_epoch(0)
 
-    def lengths(self, number: int) -> Lengths:
-        """The lengths of the n-th epoch: the longest grows by one an epoch."""
-        shortest, longest = self._config.task.ranges.train
-        first = self._stream.first_longest
-        return Lengths(shortest, longest if first is None else min(longest, first + number))
+    @abstractmethod
+    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+        """The pieces of an epoch of a start."""
 
-    def _pieces(self, streams: Sequence[Sequence[Pair]]) -> Iterator[Piece]:
-        every = self._stream.empty_after or max(map(len, streams))
-        for first in range(0, max(map(len, streams)), every):
-            parts = [stream[first : first + every] for stream in streams]
-            everything = self._config.training.loss_over == "all"
-            yield from self._cut(self.layout.joined(parts, everything))
+    def check(self) -> None:
+        """Raise `UsageError` if nothing of the memory goes on from piece to piece."""
+        self._memory.check_carries()
 
-    def _cut(self, batch: Batch) -> Iterator[Piece]:
-        """The pieces of streams that begin anew."""
-        steps = self._stream.steps
-        count, longest = batch.inputs.shape
-        for begin in range(0, longest, steps):
-            part = np.s_[:, begin : begin + steps]
-            inputs = batch.inputs[part]
-            lengths = [inputs.shape[1]] * count
-            cut = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
-            yield Piece(cut, np.full(count, begin == 0))
+    def begin(self, model: Transducer) -> None:
+        self._begin_epoch(0)
+
+    def _begin_epoch(self, number: int) -> None:
+        self.epoch, self._left = number, list[Piece]()
+        self._carried: Carried | None = None
+
+    def unroll(self, model: Transducer, moment: Moment, disturb: Disturbance) -> Ran:
+        self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
+        piece = self._left.pop()
+        carried = self._carried and self._carried.restarted(torch.from_numpy(piece.new))
+        inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
+        unrolled, self._carried = model.unroll_piece(inputs, carried, disturb)
+        if not self._left:
+            self._begin_epoch(self.epoch + 1)
+        return piece.batch, unrolled
+
+    @property
+    def resumable(self) -> bool:
+        return not self._left
+
+    def due(self, step: int) -> tuple[bool, bool]:
+        return self.resumable, self.resumable

@@ -64,7 +64,7 @@ class Record:
     validation: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Summary:
     """How a run ended.
 

@@ -1,21 +1,13 @@
 """What a run remembers besides its weights to go on, and how that is checked when it is read."""
 
-import copy
-import dataclasses
 import math
 import reprlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
 
 import torch
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 from torch import Tensor
-
-from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import TrainingConfig
-from stacktrans.training.optimizers import make_optimizer
-from stacktrans.training.records import BUDGETS, RULES
 
 MOST = 2**53
 """What is counted stays under this, so that it is the same as a float."""
@@ -32,94 +24,61 @@ Count = Annotated[int, BeforeValidator(_plain), Field(strict=True, ge=0, le=MOST
 Number = Annotated[float, BeforeValidator(_plain), Field(strict=True, allow_inf_nan=False)]
 Truth = Annotated[bool, Field(strict=True)]
 Merit = Annotated[list[Number], Field(max_length=2)]
+"""What tells weights apart, the more the better; empty before anything was measured."""
+Weights = dict[str, Any]
+"""Tensors by name."""
 
 
-@dataclass
-class Progress:
-    """How far a run is; plain numbers only.
+class Part:
+    """Something of a run whose state is saved: its annotated attributes.
+
+    They are plain numbers, or weights, by name.
 
     Attributes:
-        step: batches trained on.
-        attempt: how many times the run has started.
-        attempt_began: the step at which it last did.
-        seconds: of training.
-        running_loss: running mean of the loss, nats a symbol; None before there is one.
-        share: of the training lengths, that is trained on.
-        settled: whether the learning rate has fallen, once the loss was low.
-        loss_sum: of the losses since the last record.
-        loss_count: how many they are.
-        best: what the best weights were told by; empty if there are none.
-        best_step: when they were taken.
-        best_of_attempt: the same of this start.
-        since_best: measurements since then.
-        solved_in_a_row: measurements running by which the task is solved.
-        epoch: of a stream, how many are done.
-        judged: of a stream, the loss of each start when it was judged.
-        metrics_size: bytes of the metrics that were written by then.
-        ended: the rule that has ended the training, while rounding and pruning go on.
-        outcome: the rule that has ended the run, when all is done.
-        failed: whether the start has failed, so that the next begins.
+        name: what the state is called where it is saved.
     """
 
-    step: Count = 0
-    attempt: Annotated[Count, Field(ge=1)] = 1
-    attempt_began: Count = 0
-    seconds: Annotated[Number, Field(ge=0)] = 0.0
-    running_loss: Number | None = None
-    share: Annotated[Number, Field(gt=0, le=1)] = 1.0
-    settled: Truth = False
-    loss_sum: Number = 0.0
-    loss_count: Count = 0
-    best: Merit = field(default_factory=list)
-    best_step: Count = 0
-    best_of_attempt: Merit = field(default_factory=list)
-    since_best: Count = 0
-    solved_in_a_row: Count = 0
-    epoch: Count = 0
-    judged: list[Number] = field(default_factory=list)
-    metrics_size: Count = 0
-    ended: str | None = None
-    outcome: str | None = None
-    failed: Truth = False
+    name: ClassVar[str]
+    _kinds: ClassVar[type[BaseModel]]
+
+    def __init_subclass__(cls) -> None:
+        hints = get_type_hints(cls, include_extras=True).items()
+        kinds: Any = {key: (hint, ...) for key, hint in hints if get_origin(hint) is not ClassVar}
+        cls._kinds = create_model(cls.__name__, **kinds)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes."""
+        return {key: getattr(self, key) for key in self._kinds.model_fields}
+
+    def load_state_dict(self, found: Any, like: Weights | None = None) -> None:
+        """Go on from a state; raises `ValueError` naming what can't be that of a model like this.
+
+        Args:
+            found: what was read.
+            like: the weights of the run's model.
+        """
+        check_keys(self.name, found, self._kinds.model_fields)
+        try:
+            read = dict(self._kinds.model_validate(found))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise _wrong(".".join(map(str, (self.name, *first["loc"]))), first["input"]) from error
+        for key, value in read.items():
+            if isinstance(value, dict):
+                check_alike(f"{self.name}.{key}", value, like)
+        vars(self).update(read)
+        self.check_state()
+
+    def check_state(self) -> None:
+        """Raise `ValueError` for what can't have been saved, though each of its parts could be."""
 
 
-_PROGRESS = TypeAdapter(Progress)
-
-
-def read_progress(found: Any) -> Progress:
-    """How far a run was; raises `ValueError` naming what it can't have been."""
-    names = {each.name for each in dataclasses.fields(Progress)}
-    if not isinstance(found, dict) or found.keys() != names:
-        different = names ^ found.keys() if isinstance(found, dict) else ()
-        raise _wrong("progress", ", ".join(sorted(map(str, different))) or found)
-    try:
-        progress = _PROGRESS.validate_python(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise _wrong(".".join(map(str, first["loc"])), first["input"]) from error
-    _check_consistent(progress)
-    return progress
-
-
-def _check_consistent(progress: Progress) -> None:
-    """Raise `ValueError` for numbers that can't be those of one run."""
-    for name in ("attempt_began", "best_step"):
-        _check(progress, name, getattr(progress, name) <= progress.step)
-    done = progress.step - progress.attempt_began
-    _check(progress, "loss_count", progress.loss_count <= done)
-    _check(progress, "epoch", progress.epoch <= done)
-    _check(progress, "judged", len(progress.judged) <= progress.attempt)
-    for name in ("ended", "outcome"):
-        found = getattr(progress, name)
-        _check(progress, name, found is None or found in RULES.keys() - BUDGETS)
-    _check(progress, "outcome", progress.outcome in (None, progress.ended))
-    _check(progress, "best", bool(progress.best) or not progress.ended)
-    _check(progress, "failed", not (progress.failed and progress.ended))
-
-
-def _check(progress: Progress, name: str, right: bool) -> None:
-    if not right:
-        raise _wrong(name, getattr(progress, name))
+def check_keys(name: str, found: Any, expected: Iterable[str]) -> None:
+    """Raise `ValueError` unless what was read is a dict with these keys; it names the others."""
+    if not isinstance(found, dict):
+        raise _wrong(name, found)
+    different = ", ".join(sorted(map(str, found.keys() ^ set(expected))))
+    check_value(name, different, not different)
 
 
 def check_value(name: str, value: object, right: bool) -> None:
@@ -154,48 +113,6 @@ def check_alike(name: str, found: Any, expected: Any) -> None:
             check_alike(f"{name}.{index}", part, other)
     elif type(found) is not type(expected) or found != expected:
         raise _wrong(name, found)
-
-
-def check_optimizer(found: Any, model: Transducer, training: TrainingConfig) -> None:
-    """Raise `ValueError` unless a state is one that the optimiser of a model can have.
-
-    Its learning rates may have fallen, or have changed when the run settled; weights that have
-    never had a gradient have no state.
-    """
-    expected = _state_after_a_batch(model, training)
-    if not isinstance(found, dict) or found.keys() != expected.keys():
-        raise _wrong("optimizer", found)
-    groups, others = found["param_groups"], expected["param_groups"]
-    if not isinstance(groups, list) or len(groups) != len(others):
-        raise _wrong("optimizer.param_groups", groups)
-    most = max(1.0, training.settle_rate) * (1 + 1e-9)
-    for number, (group, other) in enumerate(zip(groups, others, strict=True)):
-        name = f"optimizer.param_groups.{number}"
-        rate = group.get("lr") if isinstance(group, dict) else None
-        if not (isinstance(rate, float) and 0 <= rate <= other["lr"] * most):
-            raise _wrong(f"{name}.lr", rate)
-        check_alike(name, {**group, "lr": other["lr"]}, other)
-    if not isinstance(found["state"], dict):
-        raise _wrong("optimizer.state", found["state"])
-    for key, part in found["state"].items():
-        if key not in expected["state"]:
-            raise _wrong("optimizer.state", key)
-        check_alike(f"optimizer.state.{key}", part, expected["state"][key])
-
-
-def _state_after_a_batch(model: Transducer, training: TrainingConfig) -> dict[str, Any]:
-    trained = copy.deepcopy(model)
-    for weight in trained.parameters():
-        weight.grad = torch.zeros_like(weight)
-    rate = min(training.learning_rate, 1.0)  # of whatever size, it can be taken a step with
-    optimizer = make_optimizer(trained, training.model_copy(update={"learning_rate": rate}))
-    optimizer.step()
-    state = optimizer.state_dict()
-    for group, real in zip(
-        state["param_groups"], make_optimizer(trained, training).param_groups, strict=True
-    ):
-        group["lr"] = real["lr"]
-    return state
 
 
 _REPR = reprlib.Repr()

@@ -1,0 +1,246 @@
+"""How far a run is, and its directory, where that is saved and read again."""
+
+import functools
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field
+
+from stacktrans import __version__
+from stacktrans.common.errors import CheckpointError, StacktransError
+from stacktrans.common.files import locked, tidy, write_atomically
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.training.judging import decided_by, reported_on
+from stacktrans.training.records import BUDGETS, METRICS, RULES, SUMMARY, Summary
+from stacktrans.training.runs import Place
+from stacktrans.training.source import Source
+from stacktrans.training.start import Start
+from stacktrans.training.starts import Starts
+from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
+
+LAYOUT = 2
+"""Version of what a run saves to go on."""
+
+
+class TrainingError(StacktransError):
+    """Training can't go on."""
+
+
+class Progress(Part):
+    """How far a run is, all starts together.
+
+    Attributes:
+        seconds: of training.
+        best: what the best weights were told by; empty if there are none.
+        best_step: when they were taken.
+        metrics_size: bytes of the metrics that were written by then.
+        ended: the rule that has ended the training, while rounding and pruning go on.
+        outcome: the rule that has ended the run, when all is done.
+    """
+
+    name = "progress"
+    seconds: Annotated[Number, Field(ge=0)] = 0.0
+    best: Merit
+    best_step: Count = 0
+    metrics_size: Count = 0
+    ended: str | None = None
+    outcome: str | None = None
+
+    def __init__(self) -> None:
+        self.best = []
+
+    def check_state(self) -> None:
+        rules = (None, *(RULES.keys() - BUDGETS))
+        check_value("progress.ended", self.ended, self.ended in rules)
+        check_value("progress.outcome", self.outcome, self.outcome in (None, self.ended))
+        check_value("progress.best", self.best, bool(self.best) or not self.ended)
+
+
+class SavedRun:
+    """A run between two batches, and what it writes into its directory.
+
+    Args:
+        config: of the run.
+        source: what it is trained on.
+        device: where the model is.
+        command: what is noted as the run's command.
+        attempt: which start it is at, from 1.
+    """
+
+    def __init__(
+        self, config: RunConfig, source: Source, device: torch.device, command: str, attempt: int
+    ) -> None:
+        self.config, self.source, self.device, self.command = config, source, device, command
+        self.progress, self.starts = Progress(), Starts(config, attempt)
+
+    @functools.cached_property
+    def start(self) -> Start:
+        """What learns now; its weights are drawn when it is first asked for."""
+        return Start(self.config, self.source, self.device, self.starts)
+
+    @property
+    def step(self) -> int:
+        """Batches trained on, all starts together."""
+        return self.starts.began + self.start.step
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of parameters of the model."""
+        return sum(weight.numel() for weight in self.start.weights)
+
+    @contextmanager
+    def opened(self, directory: Path) -> Iterator[None]:
+        """Have a directory, with a checkpoint in it, for this process alone.
+
+        Raises:
+            TrainingError: another process is training there.
+        """
+        path = directory / METRICS
+        # Without a buffer, which would fail once more when it is closed on a full disk.
+        mode = "r+" if path.exists() else "w"
+        with Place(directory) as self._place, FileIO(path, mode) as self._metrics:
+            if not locked(self._metrics):
+                raise TrainingError(f"{directory}: another process is training here")
+            # What was recorded after the checkpoint that is resumed will be recorded again.
+            self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
+            self._metrics.seek(0, os.SEEK_END)
+            for name in (checkpoint.CONFIG, SUMMARY):
+                tidy(directory / name)
+            if self.step == 0:
+                self.save_last()
+            yield
+
+    def write(self, name: str, content: str) -> None:
+        """Write a file of the run."""
+        with self._place.staying():
+            write_atomically(self._place.path / name, content)
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        """Add a line to the metrics; raises `TrainingError` if that can't be."""
+        try:
+            left = f"{json.dumps(record)}\n".encode()
+            while left:
+                left = left[self._metrics.write(left) :]
+        except OSError as error:
+            raise TrainingError(f"{self._place.path / METRICS}: {error.strerror}") from error
+
+    def summary(self, outcome: str) -> Summary:
+        """How the run has ended, but for what is measured."""
+        return Summary(
+            outcome=outcome,
+            rule=RULES[outcome],
+            decided_by=decided_by(self.config),
+            reported_on=reported_on(self.config),
+            steps=self.step,
+            attempts=self.starts.attempt,
+            seconds=round(self.progress.seconds, 1),
+            best_step=self.progress.best_step,
+            train=None,
+            test=None,
+            development=None,
+            texts={},
+            parameters=self.parameter_count,
+            command=self.command,
+            version=__version__,
+            torch=torch.__version__,
+            seed=self.config.seed,
+        )
+
+    def load_best(self) -> checkpoint.Checkpoint:
+        """The weights that are kept."""
+        return checkpoint.load(self._place.path / "best", self.device)
+
+    def save_best(
+        self, model: Transducer | None = None, config: RunConfig | None = None, **described: Any
+    ) -> None:
+        """Keep a model, or the running mean of the weights; see `checkpoint.save`."""
+        model = model or self.start.average.model
+        config = config or self.config.model_copy(update={"model": model.config})
+        with self._place.staying():
+            checkpoint.save(self._place.path / "best", config, model.state_dict(), **described)
+
+    def save_last(self) -> None:
+        """Save the run so that it can go on from here; or, if it can't from here, do nothing."""
+        if not self.source.resumable and not self.progress.outcome:
+            return
+        os.fsync(self._metrics.fileno())
+        self.progress.metrics_size = self._metrics.tell()
+        state = {
+            "layout": LAYOUT,
+            "command": self.command,
+            "progress": self.progress.state_dict(),
+            "starts": self.starts.state_dict(),
+            "start": self.start.state_dict(),
+        }
+        with self._place.staying():
+            weights = self.start.model.state_dict()
+            checkpoint.save(self._place.path / "last", self.config, weights, state)
+
+    def load(self, directory: Path) -> None:
+        """Go on from a run's last checkpoint; raises `CheckpointError` naming what is wrong."""
+        last = checkpoint.last_of(directory)
+        path, saved = last / checkpoint.TRAINING, checkpoint.load_training(last)
+        layout = saved.get("layout", 1)
+        if type(layout) is int and layout != LAYOUT:
+            raise CheckpointError(
+                f"{path}: a training state of layout {layout}; this stacktrans resumes layout "
+                f"{LAYOUT}. Resume with stacktrans {self.config.version}, or start the run again"
+            )
+        metrics = directory / METRICS
+        try:
+            self._take(saved, metrics.stat().st_size if metrics.exists() else 0)
+        except ValueError as error:
+            raise CheckpointError(f"{path}: damaged ({error})") from error
+        checkpoint.load_weights(self.start.model, last / checkpoint.WEIGHTS)
+
+    def _take(self, saved: dict[str, Any], written: int) -> None:
+        check_keys("state", saved, ("layout", "command", "progress", "starts", "start"))
+        check_value("layout", saved["layout"], type(saved["layout"]) is int)
+        check_value("command", saved["command"], isinstance(saved["command"], str))
+        self.command, progress, starts = saved["command"], self.progress, self.starts
+        progress.load_state_dict(saved["progress"])
+        starts.load_state_dict(saved["starts"])
+        self.start.load_state_dict(saved["start"])
+        size, best_step = progress.metrics_size, progress.best_step
+        check_value("progress.metrics_size", size, size <= written)
+        check_value("progress.best_step", best_step, best_step <= self.step)
+        check_value("starts.failed", starts.failed, not (starts.failed and progress.ended))
+
+    def take_over(self, directory: Path, most: int | None) -> None:
+        """Go on with a start that has not begun as far as another process has trained it.
+
+        If that can't be read, or is more than may be trained, the start begins here.
+
+        Args:
+            directory: where that process has saved it.
+            most: batches that the run may be trained on.
+        """
+        ours, began, best = self.progress, self.starts.began, None
+        other = SavedRun(self.config, self.source, self.device, "", self.starts.attempt)
+        theirs = other.progress
+        try:
+            other.load(directory)
+            recorded = (directory / METRICS).read_bytes()[: theirs.metrics_size].decode()
+            records = [json.loads(line) for line in recorded.splitlines()]
+            if theirs.best and other.start.rule.better(theirs.best, ours.best):
+                best = checkpoint.load(directory / "best", self.device).model
+        except (StacktransError, OSError, ValueError):
+            return
+        if most is not None and began + other.step > most:
+            return
+        other.starts.began, other.starts.judged = began, self.starts.judged
+        self.starts, self.start, ours.ended = other.starts, other.start, theirs.ended
+        for record in records:
+            moved = {"step": record["step"] + began, "seconds": round(ours.seconds, 3)}
+            self.write_record({**record, **moved})
+        if best is not None:
+            ours.best, ours.best_step = theirs.best, theirs.best_step + began
+            self.save_best(best)

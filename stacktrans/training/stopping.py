@@ -1,0 +1,144 @@
+"""Which weights are better than others, and when a start has learned what it can."""
+
+from abc import ABC, abstractmethod
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+from stacktrans.settings.config import RunConfig, StreamConfig, TrainingConfig
+from stacktrans.training.records import Record
+from stacktrans.training.starts import Starts
+from stacktrans.training.state import Count, Merit, Part, Weights, check_value
+
+if TYPE_CHECKING:
+    from stacktrans.training.start import Start
+
+
+class Rule(Part, ABC):
+    """What ends a start by its records."""
+
+    name = "stopping"
+
+    def better(self, merit: list[float], best: list[float]) -> bool:
+        """Whether weights are to be kept instead of the best of a run so far."""
+        # Of weights that are as good, the later: they were trained on for longer.
+        return not best or merit >= best
+
+    @property
+    def compares_next(self) -> bool:
+        """Whether the next measurement compares the start with those before."""
+        return False
+
+    @abstractmethod
+    def merit(self, record: Record) -> list[float] | None:
+        """What weights are told by, the more the better; None where it was not measured."""
+
+    @abstractmethod
+    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        """Go by a record and its merit; the key of `RULES` by which the start ends, if it does."""
+
+
+class Solved(Rule):
+    """Ends a start when the task is solved in so many measurements in a row."""
+
+    in_a_row: Count = 0
+
+    def __init__(self, training: TrainingConfig) -> None:
+        self._accuracy, self._times = training.solved_accuracy, training.solved_times
+        self._both = training.solved_on == "both"
+
+    def merit(self, record: Record) -> list[float] | None:
+        return [record.test.coarse, record.test.fine] if record.test else None
+
+    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        measured = [record.test, record.train if self._both else record.test]
+        solved = all(part and part.coarse >= self._accuracy for part in measured)
+        self.in_a_row = self.in_a_row + 1 if solved else 0
+        return "solved" if self.in_a_row >= self._times else None
+
+
+class Patience(Rule):
+    """Ends a start when for so many records nothing has become better, or at its last epoch.
+
+    What is to become better is the training perplexity; with sets of examples, the accuracy on
+    that for development, which is measured once an epoch.
+
+    Attributes:
+        best: the merit of the best record; empty before there is one.
+        since: how many records there were since then.
+        count: how many there were.
+    """
+
+    best: Merit
+    since: Count = 0
+    count: Count = 0
+
+    def __init__(self, training: TrainingConfig) -> None:
+        self._patience, self.best = training.patience, []
+        self._epochs = training.examples.epochs if training.examples else None
+
+    def merit(self, record: Record) -> list[float] | None:
+        if self._epochs is None:
+            return [-record.loss]
+        return [record.development.symbols] if record.development else None
+
+    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        self.since += 1
+        self.count += 1
+        if not self.best or merit > self.best or (self._epochs is None and merit == self.best):
+            self.best, self.since = merit, 0
+        if self.since >= self._patience:
+            return "development" if self._epochs else "converged"
+        return "epochs" if self._epochs and self.count >= self._epochs else None
+
+
+class Falling(Rule):
+    """Goes back to the best weights with a lower rate after each epoch in which nothing is gained.
+
+    So it ends a start when the rate is too low, or after so many epochs, or when it is worse than
+    those before (joulin2015, section 4).
+
+    Attributes:
+        epochs: how many are done.
+        best: the merit of the best; empty before there is one.
+        kept: its weights.
+    """
+
+    epochs: Count = 0
+    best: Merit
+    kept: Weights
+
+    def __init__(self, stream: StreamConfig, starts: Starts, weights: Weights) -> None:
+        self._decay, self._least, self._most = stream.rate_decay, stream.least_rate, stream.epochs
+        self._starts, self.best, self.kept = starts, list[float](), deepcopy(weights)
+
+    def better(self, merit: list[float], best: list[float]) -> bool:
+        return not best or merit > best
+
+    @property
+    def compares_next(self) -> bool:
+        return self._starts.compared_after(self.epochs + 1)
+
+    def merit(self, record: Record) -> list[float] | None:
+        return None if record.validation is None else [-record.validation]
+
+    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        if self.better(merit, self.best):
+            self.best, self.kept = merit, deepcopy(start.model.state_dict())
+        else:
+            start.model.load_state_dict(self.kept)
+            start.multiply_rate(self._decay)
+        self.epochs += 1
+        worse = self._starts.worse_than_before(self.epochs, -self.best[0])
+        over = start.rate < self._least or self.epochs >= self._most
+        return "starts" if over or worse else None
+
+    def check_state(self) -> None:
+        check_value("stopping.epochs", self.epochs, self.epochs <= self._most)
+
+
+def rule_of(config: RunConfig, starts: Starts, weights: Weights) -> Rule:
+    """What ends the starts of a run, of which one has begun with these weights."""
+    training = config.training
+    if training.stream:
+        return Falling(training.stream, starts, weights)
+    return Solved(training) if training.stop == "solved" else Patience(training)
