@@ -89,7 +89,7 @@ class SavedRun:
     @property
     def step(self) -> int:
         """Batches trained on, all starts together."""
-        return self.starts.began + self.start.step
+        return self.start.run_step
 
     @property
     def parameter_count(self) -> int:

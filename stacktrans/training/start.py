@@ -10,13 +10,12 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.controllers import Disturbance, undisturbed
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.training.curriculum import Curriculum, Losses, Settling
 from stacktrans.training.objective import objective
 from stacktrans.training.optimizers import RunningMean, check_optimizer, make_optimizer, stepped
 from stacktrans.training.records import Record
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.source import Moment, Source
-from stacktrans.training.starts import Starts
+from stacktrans.training.starts import Curriculum, Losses, Settling, Starts
 from stacktrans.training.state import Part, check_keys
 from stacktrans.training.stopping import rule_of
 
@@ -63,7 +62,7 @@ class Start:
     ) -> None:
         training = config.training
         self._config, self._training, self._device = config, training, device
-        self._attempt, self.source = starts.attempt, source
+        self._starts, self._attempt, self.source = starts, starts.attempt, source
         self._limit, self._clip = training.gradient_limit, training.gradient_clip or math.inf
         self._averaging, self._noise = training.averaging, Noise(config)
         self.losses = Losses()
@@ -110,6 +109,11 @@ class Start:
         return self.losses.step
 
     @property
+    def run_step(self) -> int:
+        """Batches that the run was trained on, those of the starts before included."""
+        return self._starts.began + self.step
+
+    @property
     def moment(self) -> Moment:
         """Where it is."""
         return Moment(self._attempt, self.step, self.curriculum.share, self.losses.running)
@@ -139,16 +143,11 @@ class Start:
         self.average.update()
         return True
 
-    def record(self, step: int, seconds: float) -> Record:
-        """What is to be told of the batches since the last record, but for what is measured.
-
-        Args:
-            step: of the run.
-            seconds: of training.
-        """
+    def record(self, seconds: float) -> Record:
+        """The record of batches after so many seconds, but for what is measured."""
         loss, means = self.losses.taken(), self.signals.mean(dim=0).tolist()
         return Record(
-            step=step,
+            step=self.run_step,
             attempt=self._attempt,
             seconds=seconds,
             loss=loss,

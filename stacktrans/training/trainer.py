@@ -140,7 +140,7 @@ class Trainer:
     def _budget_spent(self) -> str | None:
         if self.state.progress.ended:  # what a rule has ended is made certain, whatever the budget
             return None
-        if self._max_steps is not None and self.state.step >= self._max_steps:
+        if self._max_steps is not None and self.state.start.run_step >= self._max_steps:
             return "max_steps"
         limit, seconds = self._time_limit, self.state.progress.seconds
         return "time_limit" if limit is not None and seconds >= limit else None
@@ -182,7 +182,7 @@ class Trainer:
     def _record(self, measured: bool) -> str | None:
         """Write and report a record; a rule's name if it ends the run."""
         start = self.state.start
-        record = start.record(self.state.step, round(self.state.progress.seconds, 3))
+        record = start.record(round(self.state.progress.seconds, 3))
         if measured:
             self.source.measure(start.average.model, start.moment, record)
         if not math.isfinite(record.validation or 0.0):
