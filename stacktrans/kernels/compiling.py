@@ -77,13 +77,13 @@ _INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper"
 
 # No fast-math licence is given that lets the compiler assume there is no NaN: a diverged run
 # would then show finite numbers.
-EXACT = {"contract"}
+_EXACT = {"contract"}
 _REORDERED = {"contract", "reassoc", "nsz"}
 
 
 def compiled(function: Function) -> Function:
     """Compile what only compiled code calls."""
-    wrapped: Function = _njit(function, fastmath=EXACT, **_INNER)
+    wrapped: Function = _njit(function, fastmath=_EXACT, **_INNER)
     return wrapped
 
 
@@ -93,7 +93,7 @@ def inlined(function: Function) -> Function:
     Where a function takes a dozen arrays, counting the references to them takes longer than the
     call.
     """
-    wrapped: Function = _njit(function, fastmath=EXACT, inline="always", **_INNER)
+    wrapped: Function = _njit(function, fastmath=_EXACT, inline="always", **_INNER)
     return wrapped
 
 
@@ -105,7 +105,7 @@ def compiled_sum(function: Function) -> Function:
 
 def compiled_entry(function: Function) -> Function:
     """Compile what Python calls, at the first call; kept on disk with all that it calls."""
-    wrapped: Any = _njit(function, nogil=True, error_model="numpy", fastmath=EXACT)
+    wrapped: Any = _njit(function, nogil=True, error_model="numpy", fastmath=_EXACT)
     wrapped._cache = CodeCache(function, _DIRECTORY, _say_that_it_compiles)
     typed: Function = wrapped
     return typed

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from numba.extending import overload
 
 from stacktrans.kernels.arithmetic import copy
-from stacktrans.kernels.compiling import EXACT, Array, compiled_entry
+from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.steps import (
     Backward,
     Forward,
@@ -39,9 +39,8 @@ def _by_type(function: Function) -> Function:
     def choose(memory: Any, *_: Any) -> Callable[..., Any] | None:
         return _IMPLEMENTATIONS.get((function.__name__, getattr(memory, "instance_class", object)))
 
-    overload(function, strict=False, jit_options={"error_model": "numpy", "fastmath": EXACT})(
-        choose
-    )
+    # Written out in the driver: to count the references to a memory's arrays takes its time.
+    overload(function, strict=False, inline="always")(choose)
     return function
 
 
