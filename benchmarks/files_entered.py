@@ -76,7 +76,7 @@ def in_a_step() -> list[str]:
     torch.Tensor.backward = counted  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            settings = {"validation_count": 4}
+            settings = {"measure.strings": 4}
             out = Path(folder) / "run"
             stacktrans.train("copy", memory="queue", max_steps=4, out=out, settings=settings)
     finally:

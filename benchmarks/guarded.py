@@ -29,8 +29,8 @@ stream, list-rnn: --task anbncn --memory list-rnn --recipe paper STREAM
 text: --text TEXT --memory stack-rnn --hidden 8 --set batch_size=2 PIECES
 curriculum: --task copy --memory queue STRINGS LENGTHENING --max-steps 300
 restarts: --task bigram-flip --memory deque STRINGS RESTARTING --max-steps 200
-gives up: --task anbn --memory stack-rnn SMALL --set give_up_after=80 --max-steps 300
-settled: --task reverse --memory stack STRINGS --set settle_loss=1.2 --max-steps 300
+gives up: --task anbn --memory stack-rnn SMALL --set restart.give_up_after=80 --max-steps 300
+settled: --task reverse --memory stack STRINGS --set settle.loss=1.2 --max-steps 300
 rounded: --task anbn --memory stack-rnn SMALL ROUNDED SOLVED --max-steps 400
 two processes: --task reverse --memory stack STRINGS RESTARTING --max-steps 200 --workers 2
 two processes, stream: --task anbn --memory stack-rnn --recipe paper STREAM --workers 2
@@ -45,16 +45,15 @@ definition, buffered: --task reversal --memory stack --buffered DEFINITION
 """Options of `train`, with --seed 1, and --workers 1 where nothing else is said."""
 WORDS = {
     "STREAM": "SMALL PIECES ROUNDED",
-    "PIECES": "--set 'training.stream={sequences: 40, empty_after: 10, epochs: 3, starts: 2}'",
-    "ROUNDED": "--set 'rounding={factor: 1.3, batches: 10, indecision: 0.000001, most: 5}'",
-    "SOLVED": "--set solved_times=1 --set accuracy_every=20 --set restart_after=null "
-    "--set give_up_after=null",
+    "PIECES": "--set 'data.stream={sequences: 40, epochs: 3, starts: 2}'",
+    "ROUNDED": "--set rounding=quick",
+    "SOLVED": "--set solved.times=1 --set accuracy_every=20 --set restart=null",
     "EXAMPLES": "--set 'examples={train: 100, development: 40, test: 40, epochs: 10}'",
     "LENGTHENING": "--set 'curriculum={share: 0.2, growth: 2, loss: 1.2}'",
-    "RESTARTING": "--set restart_after=60 --set restart_loss=0.0001",
+    "RESTARTING": "--set restart.after=60 --set restart.loss=0.0001",
     "DEFINITION": "SMALL --set kernel=torch --max-steps 40",
     "STRINGS": "SMALL --hidden 8 --memory-size 4 --set task.parameters.symbols=3",
-    "SMALL": "LENGTHS --set validation_count=20",
+    "SMALL": "LENGTHS --set measure.strings=20",
     "LENGTHS": "--set task.lengths.train=[1,5] --set task.lengths.test=[6,8]",
 }
 """What words among them stand for, put in one after another."""

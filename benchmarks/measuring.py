@@ -103,7 +103,8 @@ def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Tran
     from stacktrans.tasks import make_task
     from stacktrans.tasks.layouts import JointSequence
 
-    shape = {"memory": memory, "hidden_size": hidden, "memory_size": memory_size}
+    size = {} if memory == "none" else {"size": memory_size}
+    shape = {"memory": {"name": memory, **size}, "controller": {"hidden_size": hidden}}
     config = resolve(
         task="copy",
         settings={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}},
@@ -166,11 +167,11 @@ def stack_rnn(count: int, hidden: int, kernel: str, capacity: int | None = None)
     from stacktrans.model.transducer import Transducer
     from stacktrans.settings.resolve import resolve
 
-    shape = {"memory": "stack-rnn", "memory_count": count, "memory_size": 1, "read_depth": 2}
-    units = {"controller": "sigmoid", "hidden_size": hidden, "recurrent": False}
-    plain = {"biases": False, "no_op": False, "value_nonlinearity": "sigmoid"}
+    stacks = {"name": "stack-rnn", "count": count, "size": 1, "values": "sigmoid", "no_op": False}
+    units = {"name": "sigmoid", "hidden_size": hidden, "recurrent": False, "biases": False}
+    parts = {"memory": {**stacks, "capacity": capacity}, "controller": units}
     ends = {"embedding_size": "one-hot", "output_size": None, "kernel": kernel}
-    settings = {"model": {**shape, **units, **plain, **ends, "capacity": capacity}}
+    settings = {"model": {**parts, **ends}}
     torch.manual_seed(1)
     return Transducer(resolve(task="copy", settings=settings).model, SYMBOLS, SYMBOLS)
 

@@ -83,7 +83,7 @@ class NaiveTransducer(nn.Module):
         self.operation = model.operation
         self.memory_size = model.config.memory_size
         self.read_size = model.read_size
-        self.step = STEPS.get(model.config.memory)
+        self.step = STEPS.get(model.config.memory.name)
         self.initial_state = layer.initial_state
         self.cell = nn.LSTMCell(
             layer.input_weight.shape[1] + layer.below_weight.shape[1], layer.hidden_size

@@ -86,7 +86,7 @@ QUICK = Scale(
     seconds=0.02,
     processes=1,
     seeds=1,
-    training=("--max-steps", "20", "--set", "validation_count=10"),
+    training=("--max-steps", "20", "--set", "measure.strings=10"),
     line=1000,
     piece=10,
 )

@@ -24,7 +24,11 @@ from stacktrans import __version__
 from stacktrans.sweeps.work import LOCK
 from stacktrans.training.records import SUMMARY
 
-MODEL = {"memory": "stack", "hidden_size": 16, "memory_size": 8, "embedding_size": 8}
+MODEL = {
+    "memory": {"name": "stack", "size": 8},
+    "controller": {"hidden_size": 16},
+    "embedding_size": 8,
+}
 FIRST_GUESS = 20
 """Batches of the runs from which it is found how many make a run of the right length."""
 TRIES = 20
@@ -38,7 +42,7 @@ def sweep_file(directory: Path, runs: int, batches: int) -> Path:
         "settings": {
             "task": "reverse",
             "model": MODEL,
-            "training": {"max_steps": batches, "validation_count": 10},
+            "training": {"max_steps": batches, "measure": {"strings": 10}},
         },
         "grid": {"seed": list(range(1, runs + 1))},
         "conditions": {"Stack": {}},

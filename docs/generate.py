@@ -1,17 +1,27 @@
-"""Write the pages of docs/ that follow from the code: docs/cli.md, from what --help says.
+"""Write the pages of docs/ that follow from the code.
 
-python docs/generate.py
+    python docs/generate.py
+
+docs/cli.md is what --help says, docs/settings.md what the settings of a run are.
 """
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from stacktrans.cli import app
+from stacktrans.commands.catalogue.docstrings import inherited, items
+from stacktrans.commands.catalogue.entries import Entry, as_written
+from stacktrans.commands.catalogue.plain_types import in_words
+from stacktrans.commands.catalogue.settings import settings
+from stacktrans.settings.config import CONTROLLER_SETTINGS, MEMORY_SETTINGS, RunConfig
+from stacktrans.settings.values import Named, sections_of
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands
@@ -60,9 +70,84 @@ _KINDS = {"<int>": "N", "<int range>": "N", "<path>": "PATH", "<str>": "NAME"}
 """How the kinds of values are written where an option has no word of its own for it."""
 
 
+SETTINGS = """# Settings
+
+What a run can be told: by `--set KEY=VALUE`, in a file for `--config`, in a recipe, in a task's
+file or in a sweep. A key is a path such as `training.learning_rate`, or the end of one,
+`learning_rate`, where only one ends so. Written by `python docs/generate.py`.
+
+A default is what a setting is where no recipe says otherwise (`stacktrans list recipes`); most of
+them mean "off". A block that is `null` by default has to be given with all of its settings that
+have no default; `--set BLOCK=null` turns it off. Of `training.data` and of `training.stop` one
+alternative is chosen: what is set takes the place of the others. A memory and a controller are
+chosen by name, `model.memory: queue`, or with settings of their own, `model.memory: {name:
+stack-rnn, count: 4}`; what a recipe says of settings that the chosen one lacks is passed over."""
+
+
+def settings_page() -> str:
+    """What docs/settings.md should be."""
+    listed: dict[str, list[Entry]] = {}
+    for entry in settings().entries:
+        path = entry.name.split(".")
+        section = ".".join(path[:-1][:2]) or "run"
+        listed.setdefault(section, []).append(entry)
+    parts = [SETTINGS]
+    for section, entries in listed.items():
+        parts += [f"## {section}", *_meaning(section), _table(map(_row, entries))]
+        if section == "model":
+            kinds: dict[str, Mapping[str, type[Named]]] = {
+                "memory": MEMORY_SETTINGS,
+                "controller": CONTROLLER_SETTINGS,
+            }
+            parts += [part for name, kind in kinds.items() for part in _named(name, kind)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _meaning(section: str) -> Iterator[str]:
+    """What a section is for."""
+    kind: type[BaseModel] = RunConfig
+    *outer, last = section.split(".")
+    for name in outer:
+        (kind,) = sections_of(kind.model_fields[name])
+    if last in kind.model_fields:
+        meaning = items(kind)[last]
+        yield meaning[0].upper() + meaning[1:]
+
+
+def _named(part: str, kinds: Mapping[str, type[Named]]) -> Iterator[str]:
+    """The settings of the memories, or of the controllers, those of the same together."""
+    for kind in dict.fromkeys(kinds.values()):
+        names = [f"`{name}`" for name, each in kinds.items() if each is kind]
+        yield f"### model.{part}: {', '.join(names)}"
+        meanings = inherited(kind)
+        yield _table(
+            f"| `{name}` | {_default(field)} | {in_words(field.annotation, field.metadata)} "
+            f"| {_in_cell(meanings[name])} |"
+            for name, field in kind.model_fields.items()
+        )
+
+
+def _row(entry: Entry) -> str:
+    default = f"`{entry.columns['default']}`" if entry.columns["default"] else ""
+    return f"| `{entry.name}` | {default} | {entry.columns['type']} | {_in_cell(entry.meaning)} |"
+
+
+def _default(field: FieldInfo) -> str:
+    return "" if field.is_required() else f"`{as_written(field.default)}`"
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def _table(rows: Iterable[str]) -> str:
+    return "\n".join(["| setting | default | value | meaning |", "|---|---|---|---|", *rows])
+
+
 def main() -> None:
     """Write the pages."""
     (DOCS / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,7 @@ from stacktrans.settings.config import StartConfig
 
 __all__ = ["StackLSTM", "StackState"]
 
-_USUAL = StartConfig(
-    gate_bias={}, signal_bias={}, weights="uniform", signal_scale=1, value_scale=1, read_scale=1
-)
+_USUAL = StartConfig()
 _POP_BIAS = -1.0
 """Where the bias of every pop starts: a memory that keeps what is pushed is learned to be used
 (grefenstette2015, section 4)."""

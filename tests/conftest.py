@@ -11,6 +11,7 @@ from stacktrans.common import plugins
 from stacktrans.common.registry import REGISTRIES
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import ROUNDINGS, RoundingConfig, StreamConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import JointSequence
 
@@ -29,6 +30,21 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(registry, "_in_files", {})
 
 
+@pytest.fixture
+def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding is over after a few batches."""
+    brief = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=3)
+    for name in ROUNDINGS:
+        monkeypatch.setitem(ROUNDINGS, name, brief)
+
+
+@pytest.fixture
+def brief_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are emptied, grow longer and are judged soon."""
+    for name, value in (("EMPTY_AFTER", 2), ("FIRST_LONGEST", 2), ("JUDGED_AFTER", 2)):
+        monkeypatch.setattr(StreamConfig, name, value)
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a model that has learned nothing, but gives various short answers."""
@@ -36,7 +52,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         task="copy",
         recipe="paper",
         settings={"model": {"memory": "queue"}},
-        assignments=["hidden_size=8", "memory_size=4", "embedding_size=4", "output_size=6"],
+        assignments=["hidden_size=8", "memory.size=4", "embedding_size=4", "output_size=6"],
     )
     layout = JointSequence(128, 128)
     torch.manual_seed(36)

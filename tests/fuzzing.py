@@ -37,23 +37,23 @@ PAIRS = {
     "buffered": ("1011", "1101"),
     "stream": ("aab", "b"),
 }
-SIZES = ("hidden_size=6", "memory_size=3", "validation_count=4", "max_steps=4")
+SIZES = ("hidden_size=6", "memory.size=3", "measure.strings=4", "max_steps=4")
 RUNS: dict[str, tuple[str, ...]] = {
     "copy": ("--task", "copy", "--memory", "queue", *SETTINGS, "accuracy_every=2", "max_steps=4"),
-    "in-step": ("--task", "reversal", "--memory", "stack", "lengths.train=[1, 3]", *SIZES),
+    "in-step": ("--task", "reversal", "--memory", "stack", "lengths.train=[1, 3]", *SIZES[1:]),
     "buffered": (
         *("--task", "xor", "--memory", "deque", "--controller", "linear", "--buffered"),
-        *("memory_size=3", "validation_count=4", "max_steps=4", "lengths.train=[1, 4]"),
+        *("memory.size=3", "measure.strings=4", "max_steps=4", "lengths.train=[1, 4]"),
     ),
     "stream": (
         *("--task", "anbn", "--memory", "stack-rnn", "--recipe", "paper", "hidden_size=5"),
-        *("memory_count=2", "validation_count=4", "rounding=null", "prune=false"),
-        "training.stream={sequences: 6, steps: 5, first_longest: 2, starts: 1, epochs: 2}",
+        *("memory.count=2", "measure.strings=4", "rounding=null"),
+        "data.stream={sequences: 6, steps: 5, starts: 1, epochs: 2}",
         *("lengths.train=[1, 3]", "lengths.test=[4, 5]"),
     ),
     "text": (
-        *("--text", "texts", "--memory", "list-rnn", "hidden_size=4", "memory_count=2"),
-        *("batch_size=2", "training.stream.steps=5", "training.stream.epochs=1"),
+        *("--text", "texts", "--memory", "list-rnn", "hidden_size=4", "memory.count=2"),
+        *("batch_size=2", "data.stream.steps=5", "data.stream.epochs=1"),
     ),
 }
 """Options and settings of the runs whose files are made wrong."""
@@ -179,10 +179,10 @@ def _short_run(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 _RATES = (
-    *("learning_rate", "smoothing", "gradient_clip", "averaging", "settle_rate", "sharpening"),
-    *("gate_noise", "signal_scale", "value_scale", "read_scale", "gate_bias", "signal_bias"),
+    *("learning_rate", "gradient_clip", "averaging", "settle", "restart", "measure"),
+    *("gate_noise", "scale", "buffers", "controller", "gate_bias", "signal_bias"),
     *("curriculum", "rounding", "stop", "loss_per", "weight_decay", "length_law", "optimizer"),
-    *("other_starts", "start", "recipes", "description", "seed", "threads", "kernel", "lengths"),
+    *("start", "recipes", "description", "seed", "threads", "kernel", "lengths"),
 )
 
 

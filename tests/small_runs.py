@@ -5,9 +5,9 @@ SETTINGS = (
     "task.lengths.train=[1, 5]",
     "task.lengths.test=[6, 8]",
     "hidden_size=8",
-    "memory_size=4",
+    "memory.size=4",
     "embedding_size=4",
     "output_size=8",
     "loss_every=5",
-    "validation_count=20",
+    "measure.strings=20",
 )

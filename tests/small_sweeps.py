@@ -6,7 +6,9 @@ from typing import Any
 import yaml
 from small_runs import SETTINGS
 
-from stacktrans.settings.layers import nested, overlaid
+from stacktrans.settings.assignments import option_layer
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import overlay
 
 MEASURES = {
     "test": {"of": "fine", "strings": "test"},
@@ -15,12 +17,8 @@ MEASURES = {
 
 
 def settings(*assignments: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    sizes = ("hidden_size", "memory_size", "embedding_size", "output_size")
-    for assignment in (*SETTINGS, *assignments):
-        key, _, text = assignment.partition("=")
-        section = "" if key.startswith("task") else "model." if key in sizes else "training."
-        found = overlaid(found, nested(section + key, yaml.safe_load(text)))
+    layers = [option_layer(each, RunConfig) for each in (*SETTINGS, *assignments)]
+    found = overlay(layers)
     task = {"name": "copy", "generator": "copy", "paper": "grefenstette2015"}
     return {**found, "task": {**task, "length_law": "uniform", **found["task"]}}
 

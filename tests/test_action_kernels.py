@@ -21,6 +21,7 @@ from kernel_cases import (
     run_in_pieces,
     signatures,
 )
+from shapes import shaped
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
@@ -212,7 +213,7 @@ def test_compiles_once_for_each_type() -> None:
 INPUTS = torch.randint(9, (4, 21), generator=torch.Generator().manual_seed(5))
 
 
-def transducer(memory: str, controller: str = "lstm", **more: object) -> Transducer:
+def transducer(memory: str, controller: str = "lstm", **more: Any) -> Transducer:
     """A model in float64."""
     shape = {
         "memory": memory,
@@ -220,13 +221,13 @@ def transducer(memory: str, controller: str = "lstm", **more: object) -> Transdu
         "layers": 1 if controller == "linear" else 2,
         "hidden_size": 9,
         "embedding_size": 5,
-        "memory_size": 3,
+        "size": 3,
         "output_size": 7,
-        "value_nonlinearity": "sigmoid",
-        **({} if memory == "none" else {"memory_count": 2, "read_depth": 3, "capacity": 12}),
+        "values": "sigmoid",
+        **({} if memory == "none" else {"count": 2, "depth": 3, "capacity": 12}),
     }
     torch.manual_seed(2)
-    settings = {"model": {**shape, **more}}
+    settings = {"model": shaped(**{**shape, **more})}
     return Transducer(resolve(task="reversal", settings=settings).model, 9, 6).double()
 
 
@@ -259,7 +260,7 @@ def test_items_of_different_lengths(controller: str, memory: str, buffered: bool
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "stack", "deque"])
 def test_hard_signals_of_a_model(memory: str, buffered: bool) -> None:
-    more = {"memory_count": 1, "capacity": None} if memory in NAMES else {}
+    more = {"count": 1, "capacity": None} if memory in NAMES else {}
     model = transducer(memory, "gru", buffered=buffered, kernel="fused", **more)
     model.hard = True
     with torch.no_grad():
@@ -345,6 +346,6 @@ def test_no_fresh_memory_is_read_in_carried_pieces(
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 @pytest.mark.parametrize("more", [{"memory": "stack"}, {"memory": "stack-rnn", "buffered": True}])
 def test_what_cannot_be_carried_is_told(kernel: str, more: dict[str, Any]) -> None:
-    more = more | ({"memory_count": 1, "capacity": None} if more["memory"] in NAMES else {})
+    more = more | ({"count": 1, "capacity": None} if more["memory"] in NAMES else {})
     with pytest.raises(UsageError, match="piece to piece"):
         transducer(kernel=kernel, **more).unroll_piece(INPUTS)

@@ -29,7 +29,7 @@ from stacktrans.training.one_start import train_ahead
 from stacktrans.training.records import Summary
 from stacktrans.training.trainer import Trainer
 
-SOON_FAILED = ("restart_after=20", "restart_loss=0.0001")
+SOON_FAILED = ("restart.after=20", "restart.loss=0.0001")
 
 
 def soon_failed(*changes: str) -> RunConfig:
@@ -86,7 +86,7 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
     original = ahead.Ahead._begin
 
     def begin(self: ahead.Ahead, attempt: int) -> subprocess.Popen[bytes]:
-        easy = soon_failed("solved_accuracy=0.001", "restart_after=null", "learning_rate=0.02")
+        easy = soon_failed("solved.accuracy=0.001", "restart=null", "learning_rate=0.02")
         return original(ahead.Ahead(easy, self.directory, self.device), attempt)
 
     monkeypatch.setattr(ahead.Ahead, "_begin", begin)
@@ -99,7 +99,7 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
 
 
 def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = trainer_of(soon_failed("workers=3", "restart_after=1000"), tmp_path / "run")
+    trainer = trainer_of(soon_failed("workers=3", "restart.after=1000"), tmp_path / "run")
     started: list[subprocess.Popen[bytes]] = []
     original = ahead.Ahead.go_on
 
@@ -121,7 +121,7 @@ def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_start_that_was_killed_is_taken_over_as_far_as_it_was_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = train(tmp_path / "alone", "max_steps=40", "restart_after=25")
+    alone = train(tmp_path / "alone", "max_steps=40", "restart.after=25")
     original = ahead.Ahead.take
 
     def killed(self: ahead.Ahead, attempt: int) -> Path | None:
@@ -133,7 +133,7 @@ def test_a_start_that_was_killed_is_taken_over_as_far_as_it_was_saved(
         return place
 
     monkeypatch.setattr(ahead.Ahead, "take", killed)
-    helped = train(tmp_path / "helped", "max_steps=60", "restart_after=25", "workers=2")
+    helped = train(tmp_path / "helped", "max_steps=60", "restart.after=25", "workers=2")
     assert helped.attempts == 3
     count = len(records_of(tmp_path / "alone"))
     assert records_of(tmp_path / "helped")[:count] == records_of(tmp_path / "alone")
@@ -143,7 +143,7 @@ def test_a_start_that_was_killed_is_taken_over_as_far_as_it_was_saved(
 def test_a_start_that_diverges_ahead_is_left_for_the_next(
     tmp_path: Path, patience: list[int]
 ) -> None:
-    changes = ("learning_rate=1e30", "gradient_clip=1e30", "max_steps=8")
+    changes = ("learning_rate=1e30", "gradient_clip={norm: 1e30}", "max_steps=8")
     alone = train(tmp_path / "alone", *changes)
     helped = train(tmp_path / "helped", *changes, "workers=2")
     assert patience
@@ -195,17 +195,16 @@ def assert_same_with_help(directory: Path, config: RunConfig) -> None:
     assert_same_run(directory / "1", directory / "2")
 
 
-STREAM = "sequences: 12, steps: 10, empty_after: 3, epochs: 3, starts: 3, judged_after: 2"
+STREAM = "sequences: 4, steps: 20, epochs: 22, starts: 3"
 STREAMS = {
-    "stream": lambda *changes: stream_run(
-        "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 2}", *changes, stream=STREAM
-    ),
+    "stream": lambda *changes: stream_run("rounding=published", *changes, stream=STREAM),
     "stream that restarts": lambda *changes: stream_run(
-        "restart_after=7", "restart_loss=1e-9", "max_steps=18", *changes, stream=STREAM
+        "restart.after=7", "restart.loss=1e-9", "max_steps=18", *changes, stream=STREAM
     ),
 }
 
 
+@pytest.mark.usefixtures("brief_rounding")
 @pytest.mark.parametrize("kind", STREAMS)
 def test_starts_on_streams_are_trained_ahead_until_they_are_judged(
     tmp_path: Path, at_once: list[int], kind: str
@@ -225,19 +224,19 @@ def test_starts_on_a_text_are_trained_ahead(tmp_path: Path, at_once: list[int]) 
             *(f"task.parameters.{part}={tmp_path / part}.txt" for part in parts),
             "hidden_size=4",
             "batch_size=2",
-            "training.stream={steps: 6, epochs: 3, starts: 2, judged_after: 3}",
+            "data.stream={steps: 6, epochs: 3, starts: 2}",
         ],
     )
     assert_same_with_help(tmp_path, config)
     assert at_once == [2]
 
 
-@pytest.mark.parametrize("limit", ["restart_after=20", "give_up_after=20"])
+@pytest.mark.parametrize("limit", ["restart.after=20", "give_up_after=20"])
 def test_starts_on_examples_are_trained_ahead(
     tmp_path: Path, at_once: list[int], limit: str
 ) -> None:
     examples = "examples={train: 40, development: 5, test: 5, epochs: 20}"
-    config = soon_failed(examples, "stop=development", "max_steps=45", "restart_after=null", limit)
+    config = soon_failed(examples, "stop={development: {}}", "max_steps=45", "restart=null", limit)
     assert_same_with_help(tmp_path, config)
     assert at_once == [2, 3, 4]
 
@@ -260,7 +259,7 @@ def test_a_start_that_left_damage_is_trained_by_the_run_itself(
 
 
 def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
-    config = soon_failed("restart_after=null")
+    config = soon_failed("restart=null")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.yaml").write_text(config.to_yaml())
     # What began it has ended before it looks for the first time.

@@ -8,6 +8,7 @@ import pytest
 import torch
 from kernel_cases import compare
 from literal import LiteralBuffers
+from shapes import shaped
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -32,8 +33,14 @@ SYMBOLS = 3
 
 
 def small(**settings: Any) -> ModelConfig:
-    usual = {"memory": "stack", "buffered": True, "extra_steps": 1, "output_skip": 0}
-    model = {**usual, "hidden_size": 4, **settings}
+    usual = {
+        "memory": "stack",
+        "controller": "linear",
+        "buffered": True,
+        "extra_steps": 1,
+        "output_skip": 0,
+    }
+    model = shaped(**{**usual, "hidden_size": 4, **settings})
     return resolve(task="xor", recipe="paper", settings={"model": model}).model
 
 
@@ -69,7 +76,7 @@ def test_buffers_equal_the_equations(kind: str) -> None:
 
 
 def test_a_model_reads_and_writes_as_the_equations_say() -> None:
-    model = model_of(controller="linear", memory="none", memory_size=2)
+    model = model_of(controller="linear", memory="none", size=2)
     ids = torch.tensor([[2, 0, 1, 1, 2]])
     assert model.operation is not None
     literal = LiteralBuffers(list(torch.eye(SYMBOLS).double()[ids[0]]))
@@ -103,7 +110,7 @@ def test_compiled_code_agrees_on_every_output_and_gradient(
     model = model_of(
         controller=controller,
         memory=memory,
-        value_nonlinearity=nonlinearity,
+        values=nonlinearity,
         embedding_size=embedding,
         buffered=buffered,
         layers=1 if controller == "linear" else 2,
@@ -212,14 +219,14 @@ def test_noise_and_buffers_do_not_go_together() -> None:
     with pytest.raises(UsageError, match="gate_noise: not for a buffered model"):
         resolve(
             task="xor",
-            settings={"model": {"memory": "stack", "buffered": True}},
+            settings={"model": {"memory": "stack", "buffers": {}}},
             assignments=["gate_noise=0.1"],
         )
 
 
 @pytest.mark.parametrize("task", ["reverse", "svo-sov", "anbncn", "addition"])
 def test_a_buffered_model_is_not_for_tasks_in_which_it_would_read_its_answer(task: str) -> None:
-    model = {"memory": "stack-rnn", "buffered": True}
+    model = {"memory": "stack-rnn", "buffers": {}}
     with pytest.raises(UsageError, match=f"task {task} is not for a buffered model"):
         resolve(task=task, settings={"model": model}, assignments=["gate_noise=0"])
 
@@ -235,5 +242,5 @@ def test_a_checkpoint_of_such_a_model_is_refused(command: str, tmp_path: Path) -
     done = CliRunner().invoke(app, [command, str(tmp_path), *more], input="ab\n")
     assert done.exit_code == 2
     said = (tmp_path / checkpoint.CONFIG).read_text().splitlines()
-    line = 1 + said.index("  buffered: true")
+    line = 2 + said.index("  buffers:")
     assert f"config.yaml:{line}: task reverse is not for a buffered model" in done.stderr

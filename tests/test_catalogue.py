@@ -14,6 +14,7 @@ from stacktrans.commands.catalogue.entries import Entry
 from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.commands.catalogue.layout import lines
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
+from stacktrans.settings.config import TrainingConfig
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import make_task
@@ -127,18 +128,20 @@ def test_generators_have_the_parameters_that_they_take() -> None:
 
 
 def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
-    model = resolve(task="copy", settings={"model": {"memory": "none"}}).model.model_dump()
     memories, controllers = listed("memories"), listed("controllers")
     assert list(memories) == list(MEMORIES.builtin)
     assert list(controllers) == list(CONTROLLERS.builtin)
     for entry in [*memories.values(), *controllers.values()]:
         settings = entry.get("settings", {})
         assert isinstance(settings, dict)
-        assert settings.items() <= model.items()
+        part = "memory" if entry["name"] in memories else "controller"
+        chosen = {"memory": "stack", part: {"name": entry["name"], **settings}}
+        model = resolve(task="copy", settings={"model": chosen}).model.model_dump()
+        assert model[part] == {"name": entry["name"], **settings}
     assert memories["deque"]["signals"] == ["pop top", "push top", "pop bottom", "push bottom"]
-    assert memories["deque"]["settings"] == {"memory_size": 32, "value_nonlinearity": "tanh"}
-    assert "memory_count=1" in invoke("memories").stdout
-    assert "hidden_size=64" in invoke("controllers").stdout
+    assert memories["deque"]["settings"] == {"size": 32, "values": "tanh"}
+    assert "    count=1: how many stacks or lists" in invoke("memories").stdout
+    assert "    hidden_size=64: units" in invoke("controllers").stdout
 
 
 def test_recipes_say_what_their_first_lines_do() -> None:
@@ -148,7 +151,7 @@ def test_recipes_say_what_their_first_lines_do() -> None:
     assert names == [(name, paper) for name in ("default", "paper") for paper in papers]
     first = (Path(__file__).parent.parent / "stacktrans/settings/recipes/default.yaml").read_text()
     assert entries[0]["meaning"] == first.splitlines()[0].removeprefix("# ")
-    assert entries[0]["settings"]["model"]["hidden_size"] == 64
+    assert entries[0]["settings"]["training"]["restart"] == {"after": 3000, "loss": 2}
 
 
 def test_checkpoints_shipped_and_of_one_s_own(
@@ -210,23 +213,21 @@ def test_damaged_checkpoints_do_not_hide_the_others(
 
 def test_settings_have_types_in_plain_words_and_defaults() -> None:
     found = listed("settings")
-    run = resolve(task="copy", settings={"model": {"memory": "none"}})
+    plain = TrainingConfig(max_steps=1).model_dump()
     for path, entry in found.items():
-        value: object = run.model_dump()
-        for key in path.split("."):
-            value = value.get(key) if isinstance(value, dict) else None
-        if not path.startswith(("task.", "model.start.", "model.memory")) and "default" in entry:
-            assert entry["default"] == value, path
+        section, _, name = path.partition(".")
+        if section == "training" and "block" not in entry and name in plain.keys() - {"max_steps"}:
+            assert entry["default"] == plain[name], path
+    assert found["training.settle.rate"]["block"] == "training.settle"
     types = {path: str(entry["type"]) for path, entry in found.items()}
-    assert types["model.layers"] == "whole number from 1 to 64"
-    assert types["model.capacity"] == "whole number from 1 to 65536 or null"
+    assert types["model.memory"] == "name or {name, ...}"
+    assert types["model.output_size"] == "whole number from 1 to 65536 or null"
     assert types["model.embedding_size"] == "whole number from 1 to 65536 or one-hot"
     assert types["training.averaging"] == "number from 0 to under 1"
-    assert types["training.prune"] == "true or false"
+    assert types["training.stop.solved.ranges"] == "test or both"
     assert types["training.optimizer"] == "rmsprop, adam or sgd"
-    assert types["training.stream"] == "settings or null"
-    assert types["training.stream.steps"] == "whole number from 1 to 65536"
-    assert types["task.lengths.train"] == "[shortest, longest]"
+    assert types["training.data.stream.steps"] == "whole number from 1 to 65536"
+    assert types["task.lengths"] == "{train, test} or null"
     assert types["training.length_law"] == "uniform, task, {mean, deviation}, {depth} or null"
     for said in types.values():
         assert not any(name in said for name in ("Literal", "Config", "Lengths", "<", "dict"))

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from shapes import shaped
 from test_training import CPU, assert_same_run, ignore, records_of, trainer_of
 
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import ROUNDINGS, RoundingConfig, RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import Pair
 from stacktrans.training import rounding
@@ -22,6 +23,8 @@ from stacktrans.training.start import Start
 from stacktrans.training.strings import Draws
 from stacktrans.training.trainer import Interrupted, Trainer
 
+pytestmark = pytest.mark.usefixtures("brief_rounding")
+NEVER_CERTAIN = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=3)
 RIGHT, WRONG = (Accuracy(share, share, 10, share) for share in (1.0, 0.0))
 
 
@@ -32,12 +35,12 @@ def counter(*changes: str) -> RunConfig:
         "task.lengths.test=[3, 3]",
         "accuracy_every=5",
         "accuracy_loss=null",
-        "validation_count=10",
-        "rounding={factor: 2, batches: 2, indecision: 1e-4, most: 3}",
-        "restart_after=1000",
-        "solved_times=2",
+        "measure.strings=10",
+        "rounding=quick",
+        "restart={after: 1000}",
+        "solved.times=2",
     )
-    model = {"memory": "stack-rnn", "memory_count": 2}
+    model = {"memory": {"name": "stack-rnn", "count": 2}}
     return resolve(task="anbn", settings={"model": model}, assignments=[*small, *changes])
 
 
@@ -70,7 +73,7 @@ def test_a_run_that_does_not_start_again_keeps_what_is_wrong_without_degrees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5])
-    config = counter("restart_after=null", "give_up_after=null")
+    config = counter("restart=null")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 
@@ -79,7 +82,7 @@ def test_a_start_is_given_up_after_so_many_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, soft=WRONG)
-    changes = ("give_up_after=10", "max_steps=25", "restart_after=null")
+    changes = ("max_steps=25", "restart={after: null, give_up_after: 10}")
     summary = trainer_of(counter(*changes), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts, summary.steps) == ("max_steps", 3, 25)
     assert [record["attempt"] for record in records_of(tmp_path)] == [1, 1, 2, 2, 3]
@@ -122,7 +125,10 @@ def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
     # Rounded weights are then changed by nothing but the factor, 2, and measured before, after
     # each time if the best are kept, and after all.
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, hard.pop(0)))
-    config = counter("learning_rate=1e-30", f"rounding_kept={kept}", "prune=false")
+    ways = {"last": NEVER_CERTAIN, "best": NEVER_CERTAIN._replace(best=True)}
+    monkeypatch.setitem(ROUNDINGS, "quick", ways[kept])
+    monkeypatch.setattr(rounding, "without_needless", lambda model, _: model)
+    config = counter("learning_rate=1e-30")
     start = trainer_of(config, Path()).state.start
     operation = start.model.operation
     assert operation is not None
@@ -151,26 +157,30 @@ def test_accuracies_are_of_the_model_as_it_is_and_hard() -> None:
     assert not model.hard
 
 
+STREAM = "data.stream={steps: 8, sequences: 8, epochs: 1, starts: 1}"
+
+
 def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    brief = RoundingConfig(factor=2, batches=1, indecision=1e-4, most=30)
+    monkeypatch.setitem(ROUNDINGS, "quick", brief)
     config = resolve(
         task="anbn",
-        settings={"model": {"memory": "stack-rnn", "memory_count": 2, "hidden_size": 10}},
+        settings={"model": shaped("stack-rnn", count=2, hidden_size=10)},
         assignments=[
             "task.lengths.train=[1, 2]",
             "task.lengths.test=[3, 3]",
-            "validation_count=10",
-            "training.stream={steps: 8, sequences: 8, empty_after: null, first_longest: null, "
-            "rate_decay: 0.5, least_rate: 1e-9, epochs: 1, starts: 1, judged_after: 1}",
-            "rounding={factor: 2, batches: 1, indecision: 1e-4, most: 30}",
+            "measure.strings=10",
+            *(STREAM, "stop=null", "curriculum=null", "rounding=quick"),
         ],
     )
     # As if every answer were right, so that nothing that is done counts as harm.
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, 1.0))
     assert trainer_of(config, tmp_path).run(ignore).outcome == "starts"
     kept = checkpoint.load(tmp_path, CPU)
-    assert kept.model.config.memory_count == kept.config.model.memory_count == 1
+    assert kept.model.config == kept.config.model
+    assert kept.model.config.memory.own["count"] == 1
     with torch.no_grad():
         signals = kept.model.unroll(torch.tensor([[0, 0, 1, 1, 0, 1]])).signals
     assert float((signals * (1 - signals)).max()) < 0.01
@@ -179,12 +189,10 @@ def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
 def test_what_does_harm_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = resolve(
         task="anbn",
-        settings={"model": {"memory": "stack-rnn", "memory_count": 2, "hidden_size": 10}},
+        settings={"model": shaped("stack-rnn", count=2, hidden_size=10)},
         assignments=[
-            "validation_count=10",
-            "training.stream={steps: 8, sequences: 8, empty_after: null, first_longest: null, "
-            "rate_decay: 0.5, least_rate: 1e-9, epochs: 1, starts: 1, judged_after: 1}",
-            "rounding={factor: 2, batches: 1, indecision: 1e-4, most: 3}",
+            "measure.strings=10",
+            *(STREAM, "stop=null", "curriculum=null", "rounding=quick"),
         ],
     )
     looked_at: list[Transducer] = []

@@ -82,7 +82,7 @@ def test_generate_changes_settings_of_the_task() -> None:
         ("parameters.symbols=0", "--set parameters.symbols=0: task copy: parameters: symbols is 0"),
         ("parameters.letters=3", "--set parameters.letters=3: task copy: unknown parameter"),
         ("task.lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean"),
-        ("lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean 'lengths'?"),
+        ("lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean 'lengths.train'?"),
         ("task=reverse", "unknown setting 'task'"),
         ("learning_rate=1", "unknown setting 'learning_rate'"),
         ("lengths.train=[5, 2]", "--set lengths.train=[5, 2]: lengths.train: "),

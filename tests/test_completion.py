@@ -13,8 +13,8 @@ from stacktrans.cli import app
 from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.commands.completion import PROGRAM
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
+from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import setting_path
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 
@@ -84,17 +84,16 @@ def leaves(settings: object, prefix: str = "") -> list[str]:
 def test_settings_of_runs() -> None:
     found = offered("stacktrans train --task copy --set ")
     config = resolve(task="copy", settings={"model": {"memory": "stack"}}).model_dump()
-    config["model"]["start"]["gate_bias"] = {}
     known = {section: config[section] for section in ("seed", "threads", "workers", "training")}
-    assert {*leaves(known), "model.layers=", "model.start.weights="} <= set(found)
-    assert {"training.stream.steps=", "training.curriculum.share="} <= set(found)
+    assert {*leaves(known), "model.controller.layers=", "model.start.weights="} <= set(found)
+    assert {"training.data.stream.steps=", "training.curriculum.share="} <= set(found)
     assert {"task.parameters.symbols=", "task.lengths.train=", "task.length_law="} <= set(found)
     sections = ("model", "training")
     given = {path.removesuffix("=") for path in found if path.startswith(sections)}
     assert {path.split(".")[1] for path in given} == {
         *RunConfig.model_fields["model"].annotation.model_fields,  # type: ignore[union-attr]
         *RunConfig.model_fields["training"].annotation.model_fields,  # type: ignore[union-attr]
-    } - {"memory"}
+    }
 
 
 def test_settings_without_their_section() -> None:
@@ -110,7 +109,7 @@ def test_settings_without_their_section() -> None:
     ("command", "begun", "key"),
     [
         ("train", "hid", "hidden_size="),
-        ("train", "model.hid", "model.hidden_size="),
+        ("train", "controller.hid", "controller.hidden_size="),
         ("generate", "parameters.sy", "parameters.symbols="),
     ],
 )

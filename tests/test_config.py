@@ -1,13 +1,30 @@
 """Configurations: layers, files, options, and what is said about wrong ones."""
 
+import inspect
 from pathlib import Path
 
 import pytest
 import yaml
 
+from stacktrans.commands.catalogue.settings import settings
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import MEMORIES, REGISTRIES
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.assignments import setting_path
+from stacktrans.settings.config import (
+    ActionMemoryConfig,
+    BuffersConfig,
+    ClipConfig,
+    ControllerConfig,
+    ConvergedConfig,
+    DevelopmentConfig,
+    MeasureConfig,
+    MemoryConfig,
+    RecurrentConfig,
+    RunConfig,
+    ScaleConfig,
+    StopConfig,
+    VectorMemoryConfig,
+)
 from stacktrans.settings.packaged import recipe_names, shipped
 from stacktrans.settings.resolve import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths
@@ -24,21 +41,22 @@ def copy_queue(**changes: object) -> RunConfig:
 @pytest.mark.parametrize("task", sorted(path.stem for path in shipped("tasks").glob("*.yaml")))
 def test_every_recipe_fits_every_task_and_memory(recipe: str, memory: str, task: str) -> None:
     config = resolve(task=task, recipe=recipe, settings={"model": {"memory": memory}})
-    assert (config.recipe, config.task.name, config.model.memory) == (recipe, task, memory)
+    assert (config.recipe, config.task.name, config.model.memory.name) == (recipe, task, memory)
 
 
 def test_the_paper_s_recipe_is_the_paper_s() -> None:
     config = copy_queue(recipe="paper")
-    assert config.model.hidden_size == config.model.memory_size == 256
+    assert config.model.controller == RecurrentConfig(name="lstm", hidden_size=256)
+    assert config.model.memory == VectorMemoryConfig(name="queue", size=256)
     assert config.model.embedding_size == 64
     start = config.model.start
     assert start.signal_bias == {"pop": -1, "push": 0}
-    scales = (start.signal_scale, start.value_scale, start.read_scale)
-    assert scales == (1, 1, 1)
+    assert start.scale == ScaleConfig(signals=1, values=1, reads=1)
     training = config.training
-    assert (training.optimizer, training.batch_size, training.gradient_clip) == ("rmsprop", 10, 1)
-    assert (training.loss_every, training.accuracy_every, training.stop) == (100, 1000, "converged")
-    assert training.validation_count == 1000
+    assert (training.optimizer, training.batch_size) == ("rmsprop", 10)
+    assert training.gradient_clip == ClipConfig(norm=1)
+    assert training.measure == MeasureConfig(loss_every=100, accuracy_every=1000, strings=1000)
+    assert training.stop == StopConfig(converged=ConvergedConfig(patience=50))
 
 
 def test_a_written_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
@@ -51,16 +69,16 @@ def test_a_written_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
 def test_layers_lie_over_one_another_in_order(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
-        "task: copy\nseed: 3\nmodel: {memory: stack, hidden_size: 20}\ntraining: {batch_size: 4}\n"
+        "task: copy\nseed: 3\nmodel: {memory: stack, controller: {hidden_size: 20}}\n"
+        "training: {batch_size: 4}\n"
     )
     config = resolve(
         config=str(path),
-        settings={"model": {"hidden_size": 30}, "seed": 5},
-        assignments=["model.memory_size=7", "batch_size=6"],
+        settings={"model": {"controller": {"hidden_size": 30}}, "seed": 5},
+        assignments=["memory.size=7", "batch_size=6"],
     )
-    assert config.model.memory == "stack"
-    assert config.model.hidden_size == 30
-    assert config.model.memory_size == 7
+    assert config.model.memory == VectorMemoryConfig(name="stack", size=7)
+    assert config.model.controller == RecurrentConfig(name="lstm", hidden_size=30)
     assert config.seed == 5
     assert config.training.batch_size == 6
 
@@ -102,7 +120,11 @@ def test_an_option_changes_part_of_a_task() -> None:
         ({"assignments": ["learning_rate=-1"]}, "greater than 0 .given: -1"),
         ({"assignments": ["batch_size=2.5"]}, "--set batch_size=2.5"),
         ({"assignments": ["batch_size=true"]}, "training.batch_size: expected a number .given: T"),
-        ({"assignments": ["memory_count=no"]}, "model.memory_count: expected a number .given: F"),
+        ({"assignments": ["memory.size=no"]}, "model.memory.size: expected a number .given: F"),
+        ({"assignments": ["memory_size=4"]}, "memory_size is model.memory.size now"),
+        ({"assignments": ["training.stream.steps=4"]}, "is training.data.stream.steps now"),
+        ({"assignments": ["prune=true"]}, "there is no training.prune any more: it is part of"),
+        ({"assignments": ["memory.count=2"]}, "--set memory.count=2: .*memory queue has no count"),
         ({"assignments": ["learning_rate=yes"]}, "training.learning_rate: expected a number"),
         ({"assignments": ["batch_size=25e-1"]}, "training.batch_size: .* .given: '25e-1'"),
         ({"assignments": ["task.generator=cpy"]}, "unknown generator 'cpy'; did you mean 'copy'"),
@@ -154,8 +176,11 @@ def test_a_missing_task_or_memory_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("task: copy\nmodel:\n  memory: queue\n  hidden_size: -4\n", r":4: model.hidden_size.*-4"),
-        ("task: copy\nmodel:\n  memory: queue\n  hiden_size: 4\n", r":4: .*'hidden_size'"),
+        (
+            "task: copy\nmodel:\n  memory: queue\n  embedding_size: -4\n",
+            r":4: model.embedding_size.*-4",
+        ),
+        ("task: copy\nmodel:\n  memory: queue\n  embeding_size: 4\n", r":4: .*'embedding_size'"),
         ("task: copy\nmodel: {memory: queue\n", r":\d: "),
         ("- a\n- b\n", "expected settings"),
         ("task: 5\nmodel: {memory: queue}\n", r":1: task: expected a name or settings"),
@@ -236,13 +261,14 @@ def test_tasks_that_can_not_be_made_are_named_with_the_line(
 def test_a_paper_s_recipe_is_that_of_the_task_s_paper() -> None:
     config = resolve(task="xor", recipe="paper", settings={"model": {"memory": "stack"}})
     model, training = config.model, config.training
-    assert (model.controller, model.hidden_size, model.memory_size) == ("linear", 10, 6)
+    assert model.controller == ControllerConfig(name="linear")
+    assert model.memory == VectorMemoryConfig(name="stack", size=6, values="sigmoid")
     assert (model.embedding_size, model.output_size) == ("one-hot", None)
-    assert (model.value_nonlinearity, model.initial_state) == ("sigmoid", "zero")
     assert model.start.weights == "normal"
     assert model.start.signal_bias == {"pop": -1, "push": 0, "input read": 1, "output write": 1}
     assert (training.optimizer, training.learning_rate) == ("adam", 0.01)
-    assert (training.weight_decay, training.patience) == (0.01, 5)
+    assert training.weight_decay == 0.01
+    assert training.stop == StopConfig(development=DevelopmentConfig(patience=5))
     assert training.gradient_clip is None
     assert training.examples is not None
     sizes = training.examples
@@ -272,15 +298,16 @@ def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> 
     path.write_text(
         "name: mine\ngenerator: copy\nlengths: {train: [1, 2], test: [3, 4]}\n"
         "length_law: uniform\nrecipes:\n  default:\n    by_controller:\n      gru:\n"
-        "        model: {hidden_size: 7}\n        by_memory:\n          queue:\n"
-        "            model: {memory_size: 3}\n"
+        "        model: {controller: {hidden_size: 7}}\n        by_memory:\n          queue:\n"
+        "            model: {memory: {size: 3}}\n"
     )
     sizes = {}
     for controller in ("gru", "lstm"):
         for memory in ("queue", "stack"):
             model = {"controller": controller, "memory": memory}
             config = resolve(task=str(path), settings={"model": model}).model
-            sizes[controller, memory] = (config.hidden_size, config.memory_size)
+            assert isinstance(config.controller, RecurrentConfig)
+            sizes[controller, memory] = (config.controller.hidden_size, config.memory_size)
     assert sizes == {
         ("gru", "queue"): (7, 3),
         ("gru", "stack"): (7, 32),
@@ -292,10 +319,13 @@ def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (("controller=linear", "layers=2"), "layers is 2; a linear controller has 1"),
+        (("controller=linear", "layers=2"), "controller linear has no layers"),
         (("embedding_size=two",), "embedding_size"),
         (("task.length_law={dept: 3}",), "length_law"),
-        (("value_nonlinearity=relu",), "value_nonlinearity"),
+        (("memory.values=relu",), "model.memory.values: expected tanh or sigmoid"),
+        (("stop=null", "max_steps=null"), "stop: null needs max_steps, time_limit or data.stream"),
+        (("stop={solved: {}, converged: {}}",), "expected one of solved, converged, development"),
+        (("buffers.steps=2",), "unknown setting .steps."),
     ],
 )
 def test_settings_that_do_not_fit_are_named(changes: tuple[str, ...], message: str) -> None:
@@ -308,3 +338,57 @@ def test_every_name_has_its_class() -> None:
         for name in registry.builtin:
             assert registry.holds(registry.load(name))
     assert all(MEMORIES.load(name).name == name for name in MEMORIES.builtin)
+
+
+def test_what_a_memory_is_made_with_is_what_its_settings_say() -> None:
+    for name in MEMORIES.builtin:
+        made = inspect.signature(MEMORIES.load(name)).parameters.values()
+        defaults = {each.name: each.default for each in made}
+        assert MemoryConfig.read(name).own == defaults
+
+
+def test_a_memory_is_chosen_by_its_name_or_with_its_settings() -> None:
+    named = copy_queue(assignments=["memory=stack-rnn", "memory.count=3"])
+    whole = copy_queue(assignments=["memory={name: stack-rnn, count: 3}"])
+    assert named == whole
+    assert isinstance(named.model.memory, ActionMemoryConfig)
+    assert named.model.memory.count == 3
+
+
+def test_what_a_file_says_of_another_memory_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    count = "memory={name: stack-rnn, count: 3, size: 5}"
+    path.write_text(copy_queue(assignments=[count]).to_yaml())
+    changed = resolve(config=str(path), settings={"model": {"memory": "queue"}})
+    assert changed.model.memory == VectorMemoryConfig(name="queue", size=5)
+    linear = resolve(config=str(path), assignments=["controller=linear"])
+    assert linear.model.controller == ControllerConfig(name="linear")
+
+
+def test_a_recipe_says_how_buffers_are_and_not_whether() -> None:
+    stack = {"model": {"memory": "stack"}}
+    plain = resolve(task="xor", recipe="paper", settings=stack)
+    assert plain.model.buffers is None
+    buffered = resolve(task="xor", recipe="paper", settings=stack, assignments=["buffers={}"])
+    assert buffered.model.buffers == BuffersConfig(steps_per_symbol=2, output_skip=1)
+
+
+def test_one_alternative_takes_the_place_of_another() -> None:
+    config = copy_queue(assignments=["stop={converged: {patience: 3}}"])
+    assert config.training.stop == StopConfig(converged=ConvergedConfig(patience=3))
+
+
+def test_what_decides_nothing_is_no_part_of_a_run_s_identity() -> None:
+    config = copy_queue()
+    assert config.model_copy(update={"version": "99", "workers": 7}).identity() == config.identity()
+    for change in ("seed=2", "threads=2", "batch_size=11", "memory.size=5", "lengths.test=[9, 9]"):
+        assert copy_queue(assignments=[change]).identity() != config.identity()
+
+
+def test_at_most_sixty_settings_are_listed() -> None:
+    listed = settings().entries
+    assert len(listed) <= 60
+    paths = [entry.name for entry in listed]
+    assert len(set(paths)) == len(paths)
+    for path in paths:
+        assert setting_path(path, RunConfig, "") == path

@@ -5,6 +5,7 @@ from typing import Literal
 import pytest
 import torch
 from kernel_cases import RECURRENT
+from shapes import shaped
 from torch import nn
 
 from stacktrans.common.errors import UsageError
@@ -59,7 +60,7 @@ def test_higher_layers_see_the_embedding_and_the_layer_below() -> None:
         for layer in controller.layers
         if isinstance(layer, LSTMLayer)
     ]
-    hidden = config.hidden_size
+    hidden = 6
     assert sizes == [(EMBEDDING, READ), (EMBEDDING, hidden), (EMBEDDING, hidden)]
 
 
@@ -81,7 +82,9 @@ def test_the_gradient_through_the_state_shrinks_from_step_to_step(kernel: str) -
     def gradients(share: float) -> list[float]:
         """Of the last output, by the step whose input is one of its own."""
         torch.manual_seed(0)
-        config = small("rnn", "none").model_copy(update={"state_gradient": share, "kernel": kernel})
+        config = small("rnn", "none")
+        units = config.controller.model_copy(update={"state_gradient": share})
+        config = config.model_copy(update={"controller": units, "kernel": kernel})
         model = Transducer(config, inputs=4, outputs=3).double()
         model(torch.tensor([[0, 1, 2, 3]]))[0, -1].sum().backward()
         grad = model.get_parameter("embedding.weight").grad
@@ -96,8 +99,17 @@ def test_the_gradient_through_the_state_shrinks_from_step_to_step(kernel: str) -
 def small(controller: str, memory: str, layers: int = 1) -> ModelConfig:
     return resolve(
         task="copy",
-        settings={"model": {"memory": memory, "controller": controller, "layers": layers}},
-        assignments=["hidden_size=6", "memory_size=4", "embedding_size=3", "output_size=5"],
+        settings={
+            "model": shaped(
+                memory,
+                controller,
+                layers=layers,
+                hidden_size=6,
+                size=4,
+                embedding_size=3,
+                output_size=5,
+            )
+        },
     ).model
 
 
@@ -126,7 +138,7 @@ def test_parameter_counts_are_the_published_ones(
     config = resolve(
         task="copy",
         recipe="paper",
-        settings={"model": {"memory": memory, "layers": layers, "hidden_size": hidden}},
+        settings={"model": shaped(memory, layers=layers, hidden_size=hidden)},
     ).model
     with torch.device("meta"):
         count = Transducer(config, inputs=258, outputs=129).inner_parameters()

@@ -20,6 +20,7 @@ import torch
 import yaml
 from changed_checkpoints import reseal
 from command_line import SMALL
+from shapes import shaped
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
@@ -30,11 +31,17 @@ from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.transducer import Transducer, weight_shapes
 from stacktrans.model.weights import serialized
-from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.config import (
+    ActionMemoryConfig,
+    ControllerConfig,
+    RecurrentConfig,
+    VectorMemoryConfig,
+)
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 
 CPU = torch.device("cpu")
+FIRST_FORMAT = Path(__file__).parent / "data" / "format-1"
 FILES = ("config.yaml", "model.safetensors", "training.pt")
 
 
@@ -139,8 +146,8 @@ def test_a_checkpoint_without_checksums_is_not_whole(saved: Path) -> None:
 
 def test_checkpoints_of_the_first_format_have_no_checksums(saved: Path) -> None:
     (saved / SUMS).unlink()
-    path = saved / "config.yaml"
-    path.write_text(path.read_text().replace("format: 2", "format: 1"))
+    shutil.copy(shipped("checkpoints") / "copy-queue" / "model.safetensors", saved)
+    shutil.copy(FIRST_FORMAT / "copy-queue.yaml", saved / "config.yaml")
     read(saved)
 
 
@@ -165,29 +172,27 @@ def cheaply() -> Iterator[None]:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
 
 
-LARGE = [
-    {"hidden_size": 16384},
-    {"layers": 64, "hidden_size": 65536},
-    {"embedding_size": 65536},
-    {"output_size": 65536},
-    {"memory": "stack-rnn", "memory_count": 65536},
-    {"memory": "stack-rnn", "memory_count": 65536, "memory_size": 65536, "read_depth": 65536},
+LARGEST = 65536
+STACKS = ActionMemoryConfig(name="stack-rnn", count=LARGEST)
+LISTS = ActionMemoryConfig(name="list-rnn", count=LARGEST, size=LARGEST, depth=LARGEST)
+UNITS = RecurrentConfig(name="lstm", hidden_size=LARGEST, layers=64)
+LARGE: list[dict[str, Any]] = [
+    {"controller": RecurrentConfig(name="lstm", hidden_size=16384).model_dump()},
+    {"controller": UNITS.model_dump()},
+    {"embedding_size": LARGEST},
+    {"output_size": LARGEST},
+    {"memory": STACKS.model_dump()},
+    {"memory": LISTS.model_dump() | {"name": "stack-rnn"}},
     {
-        "memory": "list-rnn",
-        "layers": 64,
-        **dict.fromkeys(
-            (
-                "hidden_size",
-                "memory_count",
-                "memory_size",
-                "embedding_size",
-                "output_size",
-                "read_depth",
-            ),
-            65536,
-        ),
+        "memory": LISTS.model_dump(),
+        "controller": UNITS.model_dump(),
+        "embedding_size": LARGEST,
+        "output_size": LARGEST,
     },
-    {"controller": "linear", "memory_size": 65536},
+    {
+        "controller": ControllerConfig(name="linear").model_dump(),
+        "memory": VectorMemoryConfig(name="stack", size=LARGEST).model_dump(),
+    },
 ]
 
 
@@ -219,20 +224,15 @@ SHAPES = [
     for more in (
         {},
         {"embedding_size": "one-hot", "biases": False, "buffered": True, "output_size": None},
-        {"recurrent": False, "initial_state": "zero", "read_depth": 3, "no_op": False},
+        {"recurrent": False, "initial_state": "zero", "depth": 3, "no_op": False},
     )
 ]
 
 
 @pytest.mark.parametrize("settings", SHAPES)
 def test_shapes_are_known_without_a_model(settings: dict[str, Any]) -> None:
-    config = resolve(task="reversal", settings={"model": settings}).model
-    small = {"hidden_size": 5, "memory_size": 3}
-    if config.controller != "linear":
-        small["layers"] = 2
-    if config.memory.endswith("rnn"):
-        small["memory_count"] = 2
-    config = ModelConfig.model_validate({**config.model_dump(), **small})
+    model = shaped(**settings, hidden_size=5, layers=2, size=3, count=2)
+    config = resolve(task="reversal", settings={"model": model}).model
     made = Transducer(config, 7, 4).state_dict()
     assert weight_shapes(config, 7, 4) == {name: tuple(part.shape) for name, part in made.items()}
 

@@ -11,23 +11,23 @@ from test_training import CPU, ignore, small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import ROUNDINGS, RoundingConfig, RunConfig
 from stacktrans.training.saving import TrainingError
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
-FAST = ("learning_rate=1e38", "gradient_clip=null", "gradient_limit=null")
+FAST = ("learning_rate=1e38", "gradient_clip=null")
 KINDS = {
     "strings": lambda *changes: small_run("max_steps=12", "accuracy_every=1", *changes),
     "averaged": lambda *changes: small_run(
         "max_steps=12", "accuracy_every=1", "averaging=0.9", *changes
     ),
     "examples": lambda *changes: small_run(
-        EXAMPLES, "stop=development", "batch_size=20", "max_steps=12", *changes
+        EXAMPLES, "stop={development: {}}", "batch_size=20", "max_steps=12", *changes
     ),
-    "stream": lambda *changes: stream_run(
-        "max_steps=60", *changes, stream="epochs: 3, starts: 2, judged_after: 1"
+    "stream": lambda *changes: stream_run("max_steps=60", *changes, stream="epochs: 3, starts: 2"),
+    "rounded": lambda *changes: counting(
+        "stop={converged: {patience: 1}}", "max_steps=60", *changes
     ),
-    "rounded": lambda *changes: counting("stop=converged", "patience=1", "max_steps=60", *changes),
 }
 
 
@@ -42,7 +42,7 @@ def assert_readable(directory: Path, config: RunConfig) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("optimizer", "rate"), [("rmsprop", 1e38), ("adam", 1e38), ("sgd", 3e38)])
-@pytest.mark.parametrize("restarts", ["restart_after=1000", "restart_after=null"])
+@pytest.mark.parametrize("restarts", ["restart.after=1000", "restart=null"])
 def test_what_a_run_that_diverges_saves_can_be_read(
     tmp_path: Path, kind: str, rate: float, optimizer: str, restarts: str
 ) -> None:
@@ -54,7 +54,7 @@ def test_what_a_run_that_diverges_saves_can_be_read(
 
 
 def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
-    config = small_run("max_steps=40", "restart_after=null", "stop=converged")
+    config = small_run("max_steps=40", "restart=null", "stop={converged: {}}")
     trainer = trainer_in(tmp_path / "run", config)
 
     def diverge(record: object) -> None:
@@ -67,9 +67,12 @@ def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
     assert_readable(tmp_path / "run", config)
 
 
-def test_rounding_that_diverges_is_not_kept(tmp_path: Path) -> None:
-    rounding = "rounding={factor: 1e30, batches: 1, indecision: 1e-9, most: 3}"
-    config = counting("stop=converged", "patience=1", rounding)
+def test_rounding_that_diverges_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wild = RoundingConfig(factor=1e30, batches=1, indecision=1e-9, most=3)
+    monkeypatch.setitem(ROUNDINGS, "quick", wild)
+    config = counting("stop={converged: {patience: 1}}")
     assert trainer_in(tmp_path / "run", config).run(ignore).outcome == "converged"
     assert_readable(tmp_path / "run", config)
 
@@ -79,7 +82,7 @@ def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
 ) -> None:
     found = iter([float("nan"), 2.0, 1.0])
     monkeypatch.setattr("stacktrans.training.streams.cross_entropy", lambda *_: next(found))
-    config = stream_run(stream="epochs: 2, starts: 2, judged_after: 1")
+    config = stream_run(stream="epochs: 2, starts: 2")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2
     assert trainer.state.progress.best == [-1.0]

@@ -80,7 +80,7 @@ def run(command: str, folder: Path) -> Ended:
 def shortened(command: str) -> str:
     """A command that trains for a moment: what is shown is that it is right, not that it works."""
     if " train " in f" {command} ":
-        command += " --max-steps 2 --set validation_count=4"
+        command += " --max-steps 2 --set measure.strings=4"
     return command
 
 
@@ -102,7 +102,7 @@ def write_file(block: Block, folder: Path) -> None:
     content = block.text
     if block.language == "yaml" and "conditions" in (settings := yaml.safe_load(content)):
         for condition in settings["conditions"].values():
-            condition["training"] = {"max_steps": 2, "validation_count": 4}
+            condition["training"] = {"max_steps": 2, "measure": {"strings": 4}}
         content = yaml.safe_dump(settings)
     (folder / block.title).write_text(content)
 
@@ -183,8 +183,10 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_page_of_commands_is_what_their_help_says() -> None:
-    page = runpy.run_path(str(DOCS / "generate.py"))["cli_page"]()
-    assert (DOCS / "cli.md").read_text(encoding="utf-8") == page, "python docs/generate.py"
+    made = runpy.run_path(str(DOCS / "generate.py"))
+    for name in ("cli", "settings"):
+        page = made[f"{name}_page"]()
+        assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page, "python docs/generate.py"
 
 
 def test_the_sweep_of_the_docs(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from shapes import shaped
 
 from stacktrans.common.statistics import confidence_interval
 from stacktrans.inference import evaluation
@@ -12,6 +13,7 @@ from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import Scores, batches_of, score
 from stacktrans.model.states import Unrolled
 from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import BuffersConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import JointSequence, Pair
 
@@ -21,8 +23,7 @@ LAYOUT = JointSequence(source_size=4, target_size=4)
 def tiny(memory: str = "stack", seed: int = 0) -> Transducer:
     config = resolve(
         task="copy",
-        settings={"model": {"memory": memory}},
-        assignments=["hidden_size=8", "memory_size=4", "embedding_size=4", "output_size=6"],
+        settings={"model": shaped(memory, hidden_size=8, size=4, embedding_size=4, output_size=6)},
     )
     torch.manual_seed(seed)
     return Transducer(config.model, LAYOUT.inputs, LAYOUT.outputs)
@@ -37,7 +38,7 @@ def random_pairs(count: int, seed: int, longest: int = 9) -> list[Pair]:
 
 
 def test_a_buffered_model_is_not_scored_where_it_reads_the_answer() -> None:
-    config = tiny().config.model_copy(update={"buffered": True})
+    config = tiny().config.model_copy(update={"buffers": BuffersConfig()})
     model = Transducer(config, LAYOUT.inputs, LAYOUT.outputs)
     with pytest.raises(ValueError, match="a buffered model needs a target symbol for each"):
         score(model, LAYOUT, random_pairs(2, seed=1))

@@ -3,16 +3,20 @@
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from shapes import shaped
 from test_training import assert_same_run, ignore, records_of, stop_after, trainer_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.evaluation import score
+from stacktrans.memory.buffers import buffer_penalty
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.training import objective
 from stacktrans.training.examples import Examples
 from stacktrans.training.records import SUMMARY
 from stacktrans.training.source import Moment
@@ -21,12 +25,12 @@ from stacktrans.training.trainer import Interrupted, Trainer
 CPU = torch.device("cpu")
 
 
-def small_run(*changes: str, task: str = "xor", **model: object) -> RunConfig:
+def small_run(*changes: str, task: str = "xor", **model: Any) -> RunConfig:
     examples = "examples={train: 24, development: 12, test: 30, epochs: 4}"
     return resolve(
         task=task,
         recipe="paper",
-        settings={"model": {"memory": "stack", **model}},
+        settings={"model": shaped(**{"memory": "stack", **model})},
         assignments=[examples, "batch_size=10", *changes],
     )
 
@@ -50,7 +54,7 @@ def test_an_epoch_has_each_example_once_in_an_order_of_its_own(tmp_path: Path) -
 
 
 def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) -> None:
-    trainer = trainer_of(small_run("patience=100"), tmp_path)
+    trainer = trainer_of(small_run("development.patience=100"), tmp_path)
     summary = trainer.run(ignore)
     assert (summary.outcome, summary.steps) == ("epochs", 12)
     assert summary.train
@@ -69,7 +73,7 @@ def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) 
 
 def test_a_run_ends_when_the_development_set_is_no_better_for_some_epochs(tmp_path: Path) -> None:
     # Nothing is learned, so that the first epoch is never beaten; of equals the last is kept.
-    config = small_run("learning_rate=1e-30", "weight_decay=0", "patience=2")
+    config = small_run("learning_rate=1e-30", "weight_decay=0", "development.patience=2")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.steps, summary.best_step) == ("development", 9, 9)
 
@@ -79,7 +83,7 @@ def test_a_run_ends_when_the_development_set_is_no_better_for_some_epochs(tmp_pa
 def test_an_interrupted_run_goes_on_bit_for_bit(
     tmp_path: Path, buffered: bool, stop_at: int
 ) -> None:
-    config = small_run("patience=100", buffered=buffered)
+    config = small_run("development.patience=100", buffered=buffered)
     trainer_of(config, tmp_path / "whole").run(ignore)
     parted = trainer_of(config, tmp_path / "parted")
     stop_after(parted, stop_at)
@@ -106,11 +110,13 @@ def test_what_the_loss_is_a_mean_over(tmp_path: Path, loss_per: str, factor: flo
     assert norms[0] == pytest.approx(norms[1] * factor, rel=1e-4)
 
 
-def test_the_penalty_of_buffer_strengths_reaches_the_gradient(tmp_path: Path) -> None:
+def test_the_penalty_of_buffer_strengths_reaches_the_gradient(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gradients = []
     for weight in (0, 3):
-        config = small_run(f"buffer_penalty={weight}", buffered=True)
-        start = trainer_of(config, tmp_path).state.start
+        monkeypatch.setattr(objective, "buffer_penalty", lambda s, w=weight: w * buffer_penalty(s))
+        start = trainer_of(small_run(buffered=True), tmp_path).state.start
         start.train_on_batch()
         assert start.model.operation is not None
         gradient = start.model.operation.signals.weight.grad
@@ -126,6 +132,6 @@ def test_the_penalty_of_buffer_strengths_reaches_the_gradient(tmp_path: Path) ->
 
 
 def test_examples_and_stopping_by_them_need_each_other() -> None:
-    for changes in (("examples=null",), ("stop=solved",)):
+    for changes in (("data=null",), ("stop={solved: {}}",)):
         with pytest.raises(UsageError, match="examples need each other"):
             small_run(*changes)

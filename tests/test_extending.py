@@ -56,7 +56,7 @@ def test_an_installed_package_is_known_everywhere(
     (place / "stacktrans_tape.py").unlink()
     text = FILES["tape.yaml"].replace("plugins: [stacktrans_tape.py]\n", "")
     text = text.replace("[1, 2]", "[1]").replace("{of: coarse}", "{of: coarse, count: 4}")
-    short = "settings:\n  training: {max_steps: 2, validation_count: 4}\n"
+    short = "settings:\n  training: {max_steps: 2, measure: {strings: 4}}\n"
     (place / "tape.yaml").write_text(text.replace("settings:\n", short))
     options = shlex.join([*SMALL, "--max-steps", "2"])
     for command in (

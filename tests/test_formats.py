@@ -21,6 +21,7 @@ from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 from stacktrans.tasks.layouts import Pair
+from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 DATA = Path(__file__).parent / "data"
@@ -34,7 +35,7 @@ def other_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "recipes"
     shutil.copytree(packaged.recipes(), folder)
     recipe = yaml.safe_load((folder / "default.yaml").read_text())
-    recipe = overlaid(recipe, {"model": {"read_depth": 1, "value_nonlinearity": "sigmoid"}})
+    recipe = overlaid(recipe, {"model": {"memory": {"depth": 1, "values": "sigmoid"}}})
     recipe["by_memory"] = {"queue": {"model": {"start": {"gate_bias": {"forget": 7}}}}}
     (folder / "default.yaml").write_text(yaml.safe_dump(recipe))
     shutil.rmtree(folder / "joulin2015")
@@ -75,17 +76,18 @@ def test_a_model_answers_the_same_whatever_the_recipes_say_today(name: str, tmp_
 @pytest.mark.usefixtures("other_recipes")
 def test_what_the_first_format_left_out_is_what_it_was_then(name: str) -> None:
     completed = resolve(config=str(DATA / "format-1" / f"{name}.yaml"))
-    assert completed.to_yaml() == (DATA / "format-2" / f"{name}.yaml").read_text()
     assert resolve(config=str(DATA / "format-2" / f"{name}.yaml")) == completed
+    assert completed.to_yaml() == (DATA / "format-3" / f"{name}.yaml").read_text()
+    assert resolve(config=str(DATA / "format-3" / f"{name}.yaml")) == completed
 
 
 def test_a_configuration_of_the_first_format_is_changed_by_options_alone() -> None:
     path = str(DATA / "format-1" / "addition.yaml")
     config, changed = (
         resolve(config=path),
-        resolve(config=path, assignments=["training.patience=7"]),
+        resolve(config=path, assignments=["training.max_steps=7"]),
     )
-    assert changed.training == config.training.model_copy(update={"patience": 7})
+    assert changed.training == config.training.model_copy(update={"max_steps": 7})
     assert (changed.model, changed.task) == (config.model, config.task)
 
 
@@ -108,13 +110,14 @@ FREE = {("model", "start", "gate_bias"), ("model", "start", "signal_bias")}
 """Settings whose parts are named by those who write them."""
 
 
+@pytest.mark.parametrize("written", ["format-2", "format-3"])
 def test_a_whole_configuration_that_lacks_a_setting_is_refused_with_its_name(
-    tmp_path: Path,
+    written: str, tmp_path: Path
 ) -> None:
-    text = (DATA / "format-2" / "copy-queue.yaml").read_text()
+    text = (DATA / written / "copy-queue.yaml").read_text()
     path = tmp_path / "config.yaml"
     for place in leaves(yaml.safe_load(text)):
-        if place == ("format",) or place[:-1] in FREE:
+        if place in (("format",), ("task", "recipes")) or place[:-1] in FREE:
             continue
         settings = yaml.safe_load(text)
         section = settings
@@ -124,9 +127,11 @@ def test_a_whole_configuration_that_lacks_a_setting_is_refused_with_its_name(
         path.write_text(yaml.safe_dump(settings))
         # Of a task, a model or training there is more to say than that it is missing.
         name = ".".join(place) if len(place) > 1 and place[0] != "task" else place[-1]
-        with pytest.raises(UsageError, match=name) as caught:
+        with pytest.raises(UsageError) as caught:
             resolve(config=str(path))
         assert "config.yaml:" in str(caught.value)
+        # Of a block that is nothing without a setting there is more to say, too.
+        assert name in str(caught.value) or ".".join(place[:-1]) in str(caught.value)
 
 
 def test_a_checkpoint_that_lacks_a_setting_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -137,6 +142,21 @@ def test_a_checkpoint_that_lacks_a_setting_is_refused_with_its_name(tmp_path: Pa
     reseal(copied)
     with pytest.raises(UsageError, match=r"config.yaml:\d+: task.parameters.symbols is missing"):
         checkpoint.load(copied, CPU)
+
+
+def test_a_run_that_can_not_be_said_any_more_does_not_go_on(tmp_path: Path) -> None:
+    last = tmp_path / "run" / "last"
+    last.mkdir(parents=True)
+    shutil.copy(shipped("checkpoints") / "copy-queue" / "model.safetensors", last)
+    torch.save({}, last / "training.pt")
+    text = (DATA / "format-2" / "copy-queue.yaml").read_text()
+    (last / "config.yaml").write_text(text.replace("smoothing: 0.9\n", "smoothing: 0.8\n"))
+    reseal(last)
+    checkpoint.load(last, CPU)
+    line = 1 + text.splitlines().index("  smoothing: 0.9")
+    said = rf"config.yaml:{line}: training.smoothing: 0.8: of an older version"
+    with pytest.raises(UsageError, match=said):
+        Trainer.resume(tmp_path / "run", [], CPU)
 
 
 def test_what_stands_in_the_code_of_a_generator_is_said(tmp_path: Path) -> None:
@@ -152,17 +172,17 @@ def test_what_stands_in_the_code_of_a_generator_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("0", "format: expected a number from 1 to 2"),
-        ("-1", "format: expected a number from 1 to 2"),
-        ("true", "format: expected a number from 1 to 2"),
-        ("'2'", "format: expected a number from 1 to 2"),
-        ("3", "format 3 is newer"),
+        ("0", "format: expected a number from 1 to 3"),
+        ("-1", "format: expected a number from 1 to 3"),
+        ("true", "format: expected a number from 1 to 3"),
+        ("'2'", "format: expected a number from 1 to 3"),
+        ("4", "format 4 is newer"),
     ],
 )
 def test_formats_that_there_are_not_are_refused(tmp_path: Path, written: str, message: str) -> None:
     path = tmp_path / "config.yaml"
-    text = (DATA / "format-2" / "copy-queue.yaml").read_text()
-    path.write_text(text.replace("format: 2", f"format: {written}"))
+    text = (DATA / "format-3" / "copy-queue.yaml").read_text()
+    path.write_text(text.replace("format: 3", f"format: {written}"))
     with pytest.raises(UsageError, match=f"config.yaml:1: {message}"):
         resolve(config=str(path))
 
@@ -195,6 +215,4 @@ def test_recorded_runs_of_sweeps_are_known_by_their_configurations(
     records = recorded(RESULTS / f"{sweep}-{profile}" / "results.jsonl")
     versions = {record["identity"]: record["version"] for record in records}
     runs = read_plan(RESULTS.parent / f"{sweep}.yaml", profile).runs
-    for version in set(versions.values()):
-        known = {run.config.model_copy(update={"version": version}).identity() for run in runs}
-        assert known == versions.keys()
+    assert {run.identity for run in runs} == versions.keys()

@@ -24,7 +24,9 @@ from stacktrans.training.runs import check_free, claim, last_saved
 from stacktrans.training.start import Start
 from stacktrans.training.trainer import Interrupted, Trainer
 
-ROUNDING = "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 3}"
+ROUNDING = "rounding=quick"
+
+pytestmark = pytest.mark.usefixtures("brief_rounding")
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 3}"
 
 
@@ -33,26 +35,23 @@ def counting(*changes: str) -> RunConfig:
         "task.lengths.train=[1, 3]",
         "task.lengths.test=[4, 5]",
         "hidden_size=5",
-        "validation_count=10",
+        "measure.strings=10",
         "accuracy_every=10",
         "accuracy_loss=null",
         "loss_every=5",
-        "restart_after=null",
-        "give_up_after=null",
+        "restart=null",
     )
-    model = {"memory": "stack-rnn", "memory_count": 2}
+    model = {"memory": {"name": "stack-rnn", "count": 2}}
     assignments = [*small, ROUNDING, *changes]
     return resolve(task="anbn", settings={"model": model}, assignments=assignments)
 
 
 ENDED_BY = {
-    "starts": lambda: stream_run(
-        ROUNDING, "prune=true", stream="epochs: 2, starts: 2, judged_after: 1"
-    ),
-    "converged": lambda: counting("stop=converged", "patience=2"),
-    "development": lambda: counting(EXAMPLES, "stop=development", "patience=1"),
-    "epochs": lambda: counting(EXAMPLES, "stop=development", "patience=50"),
-    "solved": lambda: counting("solved_accuracy=1", "solved_times=1", "restart_after=1000"),
+    "starts": lambda: stream_run(ROUNDING, stream="epochs: 2, starts: 2"),
+    "converged": lambda: counting("stop={converged: {patience: 2}}"),
+    "development": lambda: counting(EXAMPLES, "stop={development: {patience: 1}}"),
+    "epochs": lambda: counting(EXAMPLES, "stop={development: {patience: 50}}"),
+    "solved": lambda: counting("solved.accuracy=1", "solved.times=1", "restart.after=1000"),
 }
 """Configurations of runs that a rule ends, by the rule."""
 
@@ -239,6 +238,6 @@ def test_what_nobody_needs_is_written_as_long_as_it_can_be() -> None:
 
 
 def test_progress_that_can_not_be_written_does_not_keep_a_run(tmp_path: Path) -> None:
-    words = "stacktrans train --task copy --memory none --max-steps 6 --json --out run"
+    words = "stacktrans train --task copy --memory queue --max-steps 6 --json --out run"
     done = shell(f"{words} {shlex.join(SMALL)} 2>/dev/full", tmp_path)
     assert (done.returncode, done.stdout[:1]) == (0, b"{")

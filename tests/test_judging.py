@@ -11,6 +11,7 @@ from small_runs import SETTINGS
 from test_sweep_tables import plan_of, records_of
 
 from stacktrans.common.randomness import Purpose
+from stacktrans.settings.config import ROUNDINGS, RoundingConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.captions import caption
 from stacktrans.sweeps.report import markdown
@@ -29,8 +30,8 @@ SMALL = [
 @pytest.mark.parametrize(
     ("task", "memory", "more"),
     [
-        ("copy", "queue", ["accuracy_every=2", "solved_accuracy=0.001", "accuracy_loss=null"]),
-        ("copy", "queue", ["stop=converged", "accuracy_every=2", "accuracy_loss=null"]),
+        ("copy", "queue", ["accuracy_every=2", "solved.accuracy=0.001", "accuracy_loss=null"]),
+        ("copy", "queue", ["stop={converged: {}}", "accuracy_every=2", "accuracy_loss=null"]),
         ("memorization", "stack-rnn", ["accuracy_every=2", "accuracy_loss=null", "rounding=null"]),
     ],
 )
@@ -65,15 +66,11 @@ def test_what_a_run_is_reported_on_has_decided_nothing(
 
 EXAMPLES = "examples={train: 12, development: 6, test: 5, epochs: 3}"
 CERTAIN = (
-    "rounding={factor: 2, batches: 2, indecision: 1e-9, most: 2}",
-    "rounding_kept=best",
-    "prune=true",
-    "settle_loss=1000",
-    "restart_after=null",
-    "give_up_after=null",
+    "rounding=quick",
+    "settle.loss=1000",
+    "restart=null",
     "accuracy_every=2",
     "accuracy_loss=null",
-    "patience=1",
     "batch_size=4",
 )
 """Settings with which runs settle, and are rounded and pruned when a rule has ended them."""
@@ -82,22 +79,24 @@ CERTAIN = (
 @pytest.mark.parametrize(
     ("outcome", "task", "more"),
     [
-        ("converged", "copy", ["stop=converged"]),
-        ("development", "copy", ["stop=development", EXAMPLES]),
+        ("converged", "copy", ["stop={converged: {patience: 1}}"]),
+        ("development", "copy", ["stop={development: {patience: 1}}", EXAMPLES]),
         (
             "starts",
             "memorization",
-            ["stream={sequences: 8, first_longest: null, epochs: 1, starts: 1}"],
+            ["stream={sequences: 8, epochs: 1, starts: 1}"],
         ),
     ],
 )
 def test_no_string_that_a_run_is_reported_on_was_seen_before(
     outcome: str, task: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    brief = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=2, best=True)
+    monkeypatch.setitem(ROUNDINGS, "quick", brief)
     config = resolve(
         task=task,
         recipe="paper" if outcome == "starts" else None,
-        settings={"model": {"memory": "stack-rnn", "memory_count": 2}},
+        settings={"model": {"memory": {"name": "stack-rnn", "count": 2}}},
         assignments=[
             *SMALL,
             "task.lengths.train=[30, 40]",
@@ -154,10 +153,10 @@ def test_what_decides_is_named() -> None:
             resolve(task=task, recipe=recipe or None, settings=settings, assignments=more)
         )
 
-    assert named("validation_count=500") == (
+    assert named("measure.strings=500") == (
         "500 fresh validation strings of lengths 65:128, drawn anew each time"
     )
-    assert "and some of lengths 8:64" in named("solved_on=both")
+    assert "and some of lengths 8:64" in named("solved.ranges=both")
     assert named(recipe="paper") == "the training perplexity"
     assert named(task="xor", memory="stack", recipe="paper") == (
         "100 development strings of lengths 12:12, drawn once"

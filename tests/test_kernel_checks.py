@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from kernel_cases import Case, Shape, fused_alone
+from shapes import shaped
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
@@ -15,12 +16,12 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 
 SYMBOLS = 3
-ACTIONS: dict[str, Any] = {"memory_count": 2, "read_depth": 3, "capacity": 2}
+ACTIONS: dict[str, Any] = {"count": 2, "depth": 3, "capacity": 2}
 
 
 def transducer(memory: str = "stack", *, buffered: bool = False, **more: Any) -> Transducer:
-    usual = {"controller": "lstm", "hidden_size": 4, "memory_size": 2}
-    model = {"memory": memory, "buffered": buffered, **usual, **more}
+    usual = {"controller": "lstm", "hidden_size": 4, "size": 2}
+    model = shaped(memory, buffered=buffered, **{**usual, **more})
     torch.manual_seed(1)
     config = resolve(task="xor", recipe="paper", settings={"model": model}).model
     return Transducer(config, SYMBOLS, SYMBOLS)

@@ -90,8 +90,11 @@ def two_threads() -> Iterator[None]:
 def test_padded_batch(memory: str, lengths_given: bool) -> None:
     config = resolve(
         task="copy",
-        settings={"model": {"memory": memory, "layers": 2, "kernel": "fused"}},
-        assignments=["hidden_size=9", "memory_size=5", "embedding_size=3", "output_size=7"],
+        settings={"model": {"memory": memory}},
+        assignments=[
+            *("layers=2", "kernel=fused", "hidden_size=9", "memory.size=5"),
+            *("embedding_size=3", "output_size=7"),
+        ],
     )
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
     layout = JointSequence(len(task.source), len(task.target))

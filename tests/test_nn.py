@@ -24,8 +24,8 @@ def test_it_is_the_controller_and_the_memory_of_a_transducer(memory: str, layers
         recipe="paper",
         settings={"model": {"memory": memory}},
         assignments=[
-            *("hidden_size=6", "memory_size=3", "embedding_size=5", f"layers={layers}"),
-            *("read_depth=1", "no_op=false"),
+            *("hidden_size=6", "memory.size=3", "embedding_size=5", f"layers={layers}"),
+            *(("memory.depth=1", "no_op=false") if memory.endswith("rnn") else ()),
         ],
     ).model
     torch.manual_seed(1)

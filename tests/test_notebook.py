@@ -14,7 +14,7 @@ CELLS = [
     "trace.strengths.round(1).tolist()[0]",
     "from IPython.display import SVG\nSVG(filename=str(trace.plot('abc.svg')))",
     "model.evaluate(lengths=(65, 128), count=20)",
-    "settings = {'validation_count': 10}\n"
+    "settings = {'measure.strings': 10}\n"
     "run = stacktrans.train('copy', memory='queue', out='runs/a', max_steps=4, settings=settings)\n"
     "run",
     "run.model.transduce('abc')",

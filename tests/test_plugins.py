@@ -169,3 +169,18 @@ def test_installed_packages_cannot_take_the_names_of_others(
     with pytest.raises(UsageError, match="mine:Stack: memory stack: stacktrans has one"):
         registry.installed()
     assert registry.load("stack").name == "stack"
+
+
+def test_what_the_constructor_of_a_memory_takes_are_its_settings() -> None:
+    code = TAPE.read_text().replace(
+        '    signal_names = ("left"',
+        "    def __init__(self, heads: int = 3) -> None:\n        self.heads = heads\n\n"
+        '    signal_names = ("left"',
+    )
+    Path("mine.py").write_text(code)
+    arguments = ("train", "--plugin", "mine.py", "--task", "copy", "--memory", "tape", "--dry-run")
+    for change, said in (("memory.heads=5", "heads: 5"), ("seed=1", "heads: 3")):
+        assert said in invoke(*arguments, "--set", change).stdout
+    wrong = invoke(*arguments, "--set", "memory.heads=many")
+    assert wrong.exit_code == 2
+    assert "model.memory.heads: " in wrong.stderr

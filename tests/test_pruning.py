@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from shapes import shaped
 
 from stacktrans.memory.actions.base import EMPTY
 from stacktrans.model.transducer import Transducer
@@ -11,9 +12,9 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.pruning import least, prunable, pruned
 
 
-def model_of(memory: str = "stack-rnn", **settings: object) -> Transducer:
-    small = {"memory": memory, "memory_count": 4, "hidden_size": 6, "memory_size": 2, **settings}
-    config = resolve(task="anbn", settings={"model": small}).model
+def model_of(memory: str = "stack-rnn", **settings: Any) -> Transducer:
+    small = {"memory": memory, "count": 4, "hidden_size": 6, "size": 2, **settings}
+    config = resolve(task="anbn", settings={"model": shaped(**small)}).model
     torch.manual_seed(1)
     return Transducer(config, 3, 3).double().eval()
 
@@ -33,11 +34,11 @@ def without(model: Transducer, left_out: list[int]) -> None:
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn"])
 @pytest.mark.parametrize("controller", ["sigmoid", "lstm"])
 def test_memories_that_are_always_empty_can_be_left_out(memory: str, controller: str) -> None:
-    model = model_of(memory, controller=controller, value_nonlinearity="tanh")
+    model = model_of(memory, controller=controller, values="tanh")
     assert EMPTY == -1
     without(model, [0, 2])
     smaller = pruned(model, [1, 3])
-    assert smaller.config.memory_count == 2
+    assert smaller.config.memory.own["count"] == 2
     ids = torch.randint(3, (2, 30))
     with torch.no_grad():
         torch.testing.assert_close(smaller.double()(ids), model(ids), rtol=0, atol=1e-9)
@@ -50,25 +51,25 @@ def test_as_few_are_left_as_are_needed() -> None:
     def accuracy(other: Transducer) -> float:
         """That of a model that needs two, which are known by their weights."""
         assert other.operation
-        own = other.operation.signals.weight.unflatten(0, (other.config.memory_count, -1))
+        own = other.operation.signals.weight.unflatten(0, (other.config.memory.own["count"], -1))
         assert model.operation
         all_of = model.operation.signals.weight.unflatten(0, (4, -1))
         there = {place for place in range(4) if any(torch.equal(all_of[place], row) for row in own)}
         return len(there & needed) / 2
 
-    assert least(model, lambda other: accuracy(other) == 1).config.memory_count == 2
+    assert least(model, lambda other: accuracy(other) == 1).config.memory.own["count"] == 2
 
 
 @pytest.mark.parametrize(
     ("settings", "possible"),
-    [({}, True), ({"memory_count": 1}, False), ({"controller": "linear"}, False)],
+    [({}, True), ({"count": 1}, False), ({"controller": "linear"}, False)],
 )
 def test_what_can_be_pruned(settings: dict[str, Any], possible: bool) -> None:
     assert prunable(model_of(**settings)) is possible
 
 
 def test_what_has_no_actions_can_not() -> None:
-    model = model_of("stack", memory_count=1)
+    model = model_of("stack", count=1)
     assert not prunable(model)
     with pytest.raises(TypeError):
         pruned(model, [0])

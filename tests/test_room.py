@@ -22,8 +22,8 @@ def rehearse(*assignments: str) -> None:
         (("layers=64", "hidden_size=65536"), r"model: its weights need at least [\d,]+\.\d GiB"),
         (
             (
-                *("memory=list-rnn", "memory_count=65536", "memory_size=65536"),
-                "read_depth=65536",
+                *("memory=list-rnn", "memory.count=65536", "memory.size=65536"),
+                "memory.depth=65536",
                 "hidden_size=65536",
             ),
             "model: its sizes multiply to more than any machine holds",
@@ -32,7 +32,7 @@ def rehearse(*assignments: str) -> None:
             ("batch_size=65536", "lengths.train=[60000,65536]", "curriculum=null"),
             "training.batch_size: 65536 strings at once need",
         ),
-        (("start.read_scale=1e30",), "start.read_scale"),
+        (("start.scale.reads=1e30",), "start.scale.reads"),
     ],
 )
 def test_sizes_that_multiply_beyond_the_machine_are_refused(
@@ -50,7 +50,7 @@ def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("controller", ["lstm", "linear"])
 def test_weights_are_counted_as_they_are_made(controller: str) -> None:
-    config = small_run(f"controller={controller}", "layers=1")
+    config = small_run(f"controller={{name: {controller}}}")
     layout = prepared(config, CPU).layout
     model = Transducer(config.model, layout.inputs, layout.outputs)
     held = [*model.parameters(), *model.buffers()]

@@ -2,6 +2,7 @@
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from command_line import run, start
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shapes import shaped
 from shipped_tasks import task_of, written
 from typer.testing import CliRunner
 
@@ -42,8 +44,10 @@ NAMES = [
 ]
 
 
-def config_of(name: str, recipe: str, **model: object) -> RunConfig:
-    return resolve(task=name, recipe=recipe, settings={"model": {"memory": "stack", **model}})
+def config_of(name: str, recipe: str, **model: Any) -> RunConfig:
+    return resolve(
+        task=name, recipe=recipe, settings={"model": shaped(**{"memory": "stack", **model})}
+    )
 
 
 @pytest.mark.parametrize(

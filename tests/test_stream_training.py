@@ -2,16 +2,18 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from command_line import run
+from shapes import shaped
 from test_training import assert_same_run, ignore, records_of, stop_after, weights_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.controllers import undisturbed
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, StreamConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import Stream
 from stacktrans.training.preparing import prepared
@@ -20,11 +22,13 @@ from stacktrans.training.streams import Streams
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
-STREAM = "sequences: 12, steps: 10, empty_after: 2, first_longest: 2, starts: 1"
+STREAM = "sequences: 12, steps: 10, starts: 1"
+
+pytestmark = pytest.mark.usefixtures("brief_streams")
 
 
-def small_run(*changes: str, stream: str = "", **model: object) -> RunConfig:
-    small = {"memory": "stack-rnn", "memory_count": 2, "hidden_size": 5, **model}
+def small_run(*changes: str, stream: str = "", **model: Any) -> RunConfig:
+    small = shaped(**{"memory": "stack-rnn", "count": 2, "hidden_size": 5, **model})
     return resolve(
         task="anbn",
         recipe="paper",
@@ -32,12 +36,11 @@ def small_run(*changes: str, stream: str = "", **model: object) -> RunConfig:
         assignments=[
             "task.lengths.train=[1, 4]",
             "task.lengths.test=[5, 6]",
-            "validation_count=12",
+            "measure.strings=12",
             "batch_size=2",
             "rounding=null",
-            "prune=false",
-            f"training.stream={{{STREAM}}}",
-            *([f"training.stream={{{stream}}}"] if stream else []),
+            f"data.stream={{{STREAM}}}",
+            *([f"data.stream={{{stream}}}"] if stream else []),
             *changes,
         ],
     )
@@ -70,19 +73,22 @@ def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
     )
 
 
-def test_streams_begin_anew_after_as_many_sequences_as_asked_and_at_their_start() -> None:
+def test_streams_begin_anew_after_so_many_sequences_and_at_their_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pieces = streams_of(small_run()).pieces(1, 0)
     new = [piece.new.tolist() for piece in pieces]
     # Of 12 sequences in two streams, each has 6, and is emptied after every 2.
     assert sum(row == [True, True] for row in new) == 3
     assert all(row in ([True, True], [False, False]) for row in new)
-    pieces = streams_of(small_run(stream="empty_after: null")).pieces(1, 0)
+    monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
+    pieces = streams_of(small_run()).pieces(1, 0)
     assert [bool(piece.new.all()) for piece in pieces] == [True] + [False] * (len(pieces) - 1)
 
 
-@pytest.mark.parametrize("over", ["all", "known"])
-def test_no_symbol_is_lost_between_pieces(over: str) -> None:
-    streams = streams_of(small_run(f"loss_over={over}", stream="empty_after: null, steps: 3"))
+def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
+    streams = streams_of(small_run(stream="steps: 3"))
     pieces = streams.pieces(1, 3)
     inputs, targets, mask = (
         np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
@@ -92,13 +98,15 @@ def test_no_symbol_is_lost_between_pieces(over: str) -> None:
     assert isinstance(streams.layout, Stream)
     assert (targets[mask] == following[mask]).all()
     ends = [int(row.nonzero()[0][-1]) + 1 for row in mask]
-    everything = all(row[:end].all() for row, end in zip(mask, ends, strict=True))
-    assert everything == (over == "all")
+    assert all(row[:end].all() for row, end in zip(mask, ends, strict=True))
 
 
-def test_what_a_stream_carries_is_used_in_the_next_piece(tmp_path: Path) -> None:
+def test_what_a_stream_carries_is_used_in_the_next_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
     whole, cut = (
-        trainer_of(small_run(stream=f"empty_after: null, steps: {steps}"), tmp_path / str(steps))
+        trainer_of(small_run(stream=f"steps: {steps}"), tmp_path / str(steps))
         for steps in (1000, 7)
     )
     model, moment = whole.state.start.model, Moment(1, 0)
@@ -112,10 +120,11 @@ def test_what_a_stream_carries_is_used_in_the_next_piece(tmp_path: Path) -> None
 
 
 def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(StreamConfig, "LEAST_RATE", 0.1)
     # With a rate this high nothing is gained after the first epochs.
-    config = small_run("learning_rate=1", stream="least_rate: 0.1, epochs: 50")
+    config = small_run("learning_rate=1", stream="epochs: 50")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
     assert summary.outcome == "starts"
@@ -136,7 +145,7 @@ def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
 
 
 def test_starts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: Path) -> None:
-    config = small_run("seed=3", stream="starts: 4, judged_after: 2, epochs: 4")
+    config = small_run("seed=3", stream="starts: 4, epochs: 4")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
     assert (summary.outcome, summary.attempts) == ("starts", 4)
@@ -179,8 +188,7 @@ def test_what_can_not_be_a_stream_is_named(
         recipe="paper",
         settings={"model": {"memory": memory}},
         assignments=[
-            "training.stream={sequences: 5, steps: 5, empty_after: null, first_longest: null, "
-            "rate_decay: 0.5, least_rate: 0.1, epochs: 1, starts: 1, judged_after: 1}"
+            *("data.stream={sequences: 5, steps: 5, epochs: 1, starts: 1}", "stop=null"),
         ],
     )
     with pytest.raises(UsageError, match=why):
@@ -190,10 +198,9 @@ def test_what_can_not_be_a_stream_is_named(
 def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     directory = str(tmp_path / "run")
     small = (
-        "training.stream={sequences: 20, epochs: 1, starts: 1}",
-        "validation_count=5",
-        "rounding={factor: 1.5, batches: 2, indecision: 0.001, most: 3}",
-        "prune=false",
+        "data.stream={sequences: 20, epochs: 1, starts: 1}",
+        "measure.strings=5",
+        "rounding=null",
     )
     options = [
         word for change in (*small, "task.lengths.test=[20,22]") for word in ("--set", change)
@@ -231,7 +238,6 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
         assert why in missing.stderr.decode()
 
 
-def test_a_first_epoch_without_sequences_is_refused(tmp_path: Path) -> None:
-    config = small_run("task.lengths.train=[30, 40]", "task.lengths.test=[50, 60]")
-    with pytest.raises(UsageError, match=r"stream\.first_longest: 2 is under .* length, 30"):
-        trainer_of(config, tmp_path / "run")
+def test_the_first_epoch_has_sequences_however_long_the_shortest_is() -> None:
+    streams = streams_of(small_run("task.lengths.train=[30, 40]", "task.lengths.test=[50, 60]"))
+    assert [streams.lengths_of(number) for number in (0, 4, 20)] == [(30, 30), (30, 34), (30, 40)]

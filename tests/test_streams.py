@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shapes import shaped
 from shipped_tasks import task_of, written
 
 from stacktrans.inference.decoding import transduce
@@ -220,11 +222,9 @@ def test_what_can_not_be_known_after_a_sequence_is_not_scored() -> None:
     ]
 
 
-def model_of(name: str, memory: str = "stack-rnn", **settings: object) -> Transducer:
+def model_of(name: str, memory: str = "stack-rnn", **settings: Any) -> Transducer:
     task = task_of(name)
-    config = resolve(
-        task=name, settings={"model": {"memory": memory, "hidden_size": 7, **settings}}
-    )
+    config = resolve(task=name, settings={"model": shaped(memory, hidden_size=7, **settings)})
     torch.manual_seed(3)
     return Transducer(config.model, task.layout.inputs, task.layout.outputs).double().eval()
 

@@ -27,7 +27,7 @@ def task_file(directory: Path, file: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"conditions": {}}, "small.yaml:32: conditions: "),
+        ({"conditions": {}}, "small.yaml:35: conditions: "),
         ({"settting": {}}, "unknown setting 'settting'; did you mean 'settings'?"),
         ({"grid": {"sed": [1]}}, "unknown setting 'sed'; did you mean 'seed'?"),
         ({"grid": {"seed": [-1]}}, "seed: "),
@@ -89,7 +89,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"choose": {"by": "development accuracy", "among": ["seed"]}},
             "by: development",
-            "development accuracy: needs training.examples (Stack, seed 1)",
+            "development accuracy: needs training.data.examples (Stack, seed 1)",
         ),
         (
             {"choose": {"by": "validation perplexity", "among": ["seed"]}},
@@ -104,7 +104,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"measures": {"dev": {"of": "coarse", "strings": "development"}}},
             "dev:",
-            "dev: strings: development needs training.examples",
+            "dev: strings: development needs training.data.examples",
         ),
         (
             {"measures": {"p": {"of": "perplexity", "strings": "test"}}},
@@ -254,14 +254,16 @@ def test_a_mapping_can_be_merged_into_another_and_changed(tmp_path: Path) -> Non
     text = path.read_text()
     start = text.index("conditions:")
     merged = """conditions:
-  Stack: {model: &model {memory: stack, layers: 1}}
-  Deep: {model: {<<: *model, layers: 2}}
+  Stack: {model: &model {memory: stack, output_size: 1}}
+  Deep: {model: {<<: *model, output_size: 2}}
 """
     path.write_text(text[:start] + merged + text[text.index("measures:") :])
-    layers = {planned.condition: planned.config.model.layers for planned in read_plan(path).runs}
-    assert layers == {"Stack": 1, "Deep": 2}
-    path.write_text(path.read_text().replace("layers: 2", "layers: 0"))
-    with pytest.raises(UsageError, match=rf"small\.yaml:{merged_line(path)}: model\.layers"):
+    sizes = {
+        planned.condition: planned.config.model.output_size for planned in read_plan(path).runs
+    }
+    assert sizes == {"Stack": 1, "Deep": 2}
+    path.write_text(path.read_text().replace("output_size: 2", "output_size: 0"))
+    with pytest.raises(UsageError, match=rf"small\.yaml:{merged_line(path)}: model\.output_size"):
         read_plan(path)
 
 

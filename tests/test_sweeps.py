@@ -107,7 +107,7 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
         conditions={
             "Exploding": {
                 "model": {"memory": "stack"},
-                "training": {"learning_rate": 1e38, "restart_after": None},
+                "training": {"learning_rate": 1e38, "restart": None},
             },
             "Queue": {"model": {"memory": "queue"}},
         },
@@ -258,7 +258,7 @@ def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, conditions={"A": {"model": {"memory": "stak"}}})
     done = run_process("sweep", path, "--out", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert "small.yaml:35: model.memory: unknown memory 'stak'" in done.stderr.decode()
+    assert "small.yaml:38: model.memory.name: unknown memory 'stak'" in done.stderr.decode()
     assert not (tmp_path / "out").exists()
 
 

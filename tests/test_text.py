@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 SUBJECTS = ("the owl", "a grey owl", "the moon", "no boat")
 VERBS = ("sees", "follows", "leaves")
 ENDS = ("the sea .", "a lighthouse", "nothing at all .", "the shore , and waits .")
-SMALL = ("hidden_size=8", "memory_count=2", "batch_size=3", "training.stream.steps=7")
+SMALL = ("hidden_size=8", "memory.count=2", "batch_size=3", "data.stream.steps=7")
 
 
 def invoke(*arguments: str | Path) -> Result:
@@ -64,7 +64,7 @@ def small_run(folder: Path, *changes: str, memory: str = "stack-rnn") -> RunConf
     return resolve(
         task="text",
         settings={"model": {"memory": memory}},
-        assignments=[*files, *small, "training.stream.epochs=2", *changes],
+        assignments=[*files, *small, "data.stream.epochs=2", *changes],
     )
 
 
@@ -82,7 +82,7 @@ def texts_of(trainer: Trainer) -> Texts:
 def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runs") / "run"
     settings = [word for change in SMALL for word in ("--set", change)]
-    settings += ["--set", "training.stream.epochs=8", "--set", "learning_rate=0.05"]
+    settings += ["--set", "data.stream.epochs=8", "--set", "learning_rate=0.05"]
     done = run("train", "--text", folder, "--memory", "stack-rnn", *settings, "--out", directory)
     assert done.returncode == 0, done.stderr.decode()
     assert "perplexity" in done.stdout.decode()
@@ -275,8 +275,8 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("training.stream=null", "training.stream: null is not for a text"),
-        ("prune=true", "training.prune: not for a text"),
+        ("data=null", "training.data.stream: null is not for a text"),
+        ("rounding=quick", "training.rounding: not for a text"),
         ("task.parameters.test=null", "task.parameters.test: no file is named"),
         ("task.parameters.vocabulary=2", "vocabulary is 2; expected a number of at least 3"),
         ("task.parameters.unknown=a b", "unknown is 'a b'; expected a word"),
@@ -287,8 +287,11 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
 def test_settings_that_do_not_fit_a_text_are_named(
     folder: Path, tmp_path: Path, change: str, message: str
 ) -> None:
+    parts = find_files(folder).items()
+    files = [f"task.parameters.{part}={path}" for part, path in parts]
+    changes = [*files, "hidden_size=8", "memory=stack-rnn", change]
     with pytest.raises(UsageError, match=message):
-        trainer_of(small_run(folder, change, "memory_count=1"), tmp_path)
+        trainer_of(resolve(task="text", assignments=changes), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -363,10 +366,10 @@ def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: 
 
 def sweep_of_texts(folder: Path, place: Path, **measures: dict[str, str]) -> Path:
     files = {f"task.parameters.{part}": [str(path)] for part, path in find_files(folder).items()}
-    training = {"batch_size": 3, "stream": {"steps": 7, "epochs": 1}}
+    training = {"batch_size": 3, "data": {"stream": {"steps": 7, "epochs": 1}}}
     content = {
         "title": "Texts",
-        "settings": {"model": {"hidden_size": 8}, "training": training},
+        "settings": {"model": {"controller": {"hidden_size": 8}}, "training": training},
         "grid": {"task": ["text"], **files, "seed": [1, 2]},
         "conditions": {"RNN": {"model": {"memory": "none"}}},
         "measures": measures,

@@ -167,7 +167,7 @@ def begin(
     # Nothing is written before everything that was asked for is known to be there.
     trainer = Trainer(config, Path(), find_device(device), command)
     if not rehearsal:
-        name = f"{config.task.name}-{config.model.memory}-{config.seed}"
+        name = f"{config.task.name}-{config.model.memory.name}-{config.seed}"
         trainer.directory = claim(out, name)
     return trainer
 

@@ -1,6 +1,6 @@
 """What a shell offers for a word that is being typed.
 
-It has to be there at once, so nothing here waits for torch, numpy or a whole configuration; and
+It has to be there at once, so nothing here waits for torch or a whole configuration; and
 what can't be read is not offered, without a word, since a word would stand amid the command.
 """
 
@@ -104,10 +104,13 @@ def runs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 @_completer
 def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Assignments for --set of a run: every setting of the recipes, and those of the task."""
+    """Assignments for --set of a run: every setting, with what recipes and the task say of it."""
     import yaml
 
-    settings: list[Setting] = []
+    from stacktrans.settings.assignments import setting_paths
+    from stacktrans.settings.config import RunConfig
+
+    settings: list[Setting] = [(path, None) for path in setting_paths(RunConfig)]
     folder = packaged.recipes()
     for path in (*folder.glob("*.yaml"), *folder.glob("*/*.yaml")):
         # Not as files of one's own are read, since that takes longer.
@@ -120,12 +123,16 @@ def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 
 def _short(settings: Iterable[Setting]) -> list[Setting]:
-    """Settings by their paths without the section, where only one has that."""
-    listed = [(*path.partition("."), value) for path, value in settings]
-    sections: dict[str, set[str]] = {}
-    for section, _, rest, _ in listed:
-        sections.setdefault(rest, set()).add(section)
-    return [(rest, value) for _, _, rest, value in listed if rest and len(sections[rest]) == 1]
+    """Settings by the ends of their paths, where only one ends so."""
+    ends: dict[str, set[str]] = {}
+    listed = []
+    for path, value in settings:
+        end = path.partition(".")[2]
+        while end:
+            ends.setdefault(end, set()).add(path)
+            listed.append((end, value))
+            end = end.partition(".")[2]
+    return [(end, value) for end, value in listed if len(ends[end]) == 1]
 
 
 def _leaves(settings: dict[str, Any], prefix: str = "") -> Iterator[Setting]:
@@ -147,13 +154,14 @@ def _assignments(settings: Iterable[Setting], begun: str) -> Iterator[str]:
     """
     values: dict[str, set[str]] = {}
     for path, value in settings:
-        written = value if isinstance(value, str) else json.dumps(value)
-        values.setdefault(path, set()).add(written)
+        found = values.setdefault(path, set())
+        if value is not None:
+            found.add(value if isinstance(value, str) else json.dumps(value))
     key, equals, _ = begun.partition("=")
-    found = [name for name in values if name == key or (not equals and name.startswith(key))]
-    yield from (f"{name}=" for name in found)
-    if len(found) == 1:
-        yield from (f"{found[0]}={value}" for value in values[found[0]])
+    names = [name for name in values if name == key or (not equals and name.startswith(key))]
+    yield from (f"{name}=" for name in names)
+    if len(names) == 1:
+        yield from (f"{names[0]}={value}" for value in values[names[0]] or {"null"})
 
 
 @_completer

@@ -187,9 +187,9 @@ def train(
             *given("--workers", "workers", workers),
             *given("--memory", "model.memory", memory),
             *given("--controller", "model.controller", controller),
-            *given("--hidden", "model.hidden_size", hidden),
-            *given("--memory-size", "model.memory_size", memory_size),
-            *given("--buffered", "model.buffered", buffered),
+            *given("--hidden", "model.controller.hidden_size", hidden),
+            *given("--memory-size", "model.memory.size", memory_size),
+            *([] if buffered is None else [_buffered(buffered)]),
             *given("--text", "task.parameters", text and _files_of(text)),
             *budgets,
         ]
@@ -203,6 +203,12 @@ def train(
             print_data(line)
     else:
         _run(trainer, as_json)
+
+
+def _buffered(asked: bool) -> "Layer":
+    from stacktrans.settings.layers import Layer
+
+    return Layer("--buffered", {"model": {"buffers": {} if asked else None}})
 
 
 def _files_of(folder: Path) -> dict[str, str]:

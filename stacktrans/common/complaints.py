@@ -58,6 +58,8 @@ def _told(kind: Any, value: Any, location: Location, errors: Errors) -> Iterator
         location: where it is.
         errors: of the value and of what is within.
     """
+    if hasattr(_plain(kind), "kind_of"):  # what settings there are depends on the value
+        kind = _plain(kind).kind_of(value)
     kinds = _alternatives(kind)
     if len(kinds) > 1:
         yield from _told_of_several(kind, kinds, value, location, errors)
@@ -188,6 +190,8 @@ def form(kind: Any) -> str:
 
 def _forms(kind: Any) -> list[str]:
     plain = _plain(kind)
+    if getattr(plain, "ALTERNATIVES", False):
+        return [f"{{{name}: ...}}" for name in _fields(plain)]
     return [*map(str, get_args(plain))] if get_origin(plain) is Literal else [_form(kind, plain)]
 
 

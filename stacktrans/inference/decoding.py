@@ -86,7 +86,7 @@ def _said(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The most probable symbols of some of the steps, and the logarithms of their probabilities."""
     everything = torch.ones_like(inputs, dtype=torch.bool)
-    if model.config.buffered:
+    if model.config.buffers:
         logits = model.logits(model.unroll(inputs, lengths), everything)
         yield likeliest(logits.view(*inputs.shape, -1))
         return

@@ -118,7 +118,7 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
     Raises:
         ValueError: a buffered model would find its answers in what it reads.
     """
-    if model.config.buffered and not isinstance(layout, SameLength):
+    if model.config.buffers and not isinstance(layout, SameLength):
         raise ValueError("a buffered model needs a target symbol for each source symbol")
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
@@ -196,7 +196,7 @@ def predicted(model: Transducer, batch: Batch) -> Ids:
     device = model.classifier.weight.device
     inputs, mask = (torch.from_numpy(array).to(device) for array in (batch.inputs, batch.mask))
     predicted = torch.zeros_like(inputs)
-    if model.config.buffered:
+    if model.config.buffers:
         logits = model.logits(model.unroll(inputs, batch.lengths), mask)
         predicted[mask] = _most_probable_of(logits)
         whole: Ids = predicted.cpu().numpy()

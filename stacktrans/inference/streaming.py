@@ -14,7 +14,7 @@ from stacktrans.tasks.lines import Piece
 
 def can_stream(checkpoint: Checkpoint) -> bool:
     """Whether a model answers each symbol as soon as it has read it."""
-    return checkpoint.task.same_length and not checkpoint.model.config.buffered
+    return checkpoint.task.same_length and not checkpoint.model.config.buffers
 
 
 class LineStream:

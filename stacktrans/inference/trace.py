@@ -131,7 +131,7 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     written = task.target.decode(answer.target)
     expected, why_not = _expected(checkpoint, source)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
-    if checkpoint.model.config.buffered:
+    if checkpoint.model.config.buffers:
         steps = _buffered_steps(checkpoint, ids, source, written)
     else:
         steps = _steps(checkpoint, ids, answer.target)

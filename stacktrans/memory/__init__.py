@@ -20,7 +20,7 @@ from stacktrans.settings.config import ModelConfig
 
 def make_memory(config: ModelConfig) -> Memory[Any]:
     """The memory of a model; raises `UsageError` if there is none of its name."""
-    memory: Memory[Any] = MEMORIES.load(config.memory).from_config(config)
+    memory: Memory[Any] = MEMORIES.load(config.memory.name).from_config(config)
     return memory
 
 

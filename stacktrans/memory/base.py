@@ -19,8 +19,6 @@ class MemoryState:
     """What a memory holds after some steps, for a batch of B strings; never changed in place."""
 
 
-VECTOR_SETTINGS = ("memory_size", "value_nonlinearity")
-"""Settings of a model that say what is pushed, whatever its memory."""
 State = TypeVar("State", bound=MemoryState)
 
 
@@ -51,20 +49,17 @@ class Memory(ABC, Generic[State]):
             of `push_names`.
         carries: whether it can be `carried` from piece to piece of a long sequence.
         count: how many of the same stand side by side, with equal shares of all that there is.
-        settings: of the model's configuration, what it is made with beside what all memories
-            have, in the order of its arguments.
     """
 
     name: ClassVar[str]
-    settings: ClassVar[tuple[str, ...]] = ()
     takes_actions: ClassVar[bool] = False
     carries: ClassVar[bool] = False
     count: int = 1
 
     @classmethod
     def from_config(cls, config: "ModelConfig") -> Self:
-        """The memory of a model, which is made with the settings that concern it."""
-        return cls(*(getattr(config, setting) for setting in cls.settings))
+        """The memory of a model, which is made with settings of its own."""
+        return cls(**config.memory.own)
 
     @property
     @abstractmethod

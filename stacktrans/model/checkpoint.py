@@ -102,7 +102,7 @@ def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str
 def _origins(config: RunConfig) -> dict[str, dict[str, str]]:
     """Where that comes from which is not of this package: by its kind and name."""
     model = config.model
-    names = (model.memory, model.controller, config.task.generator)
+    names = (model.memory.name, model.controller.name, config.task.generator)
     registries = (MEMORIES, CONTROLLERS, GENERATORS)
     return {
         registry.kind: {name: origin}

@@ -33,7 +33,6 @@ class Layer(nn.Module, ABC):
 
     Attributes:
         gates: names of the blocks of H rows in the weights.
-        settings: of the model's configuration, those that concern it.
         states: how many vectors [H] the state is made of; the first is the output.
         cell: by which compiled code of `stacktrans.kernels.cells` it is run; None for none. It is
             not inherited.
@@ -45,7 +44,6 @@ class Layer(nn.Module, ABC):
     """
 
     gates: ClassVar[tuple[str, ...]]
-    settings: ClassVar[tuple[str, ...]] = ()
     states: ClassVar[int]
     units: ClassVar[bool] = True
     cell: ClassVar[str | None] = None
@@ -156,7 +154,6 @@ class RecurrentLayer(Layer):
     """
 
     bias: Tensor
-    settings = ("layers", "hidden_size", "recurrent", "biases", "initial_state", "state_gradient")
 
     def __init__(
         self,
@@ -193,19 +190,20 @@ class RecurrentLayer(Layer):
     def from_config(
         cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
     ) -> Self:
+        shape = config.units
         return cls(
             embedding_size,
             below_size,
-            config.hidden_size,
+            shape.hidden_size,
             start,
-            config.initial_state == "learned",
-            config.recurrent,
-            config.biases,
+            shape.initial_state == "learned",
+            shape.recurrent,
+            shape.biases,
         )
 
     @classmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
-        return config.hidden_size
+        return config.units.hidden_size
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
@@ -323,18 +321,18 @@ class Controller(nn.Module):
         self, config: ModelConfig, embedding_size: int, read_size: int, start: StartConfig
     ) -> None:
         super().__init__()
-        kind: type[Layer] = CONTROLLERS.load(config.controller)
+        kind: type[Layer] = CONTROLLERS.load(config.controller.name)
         self.layers = nn.ModuleList()
         below = read_size
-        for _ in range(config.layers):
+        for _ in range(config.units.layers):
             layer = kind.from_config(config, embedding_size, below, start)
             self.layers.append(layer)
             below = layer.hidden_size
         self.hidden_size = below
         with torch.no_grad():
             for weight in self.read_weights:
-                weight.mul_(start.read_scale)
-        self.state_gradient = config.state_gradient
+                weight.mul_(start.scale.reads)
+        self.state_gradient = config.units.state_gradient
 
     @property
     def all_layers(self) -> list[Layer]:

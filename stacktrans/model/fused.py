@@ -34,16 +34,16 @@ def kind_of(config: ModelConfig, memory: Memory[Any], weight: Tensor, hard: bool
         hard: as `Kind` has it.
     """
     # What is inherited may not be what the class itself does.
-    units = vars(CONTROLLERS.load(config.controller)).get("cell")
+    units = vars(CONTROLLERS.load(config.controller.name)).get("cell")
     steps = memory.compiled() if units and can_run(weight) else None
     if steps is None:
         return None
     return Kind(
         CELLS[units],
         steps,
-        config.buffered,
+        config.buffers is not None,
         config.value_nonlinearity == "tanh",
-        config.state_gradient,
+        config.units.state_gradient,
         hard,
     )
 

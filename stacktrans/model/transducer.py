@@ -47,19 +47,19 @@ class Operation(nn.Module):
     def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.memory = memory
-        self.signal_names = (*memory.signal_names, *(BUFFER_SIGNALS if config.buffered else ()))
+        self.signal_names = (*memory.signal_names, *(BUFFER_SIGNALS if config.buffers else ()))
         self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
-        self.signals = nn.Linear(hidden_size, len(self.signal_names), config.biases)
+        self.signals = nn.Linear(hidden_size, len(self.signal_names), config.controller.biases)
         self.value_size = config.memory_size
         pushed = memory.pushes * config.memory_size
-        self.values = nn.Linear(hidden_size, pushed, config.biases) if pushed else None
+        self.values = nn.Linear(hidden_size, pushed, config.controller.biases) if pushed else None
 
     def start_as(self, start: StartConfig) -> None:
         """Scale the weights, and set the biases of the signals."""
         with torch.no_grad():
-            self.signals.weight.mul_(start.signal_scale)
+            self.signals.weight.mul_(start.scale.signals)
             if self.values is not None:
-                self.values.weight.mul_(start.value_scale)
+                self.values.weight.mul_(start.scale.values)
             for index, name in enumerate(
                 self.signal_names if self.signals.bias is not None else ()
             ):
@@ -113,7 +113,6 @@ class Transducer(nn.Module):
         config: the shape of the model.
         inputs: number of input ids.
         outputs: number of output ids.
-        attempt: which of the configuration's starts, from 1.
 
     Attributes:
         memory: what is operated.
@@ -121,9 +120,9 @@ class Transducer(nn.Module):
         hard: whether signals are made 0 or 1, as `Memory.hard` does; there are no gradients then.
     """
 
-    def __init__(self, config: ModelConfig, inputs: int, outputs: int, attempt: int = 1) -> None:
+    def __init__(self, config: ModelConfig, inputs: int, outputs: int) -> None:
         super().__init__()
-        start = config.start_of(attempt)
+        start = config.start
         self.config = config
         self.kernel = config.kernel
         self.hard = False
@@ -133,18 +132,18 @@ class Transducer(nn.Module):
         self.embedding = OneHot(inputs) if one_hot else Learned(inputs, embedded)
         self.memory = memory = make_memory(config)
         self.read_size = memory.reads * config.memory_size
-        layer: type[Layer] = CONTROLLERS.load(config.controller)
+        layer: type[Layer] = CONTROLLERS.load(config.controller.name)
         size = layer.size_in(config, embedded, self.read_size)
-        operated = memory.signal_names or config.buffered
+        operated = memory.signal_names or config.buffers
         self.operation = Operation(memory, size, config) if operated else None
         self.controller = Controller(config, embedded, self.read_size, start)
         shown = config.output_size if memory.reads else None
         self.output = (
-            nn.Sequential(nn.Linear(size, shown, config.biases), nn.Tanh())
+            nn.Sequential(nn.Linear(size, shown, config.controller.biases), nn.Tanh())
             if shown
             else nn.Identity()
         )
-        self.classifier = nn.Linear(shown or size, outputs, config.biases)
+        self.classifier = nn.Linear(shown or size, outputs, config.controller.biases)
         if start.weights == "normal":
             self._draw_heads()
         if self.operation:
@@ -195,13 +194,13 @@ class Transducer(nn.Module):
         lengths = [longest] * count if lengths is None else lengths
         if len(lengths) != count or not all(0 <= length <= longest for length in lengths):
             raise ValueError(f"lengths of {count} items, 0 to {longest} each, are not {lengths}")
-        if not self.config.buffered and (self.hard or not torch.is_grad_enabled()):
+        if not self.config.buffers and (self.hard or not torch.is_grad_enabled()):
             return self.start(inputs.shape[0]).step(inputs)
         if kind := self._kind():
             from stacktrans.model import fused
 
             return fused.unroll(self, kind, inputs, lengths, disturb)
-        if self.config.buffered:
+        if self.config.buffers:
             return self.unroll_buffered_by_definition(inputs, lengths)[0]
         return self.unroll_by_definition(inputs, disturb=disturb)[0]
 
@@ -232,7 +231,7 @@ class Transducer(nn.Module):
         return self._piece_by_definition(inputs, state, disturb)
 
     def _refuse_buffers(self) -> None:
-        if self.config.buffered:
+        if self.config.buffers:
             raise UsageError("a buffered model can't go on from piece to piece")
 
     def _piece_by_definition(
@@ -263,8 +262,8 @@ class Transducer(nn.Module):
 
     def steps_over(self, length: int) -> int:
         """How many steps are taken over an input of `length` symbols."""
-        config = self.config
-        return config.steps_per_symbol * length + config.extra_steps if config.buffered else length
+        buffers = self.config.buffers
+        return buffers.steps_per_symbol * length + buffers.extra_steps if buffers else length
 
     def start(self, batch_size: int) -> "Run":
         """A run over `batch_size` sequences that goes on from call to call, without gradients.
@@ -374,7 +373,7 @@ class Transducer(nn.Module):
         Returns:
             [n, outputs].
         """
-        if not self.config.buffered:
+        if not self.config.buffers:
             return self.read_out(unrolled.hidden[mask])
         cumulative = self.written(unrolled)
         parts = []
@@ -391,12 +390,13 @@ class Transducer(nn.Module):
         An item writes nothing after its last step.
         """
         strengths = unrolled.signals[..., -1]
+        skipped = self.config.buffers.output_skip if self.config.buffers else 0
         if unrolled.steps is not None:
             last = torch.tensor(unrolled.steps, device=strengths.device).unsqueeze(1)
             strengths = strengths * (
                 torch.arange(strengths.shape[1], device=strengths.device) < last
             )
-        return torch.relu(strengths.cumsum(dim=1) - self.config.output_skip)
+        return torch.relu(strengths.cumsum(dim=1) - skipped)
 
     def read_out(self, hidden: Tensor) -> Tensor:
         """Logits [..., outputs] from the controller's outputs [..., H]."""
@@ -440,7 +440,7 @@ def kind_of(
     if kind is None and kernel == "fused":
         raise UsageError(
             f"kernel: there is no fused one for {weight.dtype} on {weight.device.type} "
-            f"with memory {config.memory} and controller {config.controller}; "
+            f"with memory {config.memory.name} and controller {config.controller.name}; "
             "expected auto or torch"
         )
     return kind

@@ -1,44 +1,41 @@
-"""Formats of configurations, and what completes those that do not say everything.
+"""Formats of configurations, and how an older one is read.
 
-A run's configuration of today's format says all that it means. One of an older format is
-completed by the recipes and the defaults of that time, which lie in `frozen/` and never change, so
-that a model answers for ever as it did when it was trained. A file of settings that names no format
-is a user's own, and takes the recipe of today.
-
-Who adds a setting raises `FORMAT`, and writes down in `frozen/`, for every older format, the value
-with which a run is as it was without the setting.
+A run's configuration says all that it means. One of format 1 is completed by the recipes and the
+defaults of that time, which lie in `frozen/` and never change; one of format 2 says everything
+under other names (see `renamed`). Both are made ones of today, so that a model answers for ever as
+it did when it was trained. A file of settings that names no format is a user's own, and takes the
+recipe of today.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from stacktrans import __version__
-from stacktrans.common.errors import UsageError
-from stacktrans.settings import packaged
-from stacktrans.settings.config import FORMAT
-from stacktrans.settings.layers import Layer, Settings, read_layer
+from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.settings.config import (
+    CONTROLLER_SETTINGS,
+    FORMAT,
+    MEMORY_SETTINGS,
+    ROUNDINGS,
+    StreamConfig,
+)
+from stacktrans.settings.layers import (
+    Layer,
+    Settings,
+    nearest_place,
+    nested,
+    overlaid,
+    overlay,
+    read_layer,
+)
+from stacktrans.settings.recipe_layers import recipe_layers
+from stacktrans.settings.renamed import GONE, RENAMED
+from stacktrans.settings.values import Named
 
-
-@dataclass(frozen=True)
-class Rules:
-    """What completes a configuration.
-
-    Attributes:
-        recipes: the folder of recipes.
-        run: what a run is that does not say it.
-        task: what a task is that does not say it.
-        parameters: what a generator is made with, by its name; those of the code if none.
-    """
-
-    recipes: Path
-    run: Settings = field(default_factory=dict)
-    task: Settings = field(default_factory=dict)
-    parameters: Mapping[str, Settings] = field(default_factory=dict)
-
-    def recipe_names(self) -> list[str]:
-        """The recipes there are."""
-        return packaged.recipe_names(self.recipes)
+FROZEN = Path(__file__).parent / "frozen"
 
 
 def written_format(layer: Layer) -> int | None:
@@ -61,9 +58,219 @@ def written_format(layer: Layer) -> int | None:
     return found
 
 
-def rules_of(number: int | None) -> Rules:
-    """What completes a configuration of a format, or of none."""
-    if number is None or number == FORMAT:
-        return Rules(packaged.recipes(), run={} if number else {"recipe": "default"})
-    folder = Path(__file__).parent / "frozen" / f"format-{number}"
-    return Rules(folder / "recipes", **read_layer(folder / "defaults.yaml").settings)
+def of_today(layer: Layer) -> Layer:
+    """A file of settings as it would be written today.
+
+    Raises:
+        UsageError: it is of an older format and a setting is missing or unknown.
+    """
+    found = written_format(layer)
+    if found == 1:
+        layer = _completed(layer)
+    return _converted(layer) if found in (1, 2) else layer
+
+
+def unsayable(layer: Layer) -> list[str]:
+    """What an older configuration says of training that can't be said today, with its place."""
+    found = written_format(layer)
+    if found not in (1, 2):
+        return []
+    layer = _completed(layer) if found == 1 else layer
+    return [
+        f"{layer.place(tuple(path.split('.')))}: {path}: {_at(layer.settings, path)}"
+        for path in _lost(layer.settings)
+    ]
+
+
+def _completed(layer: Layer) -> Layer:
+    """A configuration of format 1 with all that it left out."""
+    folder = FROZEN / "format-1"
+    rules = read_layer(folder / "defaults.yaml").settings
+    task = layer.section("task")
+    model, name = layer.section("model").settings, layer.settings.get("recipe", "default")
+    if not isinstance(model.get("memory"), str):
+        raise UsageError(f"{layer.place(('model',))}: model.memory is missing")
+    paper = task.settings.get("paper", rules["task"]["paper"])
+    recipes = recipe_layers(folder / "recipes", name, paper, model, [task])
+    below = [Layer("", {**rules["run"], "task": rules["task"]}), *recipes]
+    settings = overlaid(overlay(below), layer.settings)
+    ours = settings["task"]
+    parameters = {**rules["parameters"].get(ours.get("generator"), {}), **ours["parameters"]}
+    task_over = overlay([Layer("", ours), *(part.section("task") for part in recipes)])
+    settings["task"] = {**task_over, "parameters": parameters, "recipes": {}}
+    for part in ("memory", "controller"):  # which `overlaid` writes as it is done today
+        settings["model"][part] = settings["model"][part]["name"]
+    return Layer(layer.origin, settings, layer.node)
+
+
+KEPT = (
+    *("version", "recipe", "seed", "threads", "workers", "task"),
+    *("model.memory", "model.controller", "model.embedding_size", "model.output_size"),
+    *("model.kernel", "model.start.gate_bias", "model.start.signal_bias", "model.start.weights"),
+    *("training.optimizer", "training.learning_rate", "training.read_rate"),
+    *("training.weight_decay", "training.batch_size", "training.sequences", "training.loss_per"),
+    *("training.gradient_clip", "training.length_law", "training.curriculum"),
+    *("training.gate_noise", "training.averaging", "training.stop", "training.rounding"),
+    *("training.max_steps", "training.time_limit"),
+)
+"""Settings of format 2 that are called what they were, if not all are written as they were."""
+
+
+def _converted(layer: Layer) -> Layer:
+    """A configuration of format 2 as one of today."""
+    _check_complete(layer)
+    places = {**{path: path for path in KEPT}, **RENAMED}
+    settings: Settings = {"format": FORMAT}
+    for old, new in places.items():
+        settings = overlaid(settings, nested(new, _at(layer.settings, old)))
+    for path, value in _rewritten(layer.settings):
+        section, _, name = path.rpartition(".")
+        _at(settings, section)[name] = value
+    if isinstance(settings["task"], dict):
+        settings["task"].pop("recipes", None)
+    return Layer(layer.origin, settings, _tree(layer, {"format": "format", **places}))
+
+
+def _rewritten(old: Settings) -> Iterator[tuple[str, Any]]:
+    """What is not only called otherwise today, but written otherwise: its path and its value."""
+    model, training = old["model"], old["training"]
+    yield "model.memory", _part(old, "memory", MEMORY_SETTINGS.get(model["memory"]))
+    yield "model.controller", _part(old, "controller", CONTROLLER_SETTINGS.get(model["controller"]))
+    buffers = ("steps_per_symbol", "extra_steps", "output_skip")
+    yield "model.buffers", _picked(model, buffers) if model["buffered"] else None
+    norm, limit = training["gradient_clip"], training["gradient_limit"]
+    clip = {"norm": norm} if norm is not None else {"value": limit}
+    yield "training.gradient_clip", None if norm is limit is None else clip
+    examples, stream = training["examples"], training["stream"]
+    data = {"examples": examples} if examples else None
+    if stream:
+        data = {"stream": _picked(stream, StreamConfig.model_fields)}
+    yield "training.data", data
+    if training["settle_loss"] is None:
+        yield "training.settle", None
+    if training["restart_after"] is None and training["give_up_after"] is None:
+        yield "training.restart", None
+    yield "training.stop", None if stream else _stop(training)
+    yield "training.rounding", _rounding_of(training)
+
+
+def _part(old: Settings, part: str, kind: type[Named] | None) -> Any:
+    """A memory or a controller by its name, with the settings that it has."""
+    name = old["model"][part]
+    if kind is None:  # which will be said when it is validated
+        return name
+    prefix = f"model.{part}."
+    own = {
+        new.removeprefix(prefix): _at(old, path)
+        for path, new in RENAMED.items()
+        if new.startswith(prefix) and new.removeprefix(prefix) in kind.model_fields
+    }
+    return {"name": name, **own}
+
+
+def _stop(training: Settings) -> Settings:
+    rule = training["stop"]
+    if rule != "solved":
+        return {str(rule): {"patience": training["patience"]}}
+    accuracy, times = training["solved_accuracy"], training["solved_times"]
+    return {rule: {"accuracy": accuracy, "ranges": training["solved_on"], "times": times}}
+
+
+def _rounding_of(training: Settings) -> str | None:
+    """The name of the way in which a run rounds; None for none, and for one without a name."""
+    given = training["rounding"]
+    if not isinstance(given, Mapping):
+        return None
+    best = training["rounding_kept"] == "best"
+    rounding = {**given, "rate": training["rounding_rate"], "best": best}
+    return next((name for name, each in ROUNDINGS.items() if each._asdict() == rounding), None)
+
+
+def _lost(old: Settings) -> list[str]:
+    """The paths of what an older configuration says of training that can't be said today."""
+    training, buffered = old["training"], old["model"]["buffered"]
+    stream, rounding = training["stream"], training["rounding"]
+    smoothing = {"adam": 0.999, "rmsprop": 0.9}.get(training["optimizer"], training["smoothing"])
+    is_stream = old["task"]["generator"] in ("counting", "memorization", "addition")
+    lost = {
+        "training.smoothing": training["smoothing"] != smoothing,
+        "training.loss_over": is_stream and training["loss_over"] != ("all" if stream else "known"),
+        "training.buffer_penalty": buffered and training["buffer_penalty"] != 1,
+        "training.gradient_limit": None
+        not in (training["gradient_clip"], training["gradient_limit"]),
+        "training.rounding": rounding is not None and _rounding_of(training) is None,
+        "training.prune": training["prune"] != (rounding is not None),
+        "training.stream": bool(stream) and stream != {**stream, **_constants(stream)},
+    }
+    return [path for path, is_lost in lost.items() if is_lost]
+
+
+def _constants(stream: Settings) -> Settings:
+    """What is the same of every stream, or text, today, by what it was called."""
+    text = stream["sequences"] is None
+    return {
+        "rate_decay": StreamConfig.RATE_DECAY,
+        "least_rate": StreamConfig.LEAST_RATE,
+        "empty_after": None if text else StreamConfig.EMPTY_AFTER,
+        "first_longest": None if text else StreamConfig.FIRST_LONGEST,
+        **({} if stream["starts"] == 1 else {"judged_after": StreamConfig.JUDGED_AFTER}),
+    }
+
+
+def _check_complete(layer: Layer) -> None:
+    """Raise `UsageError` if a configuration of format 2 lacks a setting, or has another."""
+    problems = []
+    sections: dict[str, set[str]] = {"": {"format", "model", "training"}, "model": {"start"}}
+    for path in (*KEPT, *RENAMED, *GONE):
+        section, _, name = path.rpartition(".")
+        sections.setdefault(section, set()).add(name)
+    for section, names in sections.items():
+        found = layer.section(*section.split(".")) if section else layer
+        place = nearest_place([layer], section.split(".") if section else ())
+        prefix = f"{section}." if section else ""
+        missing = sorted(names - found.settings.keys())
+        problems += [f"{place}: {prefix}{name} is missing" for name in missing]
+        for name in found.settings.keys() - names:
+            problems.append(f"{found.place((name,))}: {unknown_name('setting', str(name), names)}")
+    if problems:
+        raise UsageError(*problems)
+
+
+def _picked(settings: Settings, names: Iterable[str]) -> Settings:
+    return {name: settings[name] for name in names if name in settings}
+
+
+def _at(settings: Settings, path: str) -> Any:
+    """What stands under a path; None if nothing does."""
+    found: Any = settings
+    for key in path.split(".") if path else ():
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def _tree(layer: Layer, places: Mapping[str, str]) -> yaml.Node | None:
+    """What knows the lines of settings that stood in other places, by today's paths."""
+    tree: dict[str, Any] = {}
+    for old, new in places.items():
+        node = layer.section(*old.split(".")[:-1]).child(old.rpartition(".")[2])
+        *sections, name = new.split(".")
+        branch = tree
+        for section in sections:
+            branch = branch.setdefault(section, {})
+            if not isinstance(branch, dict):  # of what is a block today a switch says more
+                break
+        else:
+            branch.setdefault(name, node)
+    return _mapped(tree)
+
+
+def _mapped(branch: Mapping[str, Any]) -> yaml.Node | None:
+    found = {
+        name: _mapped(part) if isinstance(part, dict) else part for name, part in branch.items()
+    }
+    children = {name: node for name, node in found.items() if node is not None}
+    if not children:
+        return None
+    pairs = [(yaml.ScalarNode("", name), node) for name, node in children.items()]
+    first = min((node.start_mark for node in children.values()), key=lambda mark: mark.line)
+    return yaml.MappingNode("", pairs, first)

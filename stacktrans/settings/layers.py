@@ -9,9 +9,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from stacktrans.common.complaints import MISSING, Complaint, complaints
-from stacktrans.common.documents import DEEPEST, DocumentError, parsed
-from stacktrans.common.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
+from stacktrans.common.documents import DocumentError, parsed
+from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.reading import read_text
+from stacktrans.settings.renamed import hint
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -36,6 +37,8 @@ class Layer:
         value: Any = self.settings
         node = self.node
         for key in location:
+            if key == "name" and isinstance(value, str):  # which stands for the whole of a part
+                break
             if not _holds(value, key):
                 return None
             value, node = value[key], _child(node, key)
@@ -56,6 +59,10 @@ class Layer:
                     f"{self.place(keys[:depth])}: {key}: expected settings (given: {shown(found)})"
                 )
         return Layer(self.origin, settings, node)
+
+    def child(self, key: str) -> yaml.Node | None:
+        """The YAML that a setting was read from, if it was."""
+        return _child(self.node, key)
 
 
 def _holds(value: Any, key: str | int) -> bool:
@@ -100,15 +107,38 @@ def overlay(layers: Sequence[Layer]) -> Settings:
     return merged
 
 
-def overlaid(below: Settings, above: Mapping[str, Any]) -> Settings:
-    """Settings with others laid over them, section by section."""
+NAMED = {"memory", "controller"}
+"""Parts of a model that are chosen by their names, which can stand for the whole of them."""
+ALTERNATIVES = {"data", "stop", "gradient_clip"}
+"""Blocks of training that hold one of several settings, each of which takes another's place."""
+
+
+def overlaid(below: Settings, above: Mapping[str, Any], section: str = "") -> Settings:
+    """Settings with others laid over them, section by section.
+
+    Args:
+        below: the settings.
+        above: the others.
+        section: what they are settings of.
+    """
     merged = dict(below)
     for key, value in above.items():
-        if isinstance(value, Mapping) and isinstance(merged.get(key), Mapping):
-            merged[key] = overlaid(merged[key], value)
-        else:
+        under = merged.get(key)
+        if section == "model" and key in NAMED:
+            under, value = in_parts(under), in_parts(value)
+        if not isinstance(value, Mapping):
             merged[key] = value
+            continue
+        under = under if isinstance(under, Mapping) else {}
+        if section == "training" and key in ALTERNATIVES:
+            under = {name: part for name, part in under.items() if name in value}
+        merged[key] = overlaid(dict(under), value, key)
     return merged
+
+
+def in_parts(value: Any) -> Any:
+    """A part of a model that may have been given by its name alone, as settings."""
+    return {"name": value} if isinstance(value, str) else value
 
 
 def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -> Model:
@@ -133,7 +163,9 @@ def _said(complaint: Complaint, layers: Sequence[Layer]) -> str:
     """A complaint with where the setting stands."""
     where = nearest_place(layers, complaint.location)
     name = ".".join(map(str, complaint.location))
-    if not name or complaint.unknown:
+    if complaint.unknown:
+        return f"{where}: {hint(name) or complaint.text}"
+    if not name:
         return f"{where}: {complaint.text}"
     return f"{where}: {name}{' ' if complaint.text == MISSING else ': '}{complaint.text}"
 
@@ -152,67 +184,9 @@ def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str
     return "settings"
 
 
-def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
-    """Settings from one `--set key=value`.
-
-    The key is a path such as `training.learning_rate`, or the last part of one
-    where that is unambiguous; the value is read as YAML.
-
-    Args:
-        assignment: what was given.
-        known: the settings that there are.
-        section: what these are called in a run's configuration, which a key may begin with.
-
-    Raises:
-        UsageError: there is no such key, or it is not of the form `key=value`.
-    """
-    key, equals, text = assignment.partition("=")
-    origin = f"--set {assignment}"
-    if not equals or not key:
-        raise UsageError(f"{origin}: expected key=value")
-    if key.count(".") >= DEEPEST:
-        raise UsageError(f"{origin[:LONGEST_SHOWN]}...: nested more than {DEEPEST} deep")
-    path = setting_path(key.removeprefix(f"{section}."), known, origin)
-    try:
-        value = parsed(text).value
-    except DocumentError as error:
-        raise UsageError(f"{origin}: the value is not readable as YAML ({error})") from error
-    return Layer(origin, nested(path, value))
-
-
 def nested(path: str, value: Any) -> Settings:
     """The settings that have `value` under a path such as `training.learning_rate`."""
     for part in reversed(path.split(".")):
         value = {part: value}
     settings: Settings = value
     return settings
-
-
-def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
-    """The path that a key stands for; what follows a setting's name is a key within its value.
-
-    Raises:
-        UsageError: there is no such key, or it could be several.
-    """
-    if key in known.model_fields:
-        return key
-    paths, parts = _paths(known), key.split(".")
-    for size in range(len(parts), 0, -1):
-        name, within = ".".join(parts[:size]), parts[size:]
-        matches = [path for path in paths if path == name or path.endswith(f".{name}")]
-        if name in matches or len(matches) == 1:
-            return ".".join([name if name in matches else matches[0], *within])
-        if matches:
-            raise UsageError(f"{origin}: '{name}' could be any of {', '.join(matches)}; say which")
-    raise UsageError(f"{origin}: {unknown_name('setting', key, paths)}")
-
-
-def _paths(model: type[BaseModel], prefix: str = "") -> list[str]:
-    paths: list[str] = []
-    for name, field in model.model_fields.items():
-        section = field.annotation
-        if isinstance(section, type) and issubclass(section, BaseModel):
-            paths += _paths(section, f"{prefix}{name}.")
-        else:
-            paths.append(prefix + name)
-    return paths

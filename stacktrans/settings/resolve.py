@@ -5,26 +5,37 @@ recipe, a configuration file, the command line's options, and `--set`.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.settings.config import FORMAT, RunConfig, TaskConfig
-from stacktrans.settings.formats import Rules, rules_of, written_format
+from stacktrans.settings import packaged
+from stacktrans.settings.assignments import option_layer
+from stacktrans.settings.config import (
+    ControllerConfig,
+    MemoryConfig,
+    RunConfig,
+    TaskFile,
+)
+from stacktrans.settings.formats import of_today, written_format
 from stacktrans.settings.layers import (
+    NAMED,
     Layer,
     Settings,
+    in_parts,
     nearest_place,
-    option_layer,
     overlay,
     read_layer,
     validated,
 )
-from stacktrans.settings.packaged import BY_KIND, folders, recipe_names, task_files
+from stacktrans.settings.packaged import folders, recipe_names, task_files
+from stacktrans.settings.recipe_layers import check_recipes, check_sections, recipe_layers
+from stacktrans.settings.values import Named, OneOf
 
 TASK_OPTION = "--task"
+DEFAULT_RECIPE = "default"
 
 
 def find_task(name: str) -> Path:
@@ -42,7 +53,7 @@ def find_task(name: str) -> Path:
     raise UsageError(unknown_name("task", name, task_files()))
 
 
-def load_task(name: str, assignments: Sequence[str] = ()) -> TaskConfig:
+def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
     """The task of a name or file.
 
     Args:
@@ -53,18 +64,18 @@ def load_task(name: str, assignments: Sequence[str] = ()) -> TaskConfig:
     Raises:
         UsageError: it can't be read, or a change is wrong; the message says where.
     """
-    changes = [option_layer(assignment, TaskConfig, "task") for assignment in assignments]
+    changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
     layers = [read_layer(find_task(name)), *changes]
     task = _checked_task(overlay(layers), layers)
-    _check_recipes(layers, recipe_names())
+    check_recipes(layers, recipe_names())
     return task
 
 
-def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
+def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskFile:
     """The task of some settings, which can be made; raises `UsageError` saying where it can't."""
     from stacktrans.tasks import TaskError, make_task
 
-    task = validated(TaskConfig, settings, layers)
+    task = validated(TaskFile, settings, layers)
     try:
         made = make_task(task.name, task.generator, task.parameters)
     except TaskError as error:
@@ -78,60 +89,8 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskConfig:
     return task
 
 
-def _check_recipes(task_layers: Sequence[Layer], known: Sequence[str]) -> None:
-    """Raise `UsageError` if a task changes a recipe that there is not."""
-    for layer in task_layers:
-        for name in layer.section("recipes").settings:
-            if name not in known:
-                place = layer.place(("recipes", name))
-                raise UsageError(f"{place}: {unknown_name('recipe', name, known)}")
-
-
 _DRAWING = ("lengths", "length_law")
 """What a task says of the strings that are drawn."""
-
-
-def _recipe_layers(
-    rules: Rules, recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
-) -> list[Layer]:
-    """What a recipe says in general, for tasks of a paper, and for the task.
-
-    Args:
-        rules: whose recipe it is.
-        recipe: its name.
-        paper: of the task.
-        model: what is asked for; the memory is.
-        task_layers: of the task.
-    """
-    known = rules.recipe_names()
-    if recipe not in known:
-        raise UsageError(unknown_name("recipe", recipe, known))
-    _check_recipes(task_layers, known)
-    found = [read_layer(rules.recipes / f"{recipe}.yaml")]
-    of_paper = rules.recipes / paper / f"{recipe}.yaml"
-    if of_paper.is_file():
-        found.append(read_layer(of_paper))
-    found += [layer.section("recipes", recipe) for layer in task_layers]
-    kinds = {"by_memory": model["memory"]}
-    usual = overlay(_checked(part for layer in found for part in _expanded(layer, kinds)))
-    kinds["by_controller"] = str(model.get("controller", usual["model"]["controller"]))
-    return _checked(part for layer in found for part in _expanded(layer, kinds))
-
-
-def _checked(layers: Iterable[Layer]) -> list[Layer]:
-    listed = list(layers)
-    _check_kinds(listed)
-    return listed
-
-
-def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
-    """A layer, and then what it says of the given kinds of memory and controller alone."""
-    settings = {key: value for key, value in layer.settings.items() if key not in BY_KIND}
-    parts = [Layer(layer.origin, settings, layer.node)]
-    for key, name in kinds.items():
-        special = layer.section(key, name)
-        parts += _expanded(special, kinds) if special.settings else []
-    return parts
 
 
 def resolve(
@@ -145,8 +104,7 @@ def resolve(
 ) -> RunConfig:
     """Put a run's configuration together.
 
-    A file of today's format is a whole configuration, and no recipe lies under it; one of an older
-    format is completed by what was the rule then (see `stacktrans.settings.formats`).
+    A file that names its format is a whole configuration, and no recipe lies under it.
 
     Args:
         task: name or file of a task.
@@ -159,9 +117,8 @@ def resolve(
     Raises:
         UsageError: something is missing, unknown or wrong; the message says where.
     """
-    file = read_layer(config) if config else None
-    found = written_format(file) if file else None
-    rules, whole = rules_of(found), found == FORMAT
+    file = of_today(read_layer(config)) if config else None
+    whole = file if file and written_format(file) else None
     layers = [file] if file else []
     if task:
         layers.append(Layer(TASK_OPTION, {"task": task}))
@@ -171,37 +128,71 @@ def resolve(
         layers.append(Layer("settings", settings))
     layers += options
     layers += [option_layer(assignment, RunConfig) for assignment in assignments]
-    _check_kinds(layers)
+    check_sections(layers)
     asked = overlay(layers)
-    if whole and file:
-        _check_recipe_kept(asked, file)
+    if whole:
+        _check_recipe_kept(asked, whole)
         _refuse_missing([name for name in ("task",) if name not in asked], layers)
 
     first, *changes = _task_layers(layers)
     # The task may be another than the whole configuration's own.
-    whole_task = whole and file is not None and first.origin == file.origin
-    recipe_layers = [] if whole_task else _recipes_under(asked, rules, [first, *changes])
-    task_layers = [first, *(layer.section("task") for layer in recipe_layers), *changes]
-    layers = layers if whole else [*recipe_layers, *layers]
-    task_settings = overlay([Layer("", rules.task), *task_layers])
+    whole_task = whole is not None and first.origin == whole.origin
+    below = [] if whole_task else _recipes_under(asked, [first, *changes])
+    task_layers = [first, *(layer.section("task") for layer in below), *changes]
+    task_settings = overlay(task_layers)
     _checked_task(task_settings, task_layers)
-    task_settings = _said_whole(task_settings, rules, layers, whole_task)
-    resolved = {**rules.run, **overlay(layers), "task": task_settings}
-    if found:
-        resolved["format"] = FORMAT
-    run = validated(RunConfig, resolved, layers)
+    task_settings = _said_whole(task_settings, layers, whole_task)
+    below = [] if whole else below
+    model = _fitting(overlay([*below, *layers]).get("model", {}), len(below), [*below, *layers])
+    resolved = {"recipe": DEFAULT_RECIPE, **overlay([*below, *layers]), "task": task_settings}
+    run = validated(RunConfig, {**resolved, "model": model}, [*below, *layers])
     if whole:
-        _check_whole(run, layers, whole_task)
+        _check_whole(whole)
     _check_buffered(run, layers)
     return run
 
 
-def _recipes_under(asked: Settings, rules: Rules, task_layers: Sequence[Layer]) -> list[Layer]:
+def _fitting(model: Settings, recipes: int, layers: Sequence[Layer]) -> Settings:
+    """A model without what was said of another memory, of another controller, or of no buffers.
+
+    A recipe says what holds for any memory and controller, and a file below an option that chooses
+    another is of the one that it had; what such a one does not have is passed over. Whether there
+    are buffers is not for a recipe to say.
+
+    Args:
+        model: its settings.
+        recipes: how many of the layers are of recipes.
+        layers: where they came from, the last laid over the others.
+    """
+    users = [layer.section("model").settings for layer in layers[recipes:]]
+    fitting = dict(model)
+    if not any(isinstance(said.get("buffers"), dict) for said in users):
+        fitting["buffers"] = None
+    kinds: dict[str, type[Named]] = {"memory": MemoryConfig, "controller": ControllerConfig}
+    for part in NAMED & model.keys():
+        own = [in_parts(said.get(part)) or {} for said in users]
+        if not isinstance(model[part], dict) or not all(isinstance(each, dict) for each in own):
+            continue  # which will be said when it is validated
+        choosing = max((n for n, each in enumerate(own) if "name" in each), default=0)
+        meant = {key for each in own[choosing:] for key in each}
+        kind = kinds[part]
+        unfit = kind.known() - kind.kind_of(model[part]).model_fields.keys() - meant
+        fitting[part] = {key: value for key, value in model[part].items() if key not in unfit}
+    return fitting
+
+
+def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]:
     """What the recipe says that lies under what is asked for."""
-    _check_memory(asked)
+    memory = in_parts(asked.get("model", {}).get("memory"))
+    if memory is None or (isinstance(memory, dict) and "name" not in memory):
+        raise UsageError(
+            "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
+        )
+    if not isinstance(memory, dict) or not isinstance(memory.get("name"), str):
+        raise UsageError(f"model.memory: expected a name (given: {memory!r})")
     paper = _checked_task(overlay(task_layers), task_layers).paper
-    name = str(asked.get("recipe", rules.run.get("recipe", "default")))
-    return _recipe_layers(rules, name, paper, asked["model"], task_layers)
+    name = str(asked.get("recipe", DEFAULT_RECIPE))
+    return recipe_layers(packaged.recipes(), name, paper, asked["model"], task_layers)
 
 
 def _check_recipe_kept(asked: Settings, file: Layer) -> None:
@@ -213,12 +204,11 @@ def _check_recipe_kept(asked: Settings, file: Layer) -> None:
         )
 
 
-def _said_whole(task: Settings, rules: Rules, layers: Sequence[Layer], already: bool) -> Settings:
+def _said_whole(task: Settings, layers: Sequence[Layer], already: bool) -> Settings:
     """A task with what else its generator is made with, and without recipes, which are laid down.
 
     Args:
         task: its settings.
-        rules: what completes them.
         layers: where they came from.
         already: whether it is the task of a whole configuration, from which nothing is missing.
 
@@ -227,14 +217,13 @@ def _said_whole(task: Settings, rules: Rules, layers: Sequence[Layer], already: 
     """
     from stacktrans.tasks import default_parameters
 
-    given, generator = task.get("parameters", {}), task["generator"]
-    defaults = {**default_parameters(generator), **rules.parameters.get(generator, {})}
+    given = task.get("parameters", {})
+    defaults = default_parameters(task["generator"])
     missing = {name: value for name, value in defaults.items() if name not in given}
-    if already:
-        names = [f"parameters.{name}" for name in missing if "parameters" in task]
-        names += [name for name in ("parameters", "recipes", "length_law") if name not in task]
-        _refuse_missing([f"task.{name}" for name in names], layers)
-    return {**task, "parameters": {**given, **missing}, "recipes": {}}
+    if already and "parameters" in task:
+        _refuse_missing([f"task.parameters.{name}" for name in missing], layers)
+    said = {key: value for key, value in task.items() if key != "recipes"}
+    return {**said, "parameters": {**given, **missing}}
 
 
 def _check_buffered(run: RunConfig, layers: Sequence[Layer]) -> None:
@@ -246,26 +235,27 @@ def _check_buffered(run: RunConfig, layers: Sequence[Layer]) -> None:
     from stacktrans.tasks import make_task
 
     task = run.task
-    if run.model.buffered and not make_task(task.name, task.generator, task.parameters).same_length:
+    if run.model.buffers and not make_task(task.name, task.generator, task.parameters).same_length:
         raise UsageError(
-            f"{nearest_place(layers, ('model', 'buffered'))}: task {task.name} is not for a "
+            f"{nearest_place(layers, ('model', 'buffers'))}: task {task.name} is not for a "
             "buffered model, which would read the answer before it gives it; expected a task "
             "with a target symbol for each source symbol, such as reversal"
         )
 
 
-def _check_whole(run: RunConfig, layers: Sequence[Layer], with_task: bool) -> None:
-    """Raise `UsageError` if settings were not said, even such as may be left out by users."""
-    missing = _unsaid(run)
-    _refuse_missing([name for name in missing if with_task or not name.startswith("task.")], layers)
+def _check_whole(file: Layer) -> None:
+    """Raise `UsageError` if a whole configuration leaves out a setting, even one with a default."""
+    task = file.section("task").settings
+    given = {key: value for key, value in task.items() if key != "recipes"}
+    said = validated(RunConfig, {**file.settings, "task": given}, [file])
+    of_task = [f"task.{name}" for name in ("parameters", "length_law") if name not in task]
+    _refuse_missing([*of_task, *_unsaid(said)], [file])
 
 
 def _refuse_missing(names: Sequence[str], layers: Sequence[Layer]) -> None:
     if names:
         raise UsageError(
-            "\n".join(
-                f"{nearest_place(layers, name.split('.'))}: {name} is missing" for name in names
-            )
+            *(f"{nearest_place(layers, name.split('.'))}: {name} is missing" for name in names)
         )
 
 
@@ -275,31 +265,10 @@ def _unsaid(section: BaseModel, prefix: str = "") -> list[str]:
     for name in type(section).model_fields:
         value = getattr(section, name)
         if name not in section.model_fields_set:
-            unsaid.append(prefix + name)
+            unsaid += [] if isinstance(section, OneOf) else [prefix + name]
         elif isinstance(value, BaseModel):
             unsaid += _unsaid(value, f"{prefix}{name}.")
     return unsaid
-
-
-def _check_kinds(layers: Sequence[Layer]) -> None:
-    """Check what has to be known before the settings can be put together."""
-    for layer in layers:
-        for section in ("model", "training"):
-            if not isinstance(layer.settings.get(section, {}), dict):
-                raise UsageError(f"{layer.place((section,))}: {section}: expected settings")
-        if not isinstance(layer.settings.get("recipe", ""), str):
-            raise UsageError(f"{layer.place(('recipe',))}: recipe: expected a name")
-
-
-def _check_memory(asked: Settings) -> None:
-    """Raise `UsageError` if no memory is asked for: recipes differ in it."""
-    model = asked.get("model", {})
-    if "memory" not in model:
-        raise UsageError(
-            "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
-        )
-    if not isinstance(model["memory"], str):
-        raise UsageError(f"model.memory: expected a name (given: {model['memory']!r})")
 
 
 def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:

@@ -90,7 +90,7 @@ class TrainingDisplay(ProgressDisplay):
 
     def _is_due(self, record: Record) -> bool:
         """Whether a record has a line of its own."""
-        every = self.config.training.accuracy_every
+        every = self.config.training.measure.accuracy_every
         return bool(record.test or record.development) or record.step - self.printed >= every
 
     def _print_row(self, record: Record) -> None:

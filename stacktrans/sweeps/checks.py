@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig, TaskConfig
-from stacktrans.settings.layers import Layer, nearest_place, setting_path
+from stacktrans.settings.layers import Layer, nearest_place
 from stacktrans.settings.resolve import defines_task, load_task
 from stacktrans.sweeps.file import Claim, Measure, Part, SweepFile
 from stacktrans.tasks import make_task
@@ -156,7 +157,7 @@ def _problem(config: RunConfig, measure: Measure) -> str:
     if isinstance(task, Corpus) != (measure.of == "perplexity"):
         return f"of: {measure.of} is {'not' if isinstance(task, Corpus) else 'only'} for texts"
     if measure.strings == "development" and not config.training.examples:
-        return "strings: development needs training.examples"
+        return "strings: development needs training.data.examples"
     try:
         if not measure.strings:
             _draw(task, *_drawn_from(config.task, task, measure))
@@ -194,7 +195,7 @@ def _choice_problem(config: RunConfig, by: str) -> str:
     """Why a winner can't be chosen by something; empty if one can."""
     task = _task_of(config)
     if by == "development accuracy" and not config.training.examples:
-        return "needs training.examples"
+        return "needs training.data.examples"
     if by == "validation perplexity" and not isinstance(task, Corpus):
         return "is only for texts"
     if by == "test accuracy" and isinstance(task, Corpus):

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from stacktrans.settings.config import Range, Strict, Strings
 from stacktrans.settings.layers import Settings
+from stacktrans.settings.values import Range, Strict, Strings
 
 Figure = float | tuple[float, float, float]
 """What is published of a cell: a number, or least, median and greatest."""

@@ -17,14 +17,15 @@ from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.plugins import plugin_options
 from stacktrans.common.registry import use
 from stacktrans.common.visible import shell_text, visible
+from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
+    NAMED,
     Layer,
     Settings,
     nested,
     overlay,
     read_layer,
-    setting_path,
     validated,
 )
 from stacktrans.settings.resolve import TASK_OPTION, defines_task, parted_task, resolve
@@ -57,7 +58,7 @@ class PlannedRun:
     def directory(self) -> str:
         """What its directory is called."""
         config = self.config
-        return f"{config.task.name}-{config.model.memory}-{config.seed}-{self.identity}"
+        return f"{config.task.name}-{config.model.memory.name}-{config.seed}-{self.identity}"
 
     @property
     def name(self) -> str:
@@ -207,8 +208,15 @@ def _leaves(settings: Settings) -> list[tuple[str, Any]]:
     """Settings and their paths; those within a section one by one, but a whole task at once."""
     leaves: list[tuple[str, Any]] = []
     for key, value in settings.items():
-        if isinstance(value, dict) and not defines_task(value):
-            leaves += [(f"{key}.{name}", inner) for name, inner in value.items()]
-        else:
+        if not isinstance(value, dict) or defines_task(value):
             leaves.append((key, value))
+            continue
+        for name, inner in value.items():
+            path = f"{key}.{name}"
+            if key == "model" and name in NAMED and isinstance(inner, dict):
+                parts = {f"{path}.{part}": each for part, each in inner.items()}
+                chosen = parts.pop(f"{path}.name", None)
+                leaves += [*([(path, chosen)] if chosen else []), *parts.items()]
+            else:
+                leaves.append((path, inner))
     return leaves

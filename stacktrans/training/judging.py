@@ -10,9 +10,9 @@ def decided_by(config: RunConfig) -> str:
     """What a run goes by when it stops, and when it keeps weights as its best."""
     training = config.training
     by = _ended_by(config)
-    if training.rounding or training.prune:
+    if training.rounding:
         by += (
-            f"; what rounding and pruning keep, {training.validation_count} other fresh validation "
+            f"; what rounding and pruning keep, {training.measure.strings} other fresh validation "
             "strings of either range"
         )
     return by
@@ -23,15 +23,15 @@ def _ended_by(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the perplexity of the validation text"
     train, test = config.task.lengths.train, config.task.lengths.test
-    fresh = f"{training.validation_count} fresh validation strings"
+    fresh = f"{training.measure.strings} fresh validation strings"
     if training.stream:
         return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
     if training.examples:
         count = training.examples.development
         return f"{count} development strings of lengths {train}, drawn once"
-    if training.stop == "converged":
+    if training.stop and training.stop.converged:
         return "the training perplexity"
-    also = f" and some of lengths {train}" if training.solved_on == "both" else ""
+    also = f" and some of lengths {train}" if training.solved.ranges == "both" else ""
     return f"{fresh} of lengths {test}{also}, drawn anew each time"
 
 

@@ -40,7 +40,7 @@ def model_card(
     """
     config = checkpoint.config
     paragraphs = [
-        f"# {text(config.task.name)}, memory {config.model.memory}",
+        f"# {text(config.task.name)}, memory {config.model.memory.name}",
         f"Task: {text(config.task.description)}" if config.task.description else "",
         f"{text(model_line(config))}; "
         f"{sum(weight.numel() for weight in checkpoint.model.parameters()):,} parameters.",

@@ -55,11 +55,10 @@ def objective(
     signals = _of_strings(batch, unrolled)
     shares = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
     minimised = loss / shares[training.loss_per]
-    if settled and training.sharpening:
-        minimised = minimised + training.sharpening * indecision(signals)
-    if config.model.buffered and training.buffer_penalty:
-        penalty = buffer_penalty(signals[:, -len(BUFFER_SIGNALS) :])
-        minimised = minimised + training.buffer_penalty * penalty
+    if settled and training.settle and training.settle.sharpening:
+        minimised = minimised + training.settle.sharpening * indecision(signals)
+    if config.model.buffers:
+        minimised = minimised + buffer_penalty(signals[:, -len(BUFFER_SIGNALS) :])
     return Objective(minimised, loss.detach(), scored, signals)
 
 

@@ -9,6 +9,9 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import TrainingConfig
 from stacktrans.training.state import check_alike, check_keys, check_value
 
+SMOOTHING = {"adam": 0.999, "rmsprop": 0.9}
+"""Decay of the running mean of squared gradients."""
+
 
 def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Optimizer:
     """The optimiser that a configuration asks for."""
@@ -20,12 +23,12 @@ def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Opt
         weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
     if config.optimizer == "adam":
         return torch.optim.Adam(
-            weights, lr=rate, betas=(0.9, config.smoothing), weight_decay=decay, fused=True
+            weights, lr=rate, betas=(0.9, SMOOTHING["adam"]), weight_decay=decay, fused=True
         )
     if config.optimizer == "sgd":
         return torch.optim.SGD(weights, lr=rate, weight_decay=decay, foreach=True)
     return torch.optim.RMSprop(
-        weights, lr=rate, alpha=config.smoothing, weight_decay=decay, foreach=True
+        weights, lr=rate, alpha=SMOOTHING["rmsprop"], weight_decay=decay, foreach=True
     )
 
 
@@ -55,7 +58,7 @@ def check_optimizer(found: Any, model: Transducer, training: TrainingConfig) -> 
     groups, others = found["param_groups"], expected["param_groups"]
     right = isinstance(groups, list) and len(groups) == len(others)
     check_value("optimizer.param_groups", groups, right)
-    most = max(1.0, training.settle_rate) * (1 + 1e-9)
+    most = max(1.0, training.settle.rate if training.settle else 1.0) * (1 + 1e-9)
     for number, (group, other) in enumerate(zip(groups, others, strict=True)):
         name = f"optimizer.param_groups.{number}"
         rate = group.get("lr") if isinstance(group, dict) else None

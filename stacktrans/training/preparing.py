@@ -2,7 +2,6 @@
 
 import torch
 
-from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import GENERATORS
 from stacktrans.memory import make_memory
 from stacktrans.model.transducer import kind_of
@@ -28,8 +27,6 @@ def source_of(config: RunConfig) -> Source:
     stream, examples = config.training.stream, config.training.examples
     if isinstance(task, Corpus):
         return Texts(config, task)
-    if stream and examples:
-        raise UsageError("training.examples: not for a stream; expected null")
     if stream:
         return Streams(config, stream, task)
     return Examples(config, task, examples) if examples else Strings(config, task)

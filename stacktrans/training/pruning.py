@@ -20,7 +20,8 @@ def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     if not prunable(model):
         raise TypeError("only some of several stacks or lists can be left out")
     memory = model.memory
-    config = model.config.model_copy(update={"memory_count": len(kept)})
+    fewer = model.config.memory.model_copy(update={"count": len(kept)})
+    config = model.config.model_copy(update={"memory": fewer})
     outputs, inputs = len(model.classifier.weight), model.embedding.num_embeddings
     smaller = Transducer(config, inputs, outputs)
     weights = dict(model.state_dict())

@@ -8,7 +8,7 @@ import torch
 
 from stacktrans.inference.evaluation import score
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RoundingConfig, TrainingConfig
+from stacktrans.settings.config import ROUNDINGS, RoundingConfig, TrainingConfig
 from stacktrans.tasks.layouts import Layout, Pair
 from stacktrans.training.objective import indecision
 from stacktrans.training.pruning import least, prunable
@@ -33,11 +33,10 @@ class Rounding(Part):
     uncertain: Weights | None = None
 
     def __init__(self, training: TrainingConfig) -> None:
-        self._rounding, self._prune = training.rounding, training.prune
-        self._keep_best = training.rounding_kept == "best"
-        self._first_rate, self._rate = training.settle_rate, training.rounding_rate
-        self._solved = training.solved_accuracy
-        self.asked = bool(self._rounding or self._prune)
+        self._rounding = ROUNDINGS[training.rounding] if training.rounding else None
+        self._first_rate = training.settle.rate if training.settle else 1.0
+        self._solved = training.solved.accuracy
+        self.asked = self._rounding is not None
 
     def certain(
         self, start: "Start", go_on: Callable[[], None], may_fail: bool
@@ -53,6 +52,7 @@ class Rounding(Part):
             The model; None if it was given up.
         """
         assert self.uncertain is not None
+        assert self._rounding is not None
 
         def measured(model: Transducer) -> Accuracies:
             return accuracies(model, start.source.layout, start.source.validation(start.moment))
@@ -60,18 +60,17 @@ class Rounding(Part):
         best = start.new_model()
         best.load_state_dict(self.uncertain)
         best.eval()
-        if self._rounding:
-            before = measured(best)
-            self._fine_tune(self._rounding, start, go_on, measured)
-            after = measured(start.model)
-            if not start.is_finite():
-                start.draw()  # what is saved must be readable
-                start.model.load_state_dict(best.state_dict())
-            elif min(after) >= min(before):
-                best, before = start.model, after
-            if may_fail and min(before) < self._solved:
-                return None
-        return without_needless(best, measured) if self._prune else best
+        before = measured(best)
+        self._fine_tune(self._rounding, start, go_on, measured)
+        after = measured(start.model)
+        if not start.is_finite():
+            start.draw()  # what is saved must be readable
+            start.model.load_state_dict(best.state_dict())
+        elif min(after) >= min(before):
+            best, before = start.model, after
+        if may_fail and min(before) < self._solved:
+            return None
+        return without_needless(best, measured)
 
     def _fine_tune(
         self,
@@ -90,16 +89,16 @@ class Rounding(Part):
             with torch.no_grad():
                 for weight in signals:
                     weight.mul_(rounding.factor)
-            start.multiply_rate(self._rate)
+            start.multiply_rate(rounding.rate)
             for _ in range(rounding.batches):
                 start.train_on_batch()
                 go_on()
             undecided = float(indecision(start.signals))
-            if self._keep_best and (worse := min(measured(start.model))) >= best:
+            if rounding.best and (worse := min(measured(start.model))) >= best:
                 best, kept = worse, copy.deepcopy(start.model.state_dict())
             if undecided < rounding.indecision:
                 break
-        if self._keep_best:
+        if rounding.best:
             start.model.load_state_dict(kept)
 
 

@@ -63,7 +63,7 @@ class Start:
         training = config.training
         self._config, self._training, self._device = config, training, device
         self._starts, self._attempt, self.source = starts, starts.attempt, source
-        self._limit, self._clip = training.gradient_limit, training.gradient_clip or math.inf
+        self._clip = training.gradient_clip
         self._averaging, self._noise = training.averaging, Noise(config)
         self.losses = Losses()
         self.curriculum = Curriculum(training.curriculum, source.first_share(self._attempt))
@@ -85,7 +85,9 @@ class Start:
     def new_model(self) -> Transducer:
         """A model of this shape, with other weights."""
         layout = self.source.layout
-        model = Transducer(self._config.model, layout.inputs, layout.outputs, self._attempt)
+        own = self._config.model_of(self._attempt)
+        model = Transducer(own, layout.inputs, layout.outputs)
+        model.config = self._config.model  # how its weights started is not what it is
         return model.to(self._device)
 
     def renew_optimizer(self) -> None:
@@ -135,9 +137,10 @@ class Start:
 
     def _learn(self) -> bool:
         """Change the weights by their gradients; whether these, and the step, are numbers."""
-        if self._limit:
-            nn.utils.clip_grad_value_(self.weights, self._limit, foreach=True)
-        norm = nn.utils.clip_grad_norm_(self.weights, self._clip, foreach=True)
+        if self._clip and self._clip.value:
+            nn.utils.clip_grad_value_(self.weights, self._clip.value, foreach=True)
+        most = (self._clip and self._clip.norm) or math.inf
+        norm = nn.utils.clip_grad_norm_(self.weights, most, foreach=True)
         if not torch.isfinite(norm) or not stepped(self.optimizer):
             return False
         self.average.update()

@@ -93,14 +93,16 @@ class Settling(Part):
     settled: Truth = False
 
     def __init__(self, training: TrainingConfig) -> None:
-        self._loss, self._rate = training.settle_loss or 0.0, training.settle_rate
+        self._settle = training.settle
 
     def settle(self, start: "Start") -> None:
         """Have it fall if it is time."""
         running = start.losses.running
-        if not self.settled and running is not None and running < self._loss:
+        if self.settled or running is None or self._settle is None:
+            return
+        if running < self._settle.loss:
             self.settled = True
-            start.multiply_rate(self._rate)
+            start.multiply_rate(self._settle.rate)
 
 
 class Starts(Part):
@@ -125,10 +127,9 @@ class Starts(Part):
 
     def __init__(self, config: RunConfig, attempt: int = 1) -> None:
         training = config.training
-        self._restart_after, self._restart_loss = training.restart_after, training.restart_loss
-        self._give_up_after, self._workers = training.give_up_after, config.workers
+        self._restart, self._workers = training.restart, config.workers
         self._most = training.stream.starts if training.stream else None
-        self._judged_after = training.stream.judged_after if training.stream else 0
+        self._judged_after = training.stream.JUDGED_AFTER if training.stream else 0
         self.attempt, self.judged = attempt, []
 
     @property
@@ -138,7 +139,7 @@ class Starts(Part):
 
     @property
     def _limit(self) -> int | None:
-        return self._restart_after or self._give_up_after
+        return (self._restart.after or self._restart.give_up_after) if self._restart else None
 
     @property
     def another_allowed(self) -> bool:
@@ -147,10 +148,13 @@ class Starts(Part):
 
     def failure(self, start: "Start") -> str | None:
         """Why a start is to be given up after a batch, if it is."""
-        low = (start.losses.running or 0.0) <= self._restart_loss
-        if start.step == self._restart_after and not low and not start.curriculum.begun:
+        if self._restart is None:
+            return None
+        low = (start.losses.running or 0.0) <= self._restart.loss
+        if start.step == self._restart.after and not low and not start.curriculum.begun:
             return "the run has not taken off"
-        return "the start has not ended the run" if start.step == self._give_up_after else None
+        over = start.step == self._restart.give_up_after
+        return "the start has not ended the run" if over else None
 
     def needed(self, step: int) -> range:
         """The next starts that may be needed after so many batches, as many as others can train."""

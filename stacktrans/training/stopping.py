@@ -38,22 +38,23 @@ class Rule(Part, ABC):
 
 
 class Solved(Rule):
-    """Ends a start when the task is solved in so many measurements in a row."""
+    """Ends a start when the task is solved in so many measurements in a row, or never."""
 
     in_a_row: Count = 0
 
     def __init__(self, training: TrainingConfig) -> None:
-        self._accuracy, self._times = training.solved_accuracy, training.solved_times
-        self._both = training.solved_on == "both"
+        self._solved = training.stop.solved if training.stop else None
 
     def merit(self, record: Record) -> list[float] | None:
         return [record.test.coarse, record.test.fine] if record.test else None
 
     def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
-        measured = [record.test, record.train if self._both else record.test]
-        solved = all(part and part.coarse >= self._accuracy for part in measured)
-        self.in_a_row = self.in_a_row + 1 if solved else 0
-        return "solved" if self.in_a_row >= self._times else None
+        if self._solved is None:
+            return None
+        also = record.train if self._solved.ranges == "both" else record.test
+        right = all(part and part.coarse >= self._solved.accuracy for part in (record.test, also))
+        self.in_a_row = self.in_a_row + 1 if right else 0
+        return "solved" if self.in_a_row >= self._solved.times else None
 
 
 class Patience(Rule):
@@ -72,8 +73,8 @@ class Patience(Rule):
     since: Count = 0
     count: Count = 0
 
-    def __init__(self, training: TrainingConfig) -> None:
-        self._patience, self.best = training.patience, []
+    def __init__(self, training: TrainingConfig, patience: int) -> None:
+        self._patience, self.best = patience, []
         self._epochs = training.examples.epochs if training.examples else None
 
     def merit(self, record: Record) -> list[float] | None:
@@ -108,7 +109,7 @@ class Falling(Rule):
     kept: Weights
 
     def __init__(self, stream: StreamConfig, starts: Starts, weights: Weights) -> None:
-        self._decay, self._least, self._most = stream.rate_decay, stream.least_rate, stream.epochs
+        self._decay, self._least, self._most = stream.RATE_DECAY, stream.LEAST_RATE, stream.epochs
         self._starts, self.best, self.kept = starts, list[float](), deepcopy(weights)
 
     def better(self, merit: list[float], best: list[float]) -> bool:
@@ -141,4 +142,5 @@ def rule_of(config: RunConfig, starts: Starts, weights: Weights) -> Rule:
     training = config.training
     if training.stream:
         return Falling(training.stream, starts, weights)
-    return Solved(training) if training.stop == "solved" else Patience(training)
+    patient = training.stop and (training.stop.converged or training.stop.development)
+    return Patience(training, patient.patience) if patient else Solved(training)

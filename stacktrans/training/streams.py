@@ -29,22 +29,17 @@ class Streams(InPieces):
 
     def __init__(self, config: RunConfig, stream: StreamConfig, task: Task) -> None:
         super().__init__(config, config.task, task.layout)
-        training, first = config.training, stream.first_longest
-        shortest = config.task.ranges.train.shortest
+        training = config.training
         if not isinstance(task.layout, Stream):
-            raise UsageError(f"training.stream: task {config.task.name} is no stream")
+            raise UsageError(f"training.data.stream: task {config.task.name} is no stream")
         if stream.sequences is None:
-            raise UsageError("training.stream.sequences: null is for a text; expected a number")
-        if first is not None and first < shortest:
             raise UsageError(
-                f"training.stream.first_longest: {first} is under the shortest training length, "
-                f"{shortest}"
+                "training.data.stream.sequences: null is for a text; expected a number"
             )
         self._seed, self._drawn_from, self._sequences = config.seed, task, stream.sequences
-        self._steps, self._empty_after = stream.steps, stream.empty_after
-        self._first_longest = first
-        self._streams, self._everything = training.batch_size, training.loss_over == "all"
-        self._validation_count = training.validation_count
+        self._steps = stream.steps
+        self._streams = training.batch_size
+        self._validation_count = training.measure.strings
         self._draws = Draws(config, task)
 
     def check(self) -> None:
@@ -60,15 +55,16 @@ class Streams(InPieces):
 
     def _cut(self, streams: Sequence[Sequence[Pair]]) -> Iterator[Piece]:
         longest = max(map(len, streams))
-        every = self._empty_after or longest
+        every = StreamConfig.EMPTY_AFTER
         for first in range(0, longest, every):
             parts = [stream[first : first + every] for stream in streams]
-            yield from cut(self.layout.joined(parts, self._everything), self._steps)
+            yield from cut(self.layout.joined(parts, True), self._steps)
 
     def lengths_of(self, epoch: int) -> Lengths:
         """The lengths of an epoch, from 0: the longest grows by one an epoch."""
-        (shortest, longest), first = self.task.ranges.train, self._first_longest
-        return Lengths(shortest, longest if first is None else min(longest, first + epoch))
+        shortest, longest = self.task.ranges.train
+        first = max(shortest, StreamConfig.FIRST_LONGEST)
+        return Lengths(shortest, min(longest, first + epoch))
 
     def lengths(self, share: float) -> Lengths:
         """Those of the epoch that has just ended."""
@@ -77,7 +73,7 @@ class Streams(InPieces):
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         train, count = self.task.ranges.train, self._validation_count
         pairs = self._draws.strings(Purpose.VALIDATION, moment, train, count)
-        record.validation = cross_entropy(model, self.layout, pairs, self._everything)
+        record.validation = cross_entropy(model, self.layout, pairs, True)
         record.train, record.test = self._draws.measure(model, Purpose.VALIDATION, moment)
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:

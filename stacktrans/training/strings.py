@@ -38,9 +38,9 @@ class Draws:
         # Of a part of the training lengths, it is that of them all.
         self._law = config.task.law_of(self.ranges.train)
         self._test_law = config.task.law_of(self.ranges.test)
-        self._count, self._solved = training.validation_count, training.solved_accuracy
+        self._count, self._solved = training.measure.strings, training.solved.accuracy
         # Those of training lengths are few where they do not decide.
-        few = training.solved_on == "test"
+        few = training.solved.ranges == "test"
         self._train_count = min(FIRST_LOOK, self._count) if few else self._count
 
     def check(self) -> None:
@@ -145,23 +145,21 @@ class Strings(InBatches):
         super().__init__(config, task)
         training = config.training
         self._size, self._sequences = training.batch_size, training.sequences
-        self._everything = training.loss_over == "all"
-        self._measured_every, self._recorded_every = training.accuracy_every, training.loss_every
-        self._measured_under = training.accuracy_loss
+        self._measures = training.measure
 
     def batch(self, moment: Moment) -> Batch:
         rows = self._sequences if isinstance(self.layout, Stream) else 1
         lengths, count = self.lengths(moment.share), self._size * rows
         pairs = self.draws.strings(Purpose.TRAINING, moment, lengths, count)
         streams = [pairs[row :: self._size] for row in range(self._size)]
-        return self.layout.joined(streams, self._everything)
+        return self.layout.joined(streams, False)
 
     def due(self, step: int) -> tuple[bool, bool]:
-        measured = step % self._measured_every == 0
-        return measured, measured or step % self._recorded_every == 0
+        measured = step % self._measures.accuracy_every == 0
+        return measured, measured or step % self._measures.loss_every == 0
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        limit, loss = self._measured_under, moment.loss
+        limit, loss = self._measures.accuracy_loss, moment.loss
         if limit is None or (loss is not None and loss < limit):
             record.train, record.test = self.draws.measure(model, Purpose.VALIDATION, moment)
 

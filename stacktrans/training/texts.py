@@ -64,7 +64,8 @@ class Texts(InPieces):
         super().__init__(config, task, learned.layout)
         self.vocabulary = learned.vocabulary
         self.texts = {part: as_stream(self.vocabulary, lines) for part, lines in sentences.items()}
-        self._loss_every, self._biases = training.loss_every, config.model.biases
+        self._loss_every = training.measure.loss_every
+        self._biases = config.model.controller.biases
         self._cut = list(pieces_of(self.texts["train"], training.batch_size, stream.steps))
 
     def begin(self, model: Transducer) -> None:
@@ -99,8 +100,7 @@ def _checked(config: RunConfig) -> StreamConfig:
     """How a text is cut; raises `UsageError` for settings that are not for one."""
     training = config.training
     if training.stream is None:
-        raise UsageError("training.stream: null is not for a text; expected how it is cut")
-    for name, given in (("rounding", training.rounding), ("prune", training.prune)):
-        if given:
-            raise UsageError(f"training.{name}: not for a text, which has no right answers")
+        raise UsageError("training.data.stream: null is not for a text; expected how it is cut")
+    if training.rounding:
+        raise UsageError("training.rounding: not for a text, which has no right answers")
     return training.stream

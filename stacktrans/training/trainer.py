@@ -10,9 +10,11 @@ from typing import Self
 
 import torch
 
+from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Layer, overlay, validated
+from stacktrans.settings.formats import unsayable
+from stacktrans.settings.layers import Layer, overlay, read_layer, validated
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
@@ -74,8 +76,13 @@ class Trainer:
         Raises:
             CheckpointError: there is no run, or its last checkpoint is damaged; the message
                 names the value.
+            UsageError: it is a run of an older version with settings that are none any more.
         """
         last = checkpoint.last_of(directory)
+        if lost := unsayable(read_layer(last / checkpoint.CONFIG)):
+            raise UsageError(
+                *(f"{each}: of an older version, which alone can go on" for each in lost)
+            )
         saved = Layer(str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump())
         layers = [saved, *budgets]
         trainer = cls(validated(RunConfig, overlay(layers), layers), directory, device, "")

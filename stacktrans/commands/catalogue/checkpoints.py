@@ -32,8 +32,8 @@ def _entry(name: str, path: Path) -> Entry:
     settings = read_layer((packaged.weights_of(path) or path) / CONFIG).settings
     known = {
         "task": _at(settings, "task", "name"),
-        "controller": _at(settings, "model", "controller"),
-        "memory": _at(settings, "model", "memory"),
+        "controller": _name(_at(settings, "model", "controller")),
+        "memory": _name(_at(settings, "model", "memory")),
     }
     evaluation, summary = _read(path / EVALUATION), _read(path / SUMMARY)
     measured = _evaluated(evaluation) or _summarised(summary, _at(settings, "task", "lengths"))
@@ -53,6 +53,11 @@ def _entry(name: str, path: Path) -> Entry:
             "summary": summary,
         },
     )
+
+
+def _name(part: Any) -> Any:
+    """The name of a part of a model, of which an older format said nothing else."""
+    return part.get("name") if isinstance(part, dict) else part
 
 
 def _read(path: Path) -> Any:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from stacktrans.settings.values import Named, OneOf
+
 
 def alternatives(annotation: Any) -> list[Any]:
     """What a value may be: one kind or several, each with what is annotated to it."""
@@ -42,6 +44,10 @@ def _words(kind: Any, metadata: Sequence[Any]) -> Iterator[str]:
         yield _NAMES[kind]
     elif dataclasses.is_dataclass(kind):
         yield _braces(field.name for field in dataclasses.fields(kind))
+    elif isinstance(kind, type) and issubclass(kind, Named):
+        yield from ("name", "{name, ...}")
+    elif isinstance(kind, type) and issubclass(kind, OneOf):
+        yield from (f"{{{name}}}" for name in kind.model_fields)
     elif isinstance(kind, type) and issubclass(kind, BaseModel):
         yield _braces(kind.model_fields)
     elif hasattr(kind, "_fields"):

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stacktrans.commands.catalogue.docstrings import items, summary
+from stacktrans.commands.catalogue.docstrings import inherited, items, summary
 from stacktrans.commands.catalogue.entries import Entry, Listing, assigned
-from stacktrans.commands.catalogue.settings import defaults
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES, Registry
 from stacktrans.grammar import Grammar
+from stacktrans.settings.config import ControllerConfig, MemoryConfig
+from stacktrans.settings.values import Named
 from stacktrans.tasks.grammatical import Grammatical
 
 FURTHER: Mapping[type, type] = {Grammatical: Grammar}
@@ -18,26 +19,23 @@ FURTHER: Mapping[type, type] = {Grammatical: Grammar}
 
 
 def memories() -> Listing:
-    """Every memory: its signals, and the settings of a model that concern it."""
-    from stacktrans.memory.base import VECTOR_SETTINGS  # waits for torch
+    """Every memory: its signals, and the settings that it has."""
 
     def entry(name: str, memory: Any) -> Entry:
-        try:
-            made = memory()
-        except TypeError:  # it has parameters that have to be given
-            return _of_model(name, memory, (*VECTOR_SETTINGS, *memory.settings), {})
-        settings = (*(VECTOR_SETTINGS if made.pushes else ()), *memory.settings)
-        return _of_model(name, memory, settings, {"signals": list(made.signal_names)})
+        facts = {"signals": list(memory().signal_names)}
+        return _of_model(name, memory, MemoryConfig.kind_of(name), facts)
 
     return _listing(MEMORIES, entry)
 
 
 def controllers() -> Listing:
-    """Every controller: its gates, and the settings of a model that concern it."""
-    return _listing(
-        CONTROLLERS,
-        lambda name, layer: _of_model(name, layer, layer.settings, {"gates": list(layer.gates)}),
-    )
+    """Every controller: its gates, and the settings that it has."""
+
+    def entry(name: str, layer: Any) -> Entry:
+        facts = {"gates": list(layer.gates)}
+        return _of_model(name, layer, ControllerConfig.kind_of(name), facts)
+
+    return _listing(CONTROLLERS, entry)
 
 
 def generators() -> Listing:
@@ -60,15 +58,23 @@ def _listing(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listing:
     return Listing(entries, problems)
 
 
-def _of_model(
-    name: str, kind: Any, settings: tuple[str, ...], facts: Mapping[str, list[str]]
-) -> Entry:
-    usual: Mapping[str, Any] = defaults()["model"]
-    values = {setting: usual[setting] for setting in settings}
-    remarks = [f"{fact} {', '.join(names)}" for fact, names in facts.items() if names]
-    if values:
-        remarks.append(f"settings {assigned(values)}")
-    return Entry(name, summary(kind), remarks=remarks, facts={**facts, "settings": values})
+def _of_model(name: str, made: Any, settings: type[Named], facts: Mapping[str, list[str]]) -> Entry:
+    meanings = {**items(made), **inherited(settings)}
+    values = {
+        setting: field.default
+        for setting, field in settings.model_fields.items()
+        if not field.is_required()
+    }
+    return Entry(
+        name,
+        summary(made),
+        remarks=[f"{fact} {', '.join(names)}" for fact, names in facts.items() if names],
+        parts=[
+            (assigned({setting: value}), meanings.get(setting, ""))
+            for setting, value in values.items()
+        ],
+        facts={**facts, "settings": values},
+    )
 
 
 def _generator(name: str, maker: Any) -> Entry:

@@ -1,55 +1,63 @@
 """The settings of a run, listed."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from stacktrans.commands.catalogue.docstrings import items
 from stacktrans.commands.catalogue.entries import Entry, Listing, as_written
-from stacktrans.commands.catalogue.plain_types import alternatives, in_words
-from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Settings, read_layer
-from stacktrans.settings.packaged import recipes
+from stacktrans.commands.catalogue.plain_types import in_words
+from stacktrans.settings.config import RunConfig, StartConfig, TaskConfig, TrainingConfig
+from stacktrans.settings.values import Named, is_block, sections_of
 
-RECIPE = "default"
-
-
-def defaults() -> Settings:
-    """What the default recipe says, whatever the task and the memory."""
-    return read_layer(recipes() / f"{RECIPE}.yaml").settings
+NO_SETTINGS = {"format", "version", "recipe"}
+"""What a run's configuration says of itself."""
+NO_SETTINGS_OF_A_TASK = {"name", "description", "paper"}
+"""What a task's file says of itself."""
+TOGETHER = {(TaskConfig, "lengths"), (StartConfig, "scale"), (TrainingConfig, "gradient_clip")}
+"""Sections that are shown as one setting."""
 
 
 def settings() -> Listing:
-    """Every setting by its path, with the default recipe's value where that has one."""
-    return Listing(list(_entries(RunConfig, {"recipe": RECIPE, **defaults()}, "")))
+    """Every setting by its path, with its default; recipes say what they change of it."""
+    return Listing(list(_entries(RunConfig, "", "")))
 
 
-def _entries(model: type[BaseModel], values: Mapping[str, Any], prefix: str) -> Iterator[Entry]:
+def _entries(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
+    """The settings of a section.
+
+    Args:
+        model: the section.
+        prefix: of their paths.
+        off: the block that they are in, if it is one that may be null.
+    """
     meanings = items(model)
+    unlisted = {RunConfig: NO_SETTINGS, TaskConfig: NO_SETTINGS_OF_A_TASK}.get(model, set())
     for name, field in model.model_fields.items():
-        parts = _section(field)
-        if parts is None or len(alternatives(field.annotation)) > 1:
-            yield _entry(prefix + name, field, meanings[name], values)
-        if parts is not None:
-            yield from _entries(parts, values.get(name) or {}, f"{prefix}{name}.")
+        path = prefix + name
+        sections = sections_of(field)
+        if name in unlisted:
+            continue
+        if not sections or issubclass(sections[0], Named) or (model, name) in TOGETHER:
+            yield _entry(path, field, meanings[name], off)
+        else:
+            block = path if is_block(field) else off
+            yield from _entries(sections[0], f"{path}.", off or block)
 
 
-def _section(field: FieldInfo) -> type[BaseModel] | None:
-    """The settings that a field is made of, if that is all that it may be besides null."""
-    kinds = [kind for kind in alternatives(field.annotation) if kind is not type(None)]
-    kind = kinds[0] if len(kinds) == 1 else None
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-
-
-def _entry(path: str, field: FieldInfo, meaning: str, values: Mapping[str, Any]) -> Entry:
-    name = path.rpartition(".")[2]
-    usual = {} if field.is_required() else {"default": field.get_default()}
-    if name in values:
-        usual = {"default": values[name]}
-    kind = "settings or null" if _section(field) else in_words(field.annotation, field.metadata)
-    shown = as_written(usual["default"]) if usual else ""
+def _entry(path: str, field: FieldInfo, meaning: str, off: str) -> Entry:
+    kind = in_words(field.annotation, field.metadata)
+    facts = {"type": kind} if field.is_required() else {"type": kind, "default": _default(field)}
+    shown = as_written(facts["default"]) if "default" in facts else ""
     return Entry(
-        path, meaning, columns={"default": shown, "type": kind}, facts={"type": kind, **usual}
+        path,
+        meaning,
+        columns={"default": shown, "block": off, "type": kind},
+        facts={**facts, **({"block": off} if off else {})},
     )
+
+
+def _default(field: FieldInfo) -> object:
+    default = field.get_default(call_default_factory=True)
+    return default.model_dump() if isinstance(default, BaseModel) else default

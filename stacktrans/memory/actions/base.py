@@ -36,7 +36,6 @@ class ActionMemory(Memory[State]):
 
     takes_actions = True
     carries = True
-    settings = ("memory_count", "read_depth", "no_op", "capacity")
     kind: ClassVar[str]
     own_actions: ClassVar[tuple[str, ...]]
 

@@ -1,0 +1,184 @@
+"""What a single setting can be: bounded numbers, and sections that know their keys."""
+
+import functools
+import math
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from stacktrans.common.registry import Registry
+from stacktrans.tasks.base import LONGEST, Lengths
+
+
+def _in_order(lengths: Lengths) -> Lengths:
+    if not 1 <= lengths.shortest <= lengths.longest <= LONGEST:
+        raise ValueError(f"{lengths} is no range; expected 1 <= shortest <= longest <= {LONGEST}")
+    return lengths
+
+
+def _in_single_precision(value: float) -> float:
+    if value and not SMALLEST <= abs(value) <= LARGEST:
+        raise ValueError(f"expected 0 or a number of a size from {SMALLEST} to {LARGEST}")
+    return value
+
+
+SMALLEST, LARGEST = 1.2e-38, 3.4e38
+"""The sizes of the numbers that weights can be."""
+MOST_STRINGS = 1_000_000
+"""The most strings that are held at once."""
+
+Range = Annotated[Lengths, AfterValidator(_in_order)]
+Size = Annotated[int, Field(ge=1, le=65_536)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Strings = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
+Number = Annotated[float, AfterValidator(_in_single_precision)]
+Scale = Annotated[Number, Field(ge=-1e6, le=1e6)]
+Positive = Annotated[float, Field(gt=0), AfterValidator(_in_single_precision)]
+NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+@functools.cache
+def _kinds(annotation: Any) -> frozenset[Any]:
+    """The types that a setting may be of, one or several."""
+    if get_origin(annotation) is Annotated:
+        return _kinds(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return frozenset().union(*(_kinds(part) for part in get_args(annotation)))
+    return frozenset([annotation])
+
+
+def _whole(value: Any) -> Any:
+    """What is written as 1e3 as a number, if it is a whole one."""
+    try:
+        number = float(value) if isinstance(value, str) and "e" in value.lower() else math.nan
+    except ValueError:
+        return value
+    return int(number) if number.is_integer() else value
+
+
+class Strict(BaseModel):
+    """Settings that refuse a key they do not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Numbers are not true or false; 1e3, which is text in YAML, is a whole one."""
+        kinds = _kinds(cast(Any, cls.model_fields[info.field_name or ""].annotation))
+        if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
+            raise ValueError("expected a number")
+        return _whole(value) if int in kinds and not kinds & {str, float} else value
+
+
+class OneOf(Strict):
+    """Alternatives, each under its name, of which one is chosen."""
+
+    ALTERNATIVES: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        chosen = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(chosen) != 1:
+            raise ValueError(f"expected one of {', '.join(type(self).model_fields)}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _alone(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialize(self).items() if value is not None}
+
+
+class Named(Strict):
+    """A part of a model that is chosen by its name, which decides what settings it has.
+
+    Attributes:
+        name: of the part.
+    """
+
+    REGISTRY: ClassVar[Registry]
+    """Where such parts are found."""
+
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def _exists(cls, name: str) -> str:
+        cls.REGISTRY.check(name)
+        return name
+
+    @classmethod
+    def builtin(cls) -> "Mapping[str, type[Self]]":
+        """The settings of each part that this package has, by its name."""
+        raise NotImplementedError
+
+    @classmethod
+    def of_class(cls, found: type) -> "type[Self]":
+        """The settings of a part that comes from elsewhere, by its class."""
+        raise NotImplementedError
+
+    @classmethod
+    def kind_of(cls, given: Any) -> "type[Self]":
+        """The settings that a part has, by what was written of it; those of all if unknown."""
+        name = given.get("name") if isinstance(given, Mapping) else given
+        if not isinstance(name, str) or name not in cls.REGISTRY:
+            return cls
+        return cls.builtin().get(name) or cls.of_class(cls.REGISTRY.load(name))
+
+    @classmethod
+    def read(cls, given: Any) -> Self:
+        """Settings as they were written; a name alone stands for a part with its defaults.
+
+        Raises:
+            ValueError: there is no such part, or it lacks a setting that others have.
+        """
+        if isinstance(given, cls):
+            return given
+        settings = {"name": given} if isinstance(given, str) else given
+        if not isinstance(settings, Mapping) or not isinstance(settings.get("name"), str):
+            raise ValueError(f"expected the name of a {cls.REGISTRY.kind}")
+        if settings["name"] not in cls.REGISTRY:
+            return cls.model_validate({"name": settings["name"]})
+        kind = cls.kind_of(settings)
+        others = cls.known() - kind.model_fields.keys()
+        for key in settings:
+            if key in others:
+                raise ValueError(f"{cls.REGISTRY.kind} {settings['name']} has no {key}")
+        return kind.model_validate(settings)
+
+    @classmethod
+    def known(cls) -> set[str]:
+        """The settings that one part of this package or another has."""
+        return {name for kind in cls.builtin().values() for name in kind.model_fields}
+
+
+def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
+    """The settings that a field is made of, one kind or several; none if it is a plain value."""
+    kinds = [kind for kind in _alternatives(field.annotation) if kind is not NoneType]
+    kind = kinds[0] if len(kinds) == 1 else None
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return []
+    return list(dict.fromkeys(kind.builtin().values())) if issubclass(kind, Named) else [kind]
+
+
+def is_block(field: FieldInfo) -> bool:
+    """Whether a field is made of settings that may be left out together."""
+    return bool(sections_of(field)) and NoneType in _alternatives(field.annotation)
+
+
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    union = get_origin(annotation) in (Union, UnionType)
+    return get_args(annotation) if union else (annotation,)
