@@ -74,7 +74,7 @@ KINDS = {
         "loss_every=5 data.stream={steps:6,epochs:3,starts:2}"
     ),
     "buffered": (
-        f"--task reversal --memory stack --controller linear --buffered --set {STRINGS} {RESTARTS} "
+        f"--task reversal --memory stack --controller lstm --buffered --set {STRINGS} {RESTARTS} "
         "restart.after=30 max_steps=70"
     ),
     "strings, two processes": (
@@ -156,6 +156,7 @@ def begin(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda:
         for descriptor in (1, 2):
             os.dup2(nowhere, descriptor)
         sys.argv = ["stacktrans", *arguments]
+        ROUNDINGS.update(dict.fromkeys(ROUNDINGS, ROUNDING))
         prepare()
         cli.main()
     except SystemExit as end:
@@ -189,7 +190,6 @@ def watched(moment: str, happen: Callable[[], None]) -> Callable[[], None]:
         return called
 
     def prepare() -> None:
-        ROUNDINGS.update(dict.fromkeys(ROUNDINGS, ROUNDING))
         if moment == "rounding":
             certain, train = Rounding.certain, Start.train_on_batch
 
