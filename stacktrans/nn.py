@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.registry import MEMORIES
 from stacktrans.memory import Memory
 from stacktrans.model.controllers import ControllerState, LSTMLayer
@@ -69,8 +69,7 @@ class StackLSTM(nn.Module):
         super().__init__()
         sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "memory_size": memory_size}
         for name, size in sizes.items():
-            if size < 1:
-                raise UsageError(f"{name} {size}: expected a number of at least 1")
+            check_positive(name, size)
         self.memory = _memory_of(memory)
         self.signal_names = tuple(self.memory.signal_names)
         self.memory_size, self.batch_first = memory_size, batch_first

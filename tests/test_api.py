@@ -106,6 +106,9 @@ def test_strings_are_those_of_the_command() -> None:
     pairs = stacktrans.task("reverse").sample(130, lengths=(5, 8), seed=2)
     assert ["\t".join(pair) for pair in pairs] == printed.splitlines()
     assert stacktrans.task("reversal").answer("01##") == "··10"
+    for wrong in ({"lengths": (8, 5)}, {"lengths": (0, 3)}, {"depth": 0}):
+        with pytest.raises(UsageError, match="expected"):
+            stacktrans.task("reverse").sample(2, **wrong)
     with pytest.raises(UsageError, match="did you mean 'reverse'"):
         stacktrans.task("revers")
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacktrans.api.notebooks import as_html
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import write_atomically
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.measuring import (
@@ -32,7 +32,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.showing.figures import check_picture
 from stacktrans.showing.pictures import plot
 from stacktrans.showing.training import picture_rows, scores_tables, trace_view
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.base import Lengths, checked_lengths
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ class Model:
 
         Arguments and errors are those of `transduce`.
         """
-        if max_length is not None and max_length < 1:
-            raise UsageError(f"max_length {max_length}: expected a number of at least 1")
+        if max_length is not None:
+            check_positive("max_length", max_length)
         lines = transduce_strings(self._loaded, sources, max_length)
         return [_answer(line) for line in lines]
 
@@ -259,10 +259,10 @@ class Model:
         task = self.config.task
         if task.lengths is None:
             raise UsageError("a model of a text has no accuracy, but a perplexity")
-        bounds = [_range(lengths)] if lengths else []
+        bounds = [checked_lengths(*lengths, f"lengths {lengths}")] if lengths else []
         for name, value in (("count", count), ("depth", depth)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} {value}: expected a number of at least 1")
+            if value is not None:
+                check_positive(name, value)
         if data is not None:
             ((found, scores),) = scores_of_data(self._loaded, Path(data), bounds, count)
             return Evaluation(found, scores, self.network.hard)
@@ -297,13 +297,6 @@ def _answer(line: Line) -> Answer:
         empty or bool(line.ended),
         line.scored,
     )
-
-
-def _range(lengths: tuple[int, int]) -> Lengths:
-    shortest, longest = lengths
-    if not 1 <= shortest <= longest:
-        raise UsageError(f"lengths {lengths}: expected 1 <= shortest <= longest")
-    return Lengths(shortest, longest)
 
 
 def load(name: str | os.PathLike[str], *, device: str = "auto", hard: bool = False) -> Model:

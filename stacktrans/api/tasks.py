@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stacktrans.api.assignments import assigned
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import check_positive
 from stacktrans.inference.measuring import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import UNKNOWN, Lengths
+from stacktrans.tasks.base import UNKNOWN, checked_lengths
 from stacktrans.tasks.drawing import drawn_pairs
 
 
@@ -63,10 +63,12 @@ class TaskStrings:
 
         Raises:
             StacktransError: there are no such strings.
+            UsageError: a number is under 1, or the lengths are no range.
         """
-        if count < 1:
-            raise UsageError(f"count {count}: expected a number of at least 1")
-        bounds = [Lengths(*lengths)] if lengths else []
+        check_positive("count", count)
+        if depth is not None:
+            check_positive("depth", depth)
+        bounds = [checked_lengths(*lengths, f"lengths {lengths}")] if lengths else []
         ((range_, law),) = ranges(
             self.config, self._task, bounds, [self.config.ranges.train], depth
         )

@@ -11,14 +11,13 @@ from stacktrans.commands.options import (
     DeviceOption,
     HardOption,
     JsonOption,
-    check_positive,
     parse_lengths,
 )
 from stacktrans.commands.terminal import (
     print_json,
     print_out,
 )
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, check_positive
 
 if TYPE_CHECKING:
     from stacktrans.inference.evaluation import Scores

@@ -6,16 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import (
-    DepthOption,
-    PairFormat,
-    TaskOption,
-    check_positive,
-    parse_lengths,
-)
+from stacktrans.commands.options import DepthOption, PairFormat, TaskOption, parse_lengths
 from stacktrans.commands.terminal import (
     print_data,
 )
+from stacktrans.common.errors import check_positive
 
 if TYPE_CHECKING:
     pass

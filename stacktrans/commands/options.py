@@ -63,17 +63,12 @@ def either(names: Iterable[str]) -> str:
 
 def parse_lengths(text: str) -> "Lengths":
     """The range that A:B, or A alone, stands for; raises `UsageError` if it is not one."""
-    from stacktrans.tasks.base import LONGEST, Lengths
+    from stacktrans.tasks.base import checked_lengths
 
     match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
     if match is None:
         raise UsageError(f"--lengths {text}: expected SHORTEST:LONGEST, such as 65:128")
-    lengths = Lengths(int(match[1]), int(match[2] or match[1]))
-    if not 1 <= lengths.shortest <= lengths.longest:
-        raise UsageError(f"--lengths {text}: expected 1 <= shortest <= longest")
-    if lengths.longest > LONGEST:
-        raise UsageError(f"--lengths {text}: expected lengths of at most {LONGEST}")
-    return lengths
+    return checked_lengths(int(match[1]), int(match[2] or match[1]), f"--lengths {text}")
 
 
 def parse_numbers(option: str, text: str) -> list[int]:
@@ -98,12 +93,6 @@ def parse_seconds(text: str) -> float:
     if seconds <= 0:
         raise UsageError(f"--time-limit {text}: expected a time such as 90s, 5m or 1h30m")
     return seconds
-
-
-def check_positive(option: str, value: int) -> None:
-    """Raise `UsageError` for a value under 1."""
-    if value < 1:
-        raise UsageError(f"{option} {value}: expected a number of at least 1")
 
 
 def given(option: str, path: str, value: Any) -> "list[Layer]":

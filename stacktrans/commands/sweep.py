@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import DeviceOption, JsonOption, check_positive
+from stacktrans.commands.options import DeviceOption, JsonOption
 from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
 from stacktrans.model.devices import check_device
 

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stacktrans.commands.options import (
-    CheckpointArgument,
-    DeviceOption,
-    HardOption,
-    JsonOption,
-    check_positive,
-)
+from stacktrans.commands.options import CheckpointArgument, DeviceOption, HardOption, JsonOption
 from stacktrans.commands.terminal import (
     print_data,
     print_json,
 )
+from stacktrans.common.errors import check_positive
 from stacktrans.common.messages import complain
 
 if TYPE_CHECKING:

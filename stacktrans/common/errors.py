@@ -39,6 +39,12 @@ class CheckpointError(StacktransError):
     """A checkpoint can't be read or written; the message says what is wrong with it."""
 
 
+def check_positive(name: str, value: int) -> None:
+    """Raise `UsageError` for a value under 1."""
+    if value < 1:
+        raise UsageError(f"{name} {value}: expected a number of at least 1")
+
+
 def shown(value: object) -> str:
     """A value as it would be written in Python, abridged if it is long."""
     if isinstance(value, str):

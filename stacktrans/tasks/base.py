@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.grammar.depth import DEEPEST
 from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Pair, SameLength
 
@@ -59,6 +59,15 @@ class Lengths(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.shortest}:{self.longest}"
+
+
+def checked_lengths(shortest: int, longest: int, said: str) -> Lengths:
+    """A range that was asked for; raises `UsageError`, which begins with what was said."""
+    if not 1 <= shortest <= longest:
+        raise UsageError(f"{said}: expected 1 <= shortest <= longest")
+    if longest > LONGEST:
+        raise UsageError(f"{said}: expected lengths of at most {LONGEST}")
+    return Lengths(shortest, longest)
 
 
 class UnknownSymbol(StacktransError):
