@@ -106,8 +106,7 @@ def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Tran
     size = {} if memory == "none" else {"size": memory_size}
     shape = {"memory": {"name": memory, **size}, "controller": {"hidden_size": hidden}}
     config = resolve(
-        task="copy",
-        settings={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}},
+        task="copy", settings={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}}
     )
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
     layout = JointSequence(len(task.source), len(task.target))
@@ -285,9 +284,7 @@ def measure(job: Measurement) -> Measured:
     """Measure in a process of its own."""
     print(f"measuring {describe(job)}", file=sys.stderr)
     done = subprocess.run(
-        [sys.executable, __file__, json.dumps(asdict(job))],
-        stdout=subprocess.PIPE,
-        check=True,
+        [sys.executable, __file__, json.dumps(asdict(job))], stdout=subprocess.PIPE, check=True
     )
     return Measured(**json.loads(done.stdout))
 

@@ -249,14 +249,7 @@ def threads(scale: Scale) -> Iterator[Result]:
         "One thread and two",
         f"Forward and backward over {BATCH} strings of {scale.steps} steps. In the last column, "
         "our time as a multiple of that of an nn.LSTM of two layers, both with two threads.",
-        [
-            "hidden/memory",
-            "what",
-            "1 thread, ms",
-            "2 threads, ms",
-            "speed-up",
-            "of LSTM, 2 layers",
-        ],
+        ["hidden/memory", "what", "1 thread, ms", "2 threads, ms", "speed-up", "of LSTM, 2 layers"],
         rows,
     )
 
@@ -320,10 +313,7 @@ def solutions(scale: Scale) -> Iterator[Result]:
         rows,
     )
     yield Result(
-        "Each run",
-        "",
-        ["task", "memory", "seed", "outcome", "starts", "seconds", "batches"],
-        each,
+        "Each run", "", ["task", "memory", "seed", "outcome", "starts", "seconds", "batches"], each
     )
 
 

@@ -16,14 +16,7 @@ from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.stores import Kernel
-from stacktrans.memory import (
-    Deque,
-    Memory,
-    Nothing,
-    Queue,
-    Stack,
-    StrengthMemory,
-)
+from stacktrans.memory import Deque, Memory, Nothing, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.settings.resolve import resolve
 
@@ -132,9 +125,7 @@ class Case:
         """The weights and the initial state of each layer."""
         return [
             LayerWeights(
-                self.tensors[f"below{layer}"],
-                self.tensors[f"hidden{layer}"],
-                self._initial(layer),
+                self.tensors[f"below{layer}"], self.tensors[f"hidden{layer}"], self._initial(layer)
             )
             for layer in range(self.layers)
         ]

@@ -30,11 +30,7 @@ def filled_cell(layer: RecurrentLayer, cell: nn.RNNCellBase, order: list[int]) -
 
 @pytest.mark.parametrize(
     ("kind", "cell", "order"),
-    [
-        ("lstm", nn.LSTMCell, [0, 1, 3, 2]),
-        ("gru", nn.GRUCell, [0, 1, 2]),
-        ("rnn", nn.RNNCell, [0]),
-    ],
+    [("lstm", nn.LSTMCell, [0, 1, 3, 2]), ("gru", nn.GRUCell, [0, 1, 2]), ("rnn", nn.RNNCell, [0])],
 )
 def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: list[int]) -> None:
     torch.manual_seed(0)

@@ -218,8 +218,7 @@ def test_sizes_are_compared_with_the_weights_before_a_model_is_made(
 SHAPES = [
     {"memory": memory, "controller": controller, **more}
     for memory, controller in product(
-        ("stack", "deque", "stack-rnn", "list-rnn", "none"),
-        ("lstm", "gru", "sigmoid", "linear"),
+        ("stack", "deque", "stack-rnn", "list-rnn", "none"), ("lstm", "gru", "sigmoid", "linear")
     )
     for more in (
         {},
@@ -288,10 +287,7 @@ BIAS = "classifier.bias"
             forged(lambda header: header[BIAS].update(data_offsets=[10**12, 10**12 + 24])),
             "does not lie where it should",
         ),
-        (
-            forged(lambda header: header[BIAS].update(data_offsets=[-24, 0])),
-            "bias has no place",
-        ),
+        (forged(lambda header: header[BIAS].update(data_offsets=[-24, 0])), "bias has no place"),
         (forged(lambda header: header[BIAS].update(data_offsets=7)), "bias has no place"),
         (
             forged(lambda header: header.update({"a\x1b[2Jb": header.pop(BIAS)})),

@@ -42,9 +42,7 @@ def test_the_package_is_the_tutorial_s() -> None:
     assert points in PAGE
 
 
-def test_an_installed_package_is_known_everywhere(
-    place: Path,
-) -> None:
+def test_an_installed_package_is_known_everywhere(place: Path) -> None:
     site = place / "site"
     copied = place / "tape"
     copied.mkdir()

@@ -291,11 +291,7 @@ def test_nouns_choose_their_articles(gender: Grammar) -> None:
             "the sentence ends too early: 'si1 vi3' begins a sentence of the grammar but is none",
         ),
         ("oi1", 1, "word 1, 'oi1': no sentence of the grammar begins 'oi1'"),
-        (
-            "si1 vi3 po2",
-            3,
-            "word 3, 'po2', is no source word of the grammar; did you mean 'oi2'?",
-        ),
+        ("si1 vi3 po2", 3, "word 3, 'po2', is no source word of the grammar; did you mean 'oi2'?"),
         ("", 1, "the source is empty; expected at least one word"),
     ],
 )

@@ -81,11 +81,7 @@ CERTAIN = (
     [
         ("converged", "copy", ["stop={converged: {patience: 1}}"]),
         ("development", "copy", ["stop={development: {patience: 1}}", EXAMPLES]),
-        (
-            "starts",
-            "memorization",
-            ["stream={sequences: 8, epochs: 1, starts: 1}"],
-        ),
+        ("starts", "memorization", ["stream={sequences: 8, epochs: 1, starts: 1}"]),
     ],
 )
 def test_no_string_that_a_run_is_reported_on_was_seen_before(

@@ -106,8 +106,7 @@ def test_steps_and_ids_that_do_not_fit(lengths: list[int], ids: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signals", "values"),
-    [((2, 3, 1), (2, 3, 4)), ((2, 4, 2), (2, 3, 4)), ((1, 3, 2), (2, 3, 4))],
+    ("signals", "values"), [((2, 3, 1), (2, 3, 4)), ((2, 4, 2), (2, 3, 4)), ((1, 3, 2), (2, 3, 4))]
 )
 def test_a_memory_alone_is_given_too_much_or_too_little(
     signals: tuple[int, ...], values: tuple[int, ...]

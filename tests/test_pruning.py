@@ -61,8 +61,7 @@ def test_as_few_are_left_as_are_needed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "possible"),
-    [({}, True), ({"count": 1}, False), ({"controller": "linear"}, False)],
+    ("settings", "possible"), [({}, True), ({"count": 1}, False), ({"controller": "linear"}, False)]
 )
 def test_what_can_be_pruned(settings: dict[str, Any], possible: bool) -> None:
     assert prunable(model_of(**settings)) is possible

@@ -172,11 +172,7 @@ def test_laws_that_a_task_does_not_know() -> None:
         ),
         (
             "grammar",
-            {
-                "characters": True,
-                "root": "S",
-                "rules": {"S": [{"probability": 1, "source": "ab"}]},
-            },
+            {"characters": True, "root": "S", "rules": {"S": [{"probability": 1, "source": "ab"}]}},
             "'ab' is more than one character",
         ),
     ],

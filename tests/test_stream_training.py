@@ -187,9 +187,7 @@ def test_what_can_not_be_a_stream_is_named(
         task=task,
         recipe="paper",
         settings={"model": {"memory": memory}},
-        assignments=[
-            *("data.stream={sequences: 5, steps: 5, epochs: 1, starts: 1}", "stop=null"),
-        ],
+        assignments=[*("data.stream={sequences: 5, steps: 5, epochs: 1, starts: 1}", "stop=null")],
     )
     with pytest.raises(UsageError, match=why):
         trainer_of(config, tmp_path)

@@ -201,10 +201,7 @@ def test_scored_is_what_can_be_known_and_the_symbol_that_follows() -> None:
     layout = task.layout
     assert isinstance(layout, Stream)
     streams = [pairs_of(task, "aab", "ab"), pairs_of(task, "ab")]
-    assert shown(layout, task, layout.joined(streams)) == [
-        ("aabbab", "..ba.a"),
-        ("ab", ".a"),
-    ]
+    assert shown(layout, task, layout.joined(streams)) == [("aabbab", "..ba.a"), ("ab", ".a")]
     assert shown(layout, task, layout.joined(streams, everything=True)) == [
         ("aabbab", "abbaba"),
         ("ab", "ba"),
@@ -230,9 +227,7 @@ def model_of(name: str, memory: str = "stack-rnn", **settings: Any) -> Transduce
 
 
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "stack", "none"])
-def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(
-    memory: str,
-) -> None:
+def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(memory: str) -> None:
     task, model = task_of("anbn"), model_of("anbn", memory)
     layout = task.layout
     pairs = drawn("anbn", 2, 4, count=30)

@@ -13,10 +13,7 @@ from stacktrans.commands.options import (
     JsonOption,
     parse_lengths,
 )
-from stacktrans.commands.terminal import (
-    print_json,
-    print_out,
-)
+from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import UsageError, check_positive
 
 if TYPE_CHECKING:
@@ -124,12 +121,7 @@ def eval(
     if plot:
         _chart(results, loaded, plot)
     if as_json:
-        facts = {
-            "checkpoint": checkpoint,
-            "task": config.name,
-            "seed": seed,
-            "hard": hard,
-        }
+        facts = {"checkpoint": checkpoint, "task": config.name, "seed": seed, "hard": hard}
         print_json({**facts, "results": scores_json(results, hard)})
     else:
         print_out(model_line(loaded.config), *scores_tables(results, hard))

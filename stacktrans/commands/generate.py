@@ -1,19 +1,14 @@
 """The command `generate`: pairs of a task."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stacktrans.commands import completion
 from stacktrans.commands.options import DepthOption, PairFormat, TaskOption, parse_lengths
-from stacktrans.commands.terminal import (
-    print_data,
-)
+from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import check_positive
-
-if TYPE_CHECKING:
-    pass
 
 
 def generate(

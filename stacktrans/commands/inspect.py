@@ -14,11 +14,7 @@ from stacktrans.commands.options import (
     parse_lengths,
     parse_numbers,
 )
-from stacktrans.commands.terminal import (
-    output_width,
-    print_json,
-    print_out,
-)
+from stacktrans.commands.terminal import output_width, print_json, print_out
 
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import (
-    DeviceOption,
-    JsonOption,
-    either,
-    given,
-    parse_seconds,
-)
-from stacktrans.commands.terminal import (
-    print_data,
-    print_json,
-    print_out,
-    progress_console,
-)
+from stacktrans.commands.options import DeviceOption, JsonOption, either, given, parse_seconds
+from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
 from stacktrans.common.plugins import plugin_options
@@ -44,8 +33,7 @@ def train(
     memory: Annotated[
         str | None,
         typer.Option(
-            help=f"The memory: {either(MEMORIES.builtin)}.",
-            autocompletion=completion.memories,
+            help=f"The memory: {either(MEMORIES.builtin)}.", autocompletion=completion.memories
         ),
     ] = None,
     controller: Annotated[
@@ -125,9 +113,7 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR",
-            help="Continue an interrupted run.",
-            autocompletion=completion.runs,
+            metavar="DIR", help="Continue an interrupted run.", autocompletion=completion.runs
         ),
     ] = None,
     dry_run: Annotated[

@@ -3,22 +3,15 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from stacktrans.commands.loading import load_model
 from stacktrans.commands.options import CheckpointArgument, DeviceOption, HardOption, JsonOption
-from stacktrans.commands.terminal import (
-    print_data,
-    print_json,
-)
+from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import check_positive
 from stacktrans.common.messages import complain
-
-if TYPE_CHECKING:
-    pass
-
-from stacktrans.commands.loading import load_model
 
 
 def transduce(
@@ -32,8 +25,7 @@ def transduce(
         typer.Option(help="Longest answer, in symbols. Default: twice the source plus 20."),
     ] = None,
     everything: Annotated[
-        bool,
-        typer.Option("--all", help="Also print the model's output where nothing is scored."),
+        bool, typer.Option("--all", help="Also print the model's output where nothing is scored.")
     ] = False,
     hard: HardOption = False,
     device: DeviceOption = "auto",

@@ -140,10 +140,7 @@ def _read_alternative(written: object, names: set[str]) -> list[Alternative]:
             f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
         )
     check_keys(
-        "an alternative",
-        written,
-        required=("probability", "source"),
-        optional=("target", "each"),
+        "an alternative", written, required=("probability", "source"), optional=("target", "each")
     )
     probability = _read_probability(written["probability"])
     source = _read_side("source", written["source"])
@@ -277,10 +274,7 @@ def _references(tokens: Sequence[str], names: set[str]) -> list[str]:
 
 
 def check_keys(
-    what: str,
-    settings: Mapping[str, object],
-    required: Sequence[str],
-    optional: Sequence[str] = (),
+    what: str, settings: Mapping[str, object], required: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
     """Raise `GrammarError` if a key is unknown or missing."""
     known = [*required, *optional]

@@ -31,10 +31,7 @@ class Answer:
 
 @torch.no_grad()
 def transduce(
-    model: Transducer,
-    layout: Layout,
-    sources: Sequence[Ids],
-    limit: int | None = None,
+    model: Transducer, layout: Layout, sources: Sequence[Ids], limit: int | None = None
 ) -> list[Answer]:
     """The greedy answers to sources, in their order.
 
@@ -131,9 +128,6 @@ def _decode(
     return [
         Answer([symbol for symbol in row if symbol != NO_SYMBOL], log_probability, endless or ended)
         for row, log_probability, ended in zip(
-            torch.stack(symbols, dim=1).tolist(),
-            total.tolist(),
-            (~running).tolist(),
-            strict=True,
+            torch.stack(symbols, dim=1).tolist(), total.tolist(), (~running).tolist(), strict=True
         )
     ]

@@ -9,15 +9,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Self,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_type_hints
 
 import yaml
 from pydantic import Field, SerializeAsAny, create_model, field_validator, model_validator

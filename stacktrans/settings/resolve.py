@@ -13,12 +13,7 @@ from pydantic import BaseModel
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.settings import packaged
 from stacktrans.settings.assignments import option_layer
-from stacktrans.settings.config import (
-    ControllerConfig,
-    MemoryConfig,
-    RunConfig,
-    TaskFile,
-)
+from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig, TaskFile
 from stacktrans.settings.formats import of_today, written_format
 from stacktrans.settings.layers import (
     NAMED,

@@ -69,11 +69,7 @@ def rows_of(trace: Trace, least: float) -> list[Row]:
     for end in steps[0].reads:
         rows += _read(f"read {end}", [step.reads[end] for step in steps])
     rows += [
-        Row(
-            name,
-            str(index + 1),
-            [(step.tops[name][0][index] + 1) / 2 for step in steps],
-        )
+        Row(name, str(index + 1), [(step.tops[name][0][index] + 1) / 2 for step in steps])
         for name, cells in steps[0].tops.items()
         for index in range(len(cells[0]))
     ]

@@ -39,12 +39,7 @@ class ProgressDisplay(ABC):
     def __init__(self, console: Console, transient: bool) -> None:
         self.console = console
         self.live = (
-            Live(
-                get_renderable=self._now,
-                console=console,
-                auto_refresh=False,
-                transient=transient,
-            )
+            Live(get_renderable=self._now, console=console, auto_refresh=False, transient=transient)
             if can_redraw(console)
             else None
         )

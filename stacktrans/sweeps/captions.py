@@ -26,9 +26,7 @@ def caption(file: SweepFile, name: str) -> str:
     """What a measure is, which figure stands for the runs of a cell, and what marks mean."""
     measure = file.measures[name]
     unit = ", in per cent" if file.percent else ""
-    parts = [
-        f"{name}: {ACCURACIES[measure.of]} on {_strings(measure)}{unit}; {_figure(file)}",
-    ]
+    parts = [f"{name}: {ACCURACIES[measure.of]} on {_strings(measure)}{unit}; {_figure(file)}"]
     if file.choose and measure.strings == SAME_STRINGS.get(file.choose.by):
         parts.append("it was chosen by these very strings, and so is better on them than on others")
     if any(part.measure == name and part.values for part in file.published):

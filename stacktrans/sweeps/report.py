@@ -11,13 +11,7 @@ from stacktrans.sweeps.captions import caption, figure_kind
 from stacktrans.sweeps.file import Figure
 from stacktrans.sweeps.markup import as_cell, as_code, as_text
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.table import (
-    Cell,
-    Records,
-    cells_of,
-    difference,
-    holds,
-)
+from stacktrans.sweeps.table import Cell, Records, cells_of, difference, holds
 from stacktrans.sweeps.work import is_complete, value_of
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}

@@ -39,8 +39,7 @@ def _task(name: str, path: Path, task: TaskConfig) -> Entry:
         remarks=[f"generator {made}", *([str(path)] if own else [])],
         facts={
             **task.model_dump(
-                mode="json",
-                include={"generator", "parameters", "paper", "lengths", "length_law"},
+                mode="json", include={"generator", "parameters", "paper", "lengths", "length_law"}
             ),
             "file": str(path),
         },
