@@ -71,10 +71,15 @@ CHECKPOINTS: dict[str, tuple[str, Callable[[str], str]]] = {
 }
 """The symbols of each one's lines, and what makes a line that the task has of some of them."""
 SWEEPS = {
+    "default-recipe": "default-recipe.yaml",
     "grefenstette2015-small": "grefenstette2015.yaml --profile small",
     # The others of it were not run.
     "grefenstette2015-wide": "grefenstette2015.yaml --profile wide --only=-LSTM",
     "hao2018": "hao2018.yaml",
+    "hao2018-default": "hao2018-default.yaml",
+    "hao2018-default-agreement": "hao2018-default-agreement.yaml",
+    "hao2018-default-formula": "hao2018-default-formula.yaml",
+    "hao2018-default-parenthesis": "hao2018-default-parenthesis.yaml",
     "joulin2015-small": "joulin2015.yaml --profile small",
 }
 """What each folder of experiments/results is of."""
