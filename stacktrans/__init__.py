@@ -13,36 +13,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stacktrans import nn as nn
+    from stacktrans.api.models import Answer as Answer
+    from stacktrans.api.models import Evaluation as Evaluation
     from stacktrans.api.models import Model as Model
+    from stacktrans.api.models import Trace as Trace
     from stacktrans.api.models import load as load
     from stacktrans.api.runs import Run as Run
     from stacktrans.api.runs import resume as resume
     from stacktrans.api.runs import train as train
     from stacktrans.api.tasks import TaskStrings as TaskStrings
     from stacktrans.api.tasks import task as task
+    from stacktrans.common.errors import CheckpointError as CheckpointError
     from stacktrans.common.errors import StacktransError as StacktransError
+    from stacktrans.common.errors import UsageError as UsageError
+    from stacktrans.common.registry import use_plugins as use_plugins
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Model": "stacktrans.api.models",
-    "Run": "stacktrans.api.runs",
-    "StacktransError": "stacktrans.common.errors",
-    "TaskStrings": "stacktrans.api.tasks",
-    "load": "stacktrans.api.models",
-    "resume": "stacktrans.api.runs",
-    "task": "stacktrans.api.tasks",
-    "train": "stacktrans.api.runs",
+    "stacktrans.api.models": ("Answer", "Evaluation", "Model", "Trace", "load"),
+    "stacktrans.api.runs": ("Run", "resume", "train"),
+    "stacktrans.api.tasks": ("TaskStrings", "task"),
+    "stacktrans.common.errors": ("CheckpointError", "StacktransError", "UsageError"),
+    "stacktrans.common.registry": ("use_plugins",),
 }
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
 """Where the public names are, but for the module `nn`."""
-__all__ = ["__version__", "nn", *sorted(_PLACES)]
+__all__ = ["__version__", "nn", *sorted(_MODULES)]
 
 
 def __getattr__(name: str) -> Any:
     if name == "nn":
         return importlib.import_module("stacktrans.nn")
-    if name in _PLACES:
-        return getattr(importlib.import_module(_PLACES[name]), name)
+    if name in _MODULES:
+        return getattr(importlib.import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'stacktrans' has no attribute {name!r}")
 
 

@@ -1,5 +1,7 @@
 """Torch modules with a memory, for anyone's model."""
 
+import copy
+import dataclasses
 from typing import Any, NamedTuple
 
 import torch
@@ -31,6 +33,11 @@ class StackState(NamedTuple):
     layers: tuple[ControllerState, ...]
     memory: Any
     reads: Tensor
+
+    def detach(self) -> "StackState":
+        """The same without its past, through which no gradient goes back."""
+        alike: StackState = _detached(self)
+        return alike
 
 
 class StackLSTM(nn.Module):
@@ -67,7 +74,12 @@ class StackLSTM(nn.Module):
         batch_first: bool = False,
     ) -> None:
         super().__init__()
-        sizes = {"hidden_size": hidden_size, "num_layers": num_layers, "memory_size": memory_size}
+        sizes = {
+            "input_size": input_size,
+            "hidden_size": hidden_size,
+            "num_layers": num_layers,
+            "memory_size": memory_size,
+        }
         for name, size in sizes.items():
             check_positive(name, size)
         self.memory = _memory_of(memory)
@@ -130,6 +142,25 @@ class StackLSTM(nn.Module):
 
     def _layers(self) -> list[LSTMLayer]:
         return [layer for layer in self.layers if isinstance(layer, LSTMLayer)]
+
+
+def _detached(held: Any) -> Any:
+    """A state, or a part of one, whatever its memory keeps it in."""
+    if isinstance(held, Tensor):
+        return held.detach()
+    if isinstance(held, tuple):
+        parts = [_detached(part) for part in held]
+        return type(held)(*parts) if hasattr(held, "_fields") else tuple(parts)
+    if dataclasses.is_dataclass(held) and not isinstance(held, type):
+        named = {
+            each.name: _detached(getattr(held, each.name)) for each in dataclasses.fields(held)
+        }
+        return dataclasses.replace(held, **named)
+    if hasattr(held, "__dict__"):
+        other = copy.copy(held)
+        vars(other).update({name: _detached(part) for name, part in vars(held).items()})
+        return other
+    return held
 
 
 def _memory_of(memory: str | Memory[Any]) -> Memory[Any]:

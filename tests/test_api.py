@@ -1,8 +1,11 @@
 """The Python front door: what `import stacktrans` gives."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ from command_line import run as command
 from small_runs import SETTINGS
 
 import stacktrans
-from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
+from stacktrans.training.records import Record
 
 
 def small() -> dict[str, object]:
@@ -53,6 +57,7 @@ def test_answers_are_those_of_the_command() -> None:
     assert model.transduce(sources) == printed.splitlines() == ["olleh", "", "cba"]
     assert model.transduce([]) == []
     assert [answer.ended for answer in model.answers(sources)] == [True, True, True]
+    assert [answer.text for answer in model.answers("hello")] == ["olleh"]
     cut = model.answers(["hello"], max_length=2)[0]
     assert (len(cut.text), cut.ended) == (2, False)
     with pytest.raises(UsageError, match="max_length 0"):
@@ -64,6 +69,8 @@ def test_what_is_not_scored_is_told() -> None:
     (answer,) = model.answers(["01##"])
     assert answer.scored == [False, False, True, True]
     assert answer.text[2:] == "10"
+    assert model.transduce("01##") == "··10"
+    assert model.transduce("01##", everything=True) == answer.text
 
 
 def test_traces_are_those_of_the_command(tmp_path: Path) -> None:
@@ -93,6 +100,12 @@ def test_accuracy_is_that_of_the_command(hard: bool, tmp_path: Path) -> None:
     assert f'"coarse": {found.coarse}' in told.stdout.decode()
     assert f'"fine": {found.fine}' in told.stdout.decode()
     assert model.evaluate(tmp_path / "pairs.tsv", count=1).count == 1
+    pairs = [("01##", "##10"), ("0###", "###1")]
+    assert model.evaluate(pairs).count == 2
+    with pytest.raises(StacktransError, match="pair 2: symbol 1 is 'x'"):
+        model.evaluate([pairs[0], ("xx", "##")])
+    with pytest.raises(UsageError, match="for strings that are drawn"):
+        model.evaluate(pairs, each=True)
     assert model.evaluate(lengths=(3, 4), each=True, count=2).by_length().keys() == {3, 4}
     for wrong in ({"lengths": (5, 4)}, {"count": 0}, {"depth": 0}):
         with pytest.raises(UsageError):
@@ -137,6 +150,9 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
     assert run.model.transduce([]) == []
     longer = stacktrans.resume(tmp_path / "run", max_steps=15)
     assert longer.summary.steps == 15
+    with pytest.raises(UsageError, match="max_steps 5: the run has already had 15 batches"):
+        stacktrans.resume(tmp_path / "run", max_steps=5)
+    assert stacktrans.resume(tmp_path / "run").summary.steps == 15
     with pytest.raises(UsageError, match="something is there"):
         stacktrans.train("copy", memory="queue", out=tmp_path / "run")
 
@@ -156,6 +172,60 @@ def test_a_run_in_a_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert runs[0].summary.steps == 2
+
+
+def test_an_interrupted_run_says_so_even_if_it_has_just_ended(tmp_path: Path) -> None:
+    def interrupt(record: Record) -> None:
+        if record.step == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    for at in (5, 10):
+        out = tmp_path / str(at)
+        with pytest.raises(KeyboardInterrupt, match=r"stacktrans\.resume"):
+            stacktrans.train(
+                "copy", memory="queue", max_steps=10, out=out, settings=small(), listener=interrupt
+            )
+        assert stacktrans.resume(out).summary.steps == 10
+
+
+WRONG: list[Callable[[Any, Any], Any]] = [
+    lambda model, package: model.transduce([None]),
+    lambda model, package: model.transduce(b"abc"),
+    lambda model, package: model.transduce("abc", max_length=2.5),
+    lambda model, package: model.answers(3),
+    lambda model, package: model.trace(None),
+    lambda model, package: model.evaluate(lengths="65:70"),
+    lambda model, package: model.evaluate(lengths=(65.0, 70)),
+    lambda model, package: model.evaluate(lengths=(True, 5)),
+    lambda model, package: model.evaluate(lengths=np.array([5])),
+    lambda model, package: model.evaluate(count="3"),
+    lambda model, package: model.evaluate(seed=-1),
+    lambda model, package: model.evaluate([]),
+    lambda model, package: model.evaluate([("abc",)]),
+    lambda model, package: package.load(None),
+    lambda model, package: package.load("reverse-stack", device=None),
+    lambda model, package: package.task(3),
+    lambda model, package: package.task("copy").sample(2.0),
+    lambda model, package: package.task("copy").answer(None),
+    lambda model, package: package.task("copy", settings=["parameters.symbols=3"]),
+    lambda model, package: package.task("copy", settings={"parameters.symbols": object()}),
+    lambda model, package: package.train("copy", memory="queue", listener="print"),
+    lambda model, package: package.resume(model),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_arguments_of_the_wrong_kind_are_refused(wrong: Callable[[Any, Any], Any]) -> None:
+    with pytest.raises(UsageError):
+        wrong(stacktrans.load("reverse-stack"), stacktrans)
+
+
+def test_numbers_may_be_numpy_s() -> None:
+    model: Any = stacktrans.load("reverse-stack")
+    assert model.transduce("abc", max_length=np.int64(2)) == "cb"
+    assert model.evaluate(lengths=[np.int64(3), 4], count=np.int32(2)).count == 2
+    few = stacktrans.task("copy", settings={"parameters.symbols": np.int64(5)})
+    assert len(few.symbols) == 5
 
 
 def test_what_is_asked_for_wrongly_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from command_line import SMALL, run, shell
 from torch.autograd import gradcheck
 
-from stacktrans.common.registry import CONTROLLERS, MEMORIES, use
+from stacktrans.common.registry import CONTROLLERS, MEMORIES, use_plugins
 from stacktrans.memory import Stack
 from stacktrans.model.controllers import LSTMLayer
 from stacktrans.model.transducer import Transducer
@@ -85,13 +85,13 @@ def test_what_a_checkpoint_lacks_is_named(place: Path, monkeypatch: pytest.Monke
 
 
 def test_processes_that_are_started_know_plugins() -> None:
-    use(["stacktrans_tape.py"])
+    use_plugins("stacktrans_tape.py")
     code = "from stacktrans.common.registry import MEMORIES; print(MEMORIES.load('tape').name)"
     assert subprocess.check_output([sys.executable, "-c", code]) == b"tape\n"
 
 
 def test_the_tape_writes_moves_and_reads() -> None:
-    use(["stacktrans_tape.py"])
+    use_plugins("stacktrans_tape.py")
     tape = MEMORIES.load("tape")()
     left, _, right, write = torch.eye(4, dtype=torch.float64)
     values = torch.arange(1.0, 5, dtype=torch.float64).view(4, 1, 1, 1)
@@ -130,7 +130,7 @@ def test_what_is_inherited_has_no_compiled_code() -> None:
 
 
 def test_the_tutorial_s_controller_and_generator() -> None:
-    use(["mgu.py", "sorted.py"])
+    use_plugins("mgu.py", "sorted.py")
     layer = CONTROLLERS.load("mgu")(3, 2, 5, resolve_start())
     (hidden,) = layer.step(layer.project(torch.zeros(1, 3)), torch.zeros(1, 2), layer.initial(1))
     assert hidden.shape == (1, 5)

@@ -94,3 +94,15 @@ def test_what_does_not_exist_is_refused() -> None:
         StackLSTM(2, 3, memory="stak")
     with pytest.raises(UsageError, match="memory_size 0"):
         StackLSTM(2, 3, memory_size=0)
+
+
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "stack-rnn", "list-rnn"])
+def test_a_detached_state_has_no_past(memory: str) -> None:
+    """As for truncated backpropagation through time."""
+    layer, state = StackLSTM(3, 4, memory=memory, memory_size=2), None
+    for steps in torch.randn(3, 5, 2, 3).unbind(0):
+        outputs, after = layer(steps, state)
+        outputs.sum().backward()
+        state = after.detach()
+        assert torch.equal(state.reads, after.reads)
+        assert torch.equal(layer(steps, state)[0], layer(steps, after)[0])

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from stacktrans.cli import app
 from stacktrans.common import plugins
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import MEMORIES, Registry, use
+from stacktrans.common.registry import MEMORIES, Registry, use_plugins
 
 TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
@@ -79,7 +79,7 @@ def test_two_plugins_with_one_name_are_refused() -> None:
 
 
 def test_a_plugin_named_twice_is_one() -> None:
-    use([str(TAPE), os.path.relpath(TAPE)])
+    use_plugins(str(TAPE), os.path.relpath(TAPE))
     assert MEMORIES.names() == [*MEMORIES.builtin, "tape"]
     assert len(plugins.plugins()) == 1
 
@@ -174,13 +174,18 @@ def test_installed_packages_cannot_take_the_names_of_others(
 def test_what_the_constructor_of_a_memory_takes_are_its_settings() -> None:
     code = TAPE.read_text().replace(
         '    signal_names = ("left"',
-        "    def __init__(self, heads: int = 3) -> None:\n        self.heads = heads\n\n"
+        "    def __init__(self, heads: int = 3) -> None:\n"
+        "        super().__init__()\n        self.heads = heads\n\n"
         '    signal_names = ("left"',
     )
     Path("mine.py").write_text(code)
+    bare = code.replace("        super().__init__()\n", "").replace('"tape"', '"bare"')
+    Path("bare.py").write_text(bare)
     arguments = ("train", "--plugin", "mine.py", "--task", "copy", "--memory", "tape", "--dry-run")
     for change, said in (("memory.heads=5", "heads: 5"), ("seed=1", "heads: 3")):
         assert said in invoke(*arguments, "--set", change).stdout
     wrong = invoke(*arguments, "--set", "memory.heads=many")
     assert wrong.exit_code == 2
     assert "model.memory.heads: " in wrong.stderr
+    found = invoke(*(word.replace("mine", "bare").replace("tape", "bare") for word in arguments))
+    assert "memory bare: its __init__ lacks super().__init__()" in found.stderr

@@ -10,11 +10,12 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
+from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
 from stacktrans.api.notebooks import as_html
-from stacktrans.common.errors import UsageError, check_positive
+from stacktrans.common.errors import UsageError
 from stacktrans.common.files import write_atomically
 from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.measuring import ranges, scores_of_data, scores_of_each, scores_of_range
+from stacktrans.inference.measuring import ranges, scores_of_each, scores_of_pairs, scores_of_range
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.trace import Step, trace
 from stacktrans.inference.trace import Trace as Steps
@@ -27,7 +28,9 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.showing.figures import check_picture
 from stacktrans.showing.pictures import plot
 from stacktrans.showing.training import picture_rows, scores_tables, trace_view
-from stacktrans.tasks.base import Lengths, checked_lengths
+from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.lines import given_pairs, read_pairs
 
 
 @dataclass(frozen=True)
@@ -184,39 +187,44 @@ class Model:
 
     @overload  # a string is a sequence of strings, too, but is one source
     def transduce(  # type: ignore[overload-overlap]
-        self, sources: str, *, max_length: int | None = None
+        self, sources: str, *, max_length: int | None = None, everything: bool = False
     ) -> str: ...
 
     @overload
-    def transduce(self, sources: Sequence[str], *, max_length: int | None = None) -> list[str]: ...
-
     def transduce(
-        self, sources: str | Sequence[str], *, max_length: int | None = None
+        self, sources: Sequence[str], *, max_length: int | None = None, everything: bool = False
+    ) -> list[str]: ...
+
+    @checked
+    def transduce(
+        self, sources: Texts, *, max_length: Count | None = None, everything: bool = False
     ) -> str | list[str]:
         """The answers to sources, in their order; of a single string, its answer.
 
         Args:
             sources: as `stacktrans transduce` takes them, a line each.
             max_length: the longest answer, in symbols; twice the source and 20 more unless given.
+            everything: whether symbols that are not scored are the model's own, and not `·`.
 
         Raises:
             StacktransError: a source can't be transduced; the message says which, from 1.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
-        texts = [answer.text for answer in self.answers(given, max_length=max_length)]
+        lines = transduce_strings(self._loaded, given, max_length, marked=not everything)
+        texts = [line.output or "" for line in lines]
         return texts[0] if isinstance(sources, str) else texts
 
-    def answers(self, sources: Sequence[str], *, max_length: int | None = None) -> list[Answer]:
+    @checked
+    def answers(self, sources: Texts, *, max_length: Count | None = None) -> list[Answer]:
         """The answers to sources, each with its probability and what is scored of it.
 
-        Arguments and errors are those of `transduce`.
+        Arguments and errors are those of `transduce`; a single string is a list of one.
         """
-        if max_length is not None:
-            check_positive("max_length", max_length)
-        lines = transduce_strings(self._loaded, sources, max_length)
-        return [_answer(line) for line in lines]
+        given = [sources] if isinstance(sources, str) else list(sources)
+        return [_answer(line) for line in transduce_strings(self._loaded, given, max_length)]
 
-    def trace(self, source: str) -> Trace:
+    @checked
+    def trace(self, source: Text) -> Trace:
         """What the model does with a source, step by step.
 
         Raises:
@@ -225,21 +233,22 @@ class Model:
         split = self._loaded.task.source.split(source)
         return Trace(trace(self._loaded, split), self.config)
 
+    @checked
     def evaluate(
         self,
-        data: str | os.PathLike[str] | None = None,
+        data: Data | None = None,
         *,
-        lengths: tuple[int, int] | None = None,
-        count: int | None = None,
-        seed: int = 1,
+        lengths: Range | None = None,
+        count: Count | None = None,
+        seed: Seed = 1,
         each: bool = False,
-        depth: int | None = None,
+        depth: Count | None = None,
     ) -> Evaluation:
         """Accuracy on strings of the task, or on pairs of one's own.
 
         Args:
-            data: a file of pairs, as `stacktrans generate` writes them; strings are drawn if
-                there is none.
+            data: pairs, or a file of them as `stacktrans generate` writes it; strings are drawn
+                if there are none.
             lengths: shortest and longest source; the task's test lengths, or all of the file,
                 unless given.
             count: how many strings; 1000, or all of the file; with `each` 100 of each length.
@@ -249,23 +258,29 @@ class Model:
 
         Raises:
             StacktransError: there are no such strings, or the file holds what is no pair.
-            UsageError: the model is of a text, which has a `perplexity`; or a value is of no use.
+            UsageError: the model is of a text, which has a `perplexity`; or an argument is wrong.
         """
         task = self.config.task
         if task.lengths is None:
             raise UsageError("a model of a text has no accuracy, but a perplexity")
-        bounds = [checked_lengths(*lengths, f"lengths {lengths}")] if lengths else []
-        for name, value in (("count", count), ("depth", depth)):
-            if value is not None:
-                check_positive(name, value)
+        bounds = [Lengths(*lengths)] if lengths else []
         if data is not None:
-            ((found, scores),) = scores_of_data(self._loaded, Path(data), bounds, count)
+            if each or depth:
+                raise UsageError("each and depth are for strings that are drawn, not for data")
+            pairs, name = self._pairs(data)
+            ((found, scores),) = scores_of_pairs(self._loaded, pairs[:count], bounds, name)
             return Evaluation(found, scores, self.network.hard)
         usual = [task.ranges.test]
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
         scores_of = scores_of_each if each else scores_of_range
         scores = scores_of(self._loaded, found, law, count or (100 if each else 1000), seed)
         return Evaluation(found, scores, self.network.hard)
+
+    def _pairs(self, data: Data) -> tuple[list[Pair], str]:
+        """Pairs, and what messages call them."""
+        if isinstance(data, str | os.PathLike):
+            return read_pairs(Path(data), self._loaded.task), str(data)
+        return given_pairs(data, self._loaded.task), "data"
 
     def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:
         """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.
@@ -277,7 +292,8 @@ class Model:
         return {name: each.perplexity for name, each in found.items()}
 
     def __repr__(self) -> str:
-        return f"Model({model_line(self.config)}; {self.parameters:,} parameters)"
+        hard = ", hard" if self.network.hard else ""
+        return f"Model({model_line(self.config)}; {self.parameters:,} parameters{hard})"
 
     def _repr_html_(self) -> str:
         return as_html(repr(self).removeprefix("Model(").removesuffix(")"))
@@ -294,7 +310,8 @@ def _answer(line: Line) -> Answer:
     )
 
 
-def load(name: str | os.PathLike[str], *, device: str = "auto", hard: bool = False) -> Model:
+@checked
+def load(name: Named, *, device: Text = "auto", hard: bool = False) -> Model:
     """A trained model.
 
     Args:

@@ -6,9 +6,9 @@ from rich.console import RenderableType
 
 from stacktrans.showing.consoles import VisibleConsole
 
-WIDTH = 120
+WIDTH = 240
 """Characters across."""
-_FORMAT = '<pre style="line-height: normal; overflow-x: auto">{code}</pre>'
+_FORMAT = '<pre style="line-height: normal; overflow-x: auto; white-space: pre">{code}</pre>'
 
 
 def as_html(*renderables: RenderableType) -> str:

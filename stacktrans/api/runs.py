@@ -9,9 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from stacktrans.api.arguments import Count, Named, Seed, Text, checked
 from stacktrans.api.assignments import assigned
 from stacktrans.api.models import Model, load
 from stacktrans.api.notebooks import as_html
+from stacktrans.common.errors import UsageError
 from stacktrans.model.devices import find_device
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nested
@@ -65,20 +67,21 @@ class Run:
         return as_html(summary_table(self.summary, self.config, str(self.directory)))
 
 
+@checked
 def train(
-    task: str | os.PathLike[str] | None = None,
+    task: Named | None = None,
     *,
-    memory: str | None = None,
-    controller: str | None = None,
-    recipe: str | None = None,
-    config: str | os.PathLike[str] | None = None,
+    memory: Text | None = None,
+    controller: Text | None = None,
+    recipe: Text | None = None,
+    config: Named | None = None,
     settings: Mapping[str, Any] | None = None,
-    seed: int | None = None,
-    workers: int | None = None,
-    max_steps: int | None = None,
+    seed: Seed | None = None,
+    workers: Count | None = None,
+    max_steps: Count | None = None,
     time_limit: float | None = None,
-    out: str | os.PathLike[str] | None = None,
-    device: str = "auto",
+    out: Named | None = None,
+    device: Text = "auto",
     listener: Listener | None = None,
 ) -> Run:
     """Train a transducer, as `stacktrans train` does.
@@ -121,25 +124,27 @@ def train(
     return _finished(begin(run, place, device, "stacktrans.train"), listener)
 
 
+@checked
 def resume(
-    directory: str | os.PathLike[str],
+    directory: Named,
     *,
-    max_steps: int | None = None,
+    max_steps: Count | None = None,
     time_limit: float | None = None,
-    device: str = "auto",
+    device: Text = "auto",
     listener: Listener | None = None,
 ) -> Run:
-    """Go on with an interrupted run, as `stacktrans train --resume` does.
+    """Resume an interrupted run, as `stacktrans train --resume` does.
 
     Args:
         directory: of the run.
-        max_steps: stop after this many batches of the whole run.
-        time_limit: stop after this many seconds of training of the whole run.
+        max_steps: stop after this many batches of the whole run, instead of its own budget.
+        time_limit: stop after this many seconds of training of the whole run, likewise.
         device: where to compute.
         listener: called with every record while the run goes on.
 
     Raises:
         CheckpointError: there is no run, or it is damaged.
+        UsageError: the run has gone beyond a budget already.
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and has saved itself.
     """
@@ -173,9 +178,24 @@ def begin(
 
 
 def taken_up(directory: Path, budgets: Sequence[Layer], device: str) -> Trainer:
-    """A run to go on with, its budgets perhaps changed; raises `CheckpointError` if it can't."""
+    """A run to resume, its budgets perhaps changed.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        UsageError: it has gone beyond one of the budgets already.
+    """
     last_saved(directory)
-    return Trainer.resume(directory, budgets, find_device(device))
+    trainer = Trainer.resume(directory, budgets, find_device(device))
+    state = trainer.state
+    done = {"max_steps": state.start.run_step, "time_limit": state.progress.seconds}
+    for layer in budgets:
+        for name, value in layer.settings["training"].items():
+            if value < done[name]:
+                unit = "batches" if name == "max_steps" else "seconds"
+                raise UsageError(
+                    f"{layer.origin} {value}: the run has already had {done[name]:.0f} {unit}"
+                )
+    return trainer
 
 
 def _budgets(max_steps: int | None, time_limit: float | None) -> dict[str, Any]:
@@ -195,8 +215,14 @@ def _finished(trainer: Trainer, listener: Listener | None) -> Run:
         with _interruptible(trainer):
             summary = trainer.run(listener or (lambda _: None))
     except Interrupted:
-        raise KeyboardInterrupt(f"saved; go on with resume({str(trainer.directory)!r})") from None
+        raise KeyboardInterrupt(f"saved; resume with {_resuming(trainer)}") from None
+    if trainer.stop_requested:  # in its last batch
+        raise KeyboardInterrupt(f"the run had just ended; {_resuming(trainer)} gives it")
     return Run(trainer.directory, trainer.config, summary)
+
+
+def _resuming(trainer: Trainer) -> str:
+    return f"stacktrans.resume({str(trainer.directory)!r})"
 
 
 @contextlib.contextmanager

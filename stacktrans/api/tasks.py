@@ -4,22 +4,22 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from stacktrans.api.arguments import Count, Named, Range, Seed, Text, checked
 from stacktrans.api.assignments import assigned
-from stacktrans.common.errors import check_positive
 from stacktrans.inference.measuring import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import UNKNOWN, checked_lengths
+from stacktrans.tasks.base import UNKNOWN, Lengths
 from stacktrans.tasks.drawing import drawn_pairs
 
 
 class StringPair(NamedTuple):
-    """A source and its exact answer, as they are written.
+    """A source and its target, as they are written.
 
     Attributes:
         source: what is read.
-        target: what is to be said; `·` stands for a symbol that can't be known.
+        target: what is to be said.
     """
 
     source: str
@@ -45,15 +45,19 @@ class TaskStrings:
         """The symbols of sources."""
         return self._task.source.symbols
 
+    @checked
     def sample(
         self,
-        count: int,
+        count: Count,
         *,
-        lengths: tuple[int, int] | None = None,
-        depth: int | None = None,
-        seed: int = 1,
+        lengths: Range | None = None,
+        depth: Count | None = None,
+        seed: Seed = 1,
     ) -> list[StringPair]:
         """Pairs of the task; the same as `stacktrans generate` writes.
+
+        Where a symbol of a target can't be known and is not scored, the pair has one that is
+        possible, and `answer` the mark `·`.
 
         Args:
             count: how many.
@@ -63,12 +67,9 @@ class TaskStrings:
 
         Raises:
             StacktransError: there are no such strings.
-            UsageError: a number is under 1, or the lengths are no range.
+            UsageError: an argument is wrong.
         """
-        check_positive("count", count)
-        if depth is not None:
-            check_positive("depth", depth)
-        bounds = [checked_lengths(*lengths, f"lengths {lengths}")] if lengths else []
+        bounds = [Lengths(*lengths)] if lengths else []
         ((range_, law),) = ranges(
             self.config, self._task, bounds, [self.config.ranges.train], depth
         )
@@ -81,7 +82,8 @@ class TaskStrings:
             for pair in pairs
         ]
 
-    def answer(self, source: str) -> str:
+    @checked
+    def answer(self, source: Text) -> str:
         """The exact answer to a source, with `·` for each symbol that can't be known.
 
         Raises:
@@ -95,7 +97,8 @@ class TaskStrings:
         return f"TaskStrings({self.config.name}: {self.config.description})"
 
 
-def task(name: str | os.PathLike[str], *, settings: Mapping[str, Any] | None = None) -> TaskStrings:
+@checked
+def task(name: Named, *, settings: Mapping[str, Any] | None = None) -> TaskStrings:
     """A task.
 
     Args:

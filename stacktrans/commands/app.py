@@ -15,7 +15,7 @@ from stacktrans.commands.terminal import silence_stdout
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.messages import complain
 from stacktrans.common.plugins import blamed
-from stacktrans.common.registry import use
+from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import visible
 
 
@@ -71,7 +71,7 @@ def command(function: Callable[..., R]) -> None:
     @functools.wraps(function)
     def guarded(*, plugin: list[str] | None, **options: Any) -> R:
         try:
-            use(plugin or [])
+            use_plugins(*plugin or [])
             result = function(**options)
             sys.stdout.flush()
             return result

@@ -85,13 +85,14 @@ def eval(
     """
     from stacktrans.inference.measuring import (
         ranges,
-        scores_of_data,
         scores_of_each,
+        scores_of_pairs,
         scores_of_range,
     )
     from stacktrans.model.description import model_line
     from stacktrans.showing.figures import check_picture
     from stacktrans.showing.training import scores_json, scores_tables
+    from stacktrans.tasks.lines import name_of, read_pairs
 
     if count is not None:
         check_positive("--count", count)
@@ -110,7 +111,9 @@ def eval(
         _show_perplexity(loaded, text, {"checkpoint": checkpoint, "hard": hard}, as_json)
         return
     if data:
-        results = scores_of_data(loaded, data, bounds, count)
+        results = scores_of_pairs(
+            loaded, read_pairs(data, loaded.task)[:count], bounds, name_of(data)
+        )
     else:
         usual = [config.ranges.train, config.ranges.test]
         scores_of = scores_of_each if each else scores_of_range

@@ -39,10 +39,15 @@ class CheckpointError(StacktransError):
     """A checkpoint can't be read or written; the message says what is wrong with it."""
 
 
+def at_least(least: int) -> str:
+    """What is said of a smaller number."""
+    return f"expected a number of at least {least}"
+
+
 def check_positive(name: str, value: int) -> None:
     """Raise `UsageError` for a value under 1."""
     if value < 1:
-        raise UsageError(f"{name} {value}: expected a number of at least 1")
+        raise UsageError(f"{name} {value}: {at_least(1)}")
 
 
 def shown(value: object) -> str:

@@ -9,9 +9,10 @@ import difflib
 import functools
 import importlib
 import inspect
+import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common import plugins
@@ -153,13 +154,13 @@ def _package(point: "EntryPoint") -> str:
     return f"package {point.dist.name}" if point.dist else point.value
 
 
-def use(files: Iterable[str]) -> None:
+def use_plugins(*files: str | os.PathLike[str]) -> None:
     """Know what plugin files define, here and in processes that are started from here.
 
     Raises:
         UsageError: there is no such file, it can't be run, or what it defines can't be used.
     """
-    plugins.load(files)
+    plugins.load(os.fspath(file) for file in files)
     for plugin in plugins.plugins():
         try:
             found = [registry.enter(plugin) for registry in REGISTRIES]

@@ -1,7 +1,6 @@
 """What `eval` measures: strings that are drawn, or a file of pairs."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
@@ -10,7 +9,6 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task
 from stacktrans.tasks.layouts import Pair
-from stacktrans.tasks.lines import name_of, read_pairs
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -75,14 +73,20 @@ def _joined(parts: Iterator[Scores]) -> Scores:
     return total
 
 
-def scores_of_data(
-    checkpoint: Checkpoint, data: Path, bounds: Sequence[Lengths], count: int | None
+def scores_of_pairs(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], bounds: Sequence[Lengths], name: str
 ) -> list[tuple[Lengths, Scores]]:
-    """The scores of a file's first pairs, by ranges of lengths; of one range if none is given."""
-    scores = score(checkpoint.model, checkpoint.layout, read_pairs(data, checkpoint.task)[:count])
+    """The scores of pairs, by ranges of lengths; of one range if none is given.
+
+    Raises:
+        UsageError: there are none, or none of some range; the message begins with their name.
+    """
+    if not pairs:
+        raise UsageError(f"{name}: no pairs")
+    scores = score(checkpoint.model, checkpoint.layout, pairs)
     found = Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
     results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
     for range_, within in results:
         if not within.count:
-            raise UsageError(f"lengths {range_}: {name_of(data)} has no source of such a length")
+            raise UsageError(f"lengths {range_}: {name} has no source of such a length")
     return results

@@ -112,20 +112,21 @@ def transduce_lines(
 
 
 def transduce_strings(
-    checkpoint: Checkpoint, sources: Sequence[str], max_length: int | None
+    checkpoint: Checkpoint, sources: Sequence[str], max_length: int | None, marked: bool = False
 ) -> list[Line]:
-    """Transduce strings, in order; what is not scored of an answer is told, and not marked.
+    """Transduce strings, in order.
 
     Args:
         checkpoint: the model.
         sources: a line each.
         max_length: longest answer in symbols; None for what is usual.
+        marked: whether there is a mark in the place of each symbol that is not scored.
 
     Raises:
         StacktransError: one can't be transduced; the message says which, from 1.
     """
     lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
-    _answer(checkpoint, lines, max_length, scored=True, marked=False)
+    _answer(checkpoint, lines, max_length, scored=True, marked=marked)
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stacktrans.common.errors import UsageError
 
@@ -37,10 +37,10 @@ class Reading:
     cells: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Memory(ABC, Generic[State]):
+class Memory(nn.Module, ABC, Generic[State]):
     """A data structure that is pushed to, popped and read by degrees.
 
-    A memory has no parameters. At each step it takes one number for each of `signal_names`,
+    A module without parameters. At each step it takes one number for each of `signal_names`,
     and vectors to push, and gives back its next state and the vectors read.
 
     Attributes:
@@ -56,10 +56,20 @@ class Memory(ABC, Generic[State]):
     carries: ClassVar[bool] = False
     count: int = 1
 
+    def __init__(self) -> None:
+        super().__init__()
+
     @classmethod
     def from_config(cls, config: "ModelConfig") -> Self:
-        """The memory of a model, which is made with settings of its own."""
-        return cls(**config.memory.own)
+        """The memory of a model, which is made with settings of its own.
+
+        Raises:
+            UsageError: its class does not begin as a torch module has to.
+        """
+        made = cls(**config.memory.own)
+        if "_modules" not in vars(made):
+            raise UsageError(f"memory {cls.name}: its __init__ lacks super().__init__()")
+        return made
 
     @property
     @abstractmethod
@@ -129,6 +139,10 @@ class Memory(ABC, Generic[State]):
         Returns:
             The memory after the step, and the vectors read, [B, reads, m].
         """
+
+    def forward(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
+        """As a module is called: a step."""
+        return self.step(state, signals, values)
 
     def reading(self, state: State) -> Reading:
         """What the first string's memory holds, as traces show it; nothing unless it says so."""

@@ -15,7 +15,7 @@ import yaml
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.plugins import plugin_options
-from stacktrans.common.registry import use
+from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import shell_text, visible
 from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig
@@ -119,7 +119,7 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
             raise UsageError(f"{path}: {unknown_name('profile', profile, profiles)}")
         layers.append(layer.section("profiles", profile))
     file = validated(SweepFile, overlay(layers), layers)
-    use(str(path.parent / plugin) for plugin in file.plugins)
+    use_plugins(*(path.parent / plugin for plugin in file.plugins))
     check_names(file, layers)
     check_axes(file, layers)
     runs = [run for name in file.conditions for run in _runs_of(path, name, file, layers)]

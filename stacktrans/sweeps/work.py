@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes, read_text
-from stacktrans.common.registry import use
+from stacktrans.common.registry import use_plugins
 from stacktrans.settings.config import RunConfig
 from stacktrans.sweeps.file import Measure
 from stacktrans.training.records import METRICS, SUMMARY
@@ -57,7 +57,7 @@ def work(job: Job) -> Record | None:
     Returns:
         The record; with an `error` if the run failed, and None if another sweep is at it.
     """
-    use(job.plugins)
+    use_plugins(*job.plugins)
     job.directory.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(job.directory / LOCK, timeout=-1 if job.wait else 0):

@@ -5,7 +5,7 @@ import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -162,8 +162,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
         if not line.strip():
             continue
         try:
-            source, target = _fields(decode_line(line), as_json)
-            pairs.append(_pair(task, task.source.split(source), task.target.split(target)))
+            pairs.append(_pair(task, *_fields(decode_line(line), as_json)))
         except StacktransError as error:
             raise StacktransError(f"{name}:{number}: {error}") from error
     if not pairs:
@@ -187,7 +186,19 @@ def check_length(symbols: Sequence[str]) -> None:
         raise UnreadableLine(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
 
 
-def _pair(task: Task, source: list[str], target: list[str]) -> Pair:
+def given_pairs(pairs: Iterable[tuple[str, str]], task: Task) -> list[Pair]:
+    """Pairs of strings as written; raises `StacktransError` for one that is not the task's."""
+    found = []
+    for number, (source, target) in enumerate(pairs, start=1):
+        try:
+            found.append(_pair(task, source, target))
+        except StacktransError as error:
+            raise StacktransError(f"pair {number}: {error}") from error
+    return found
+
+
+def _pair(task: Task, written_source: str, written_target: str) -> Pair:
+    source, target = task.source.split(written_source), task.target.split(written_target)
     check_length(source)
     check_length(target)
     if task.same_length and len(source) != len(target):

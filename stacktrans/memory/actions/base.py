@@ -42,6 +42,7 @@ class ActionMemory(Memory[State]):
     def __init__(
         self, count: int = 1, depth: int = 2, no_op: bool = True, capacity: int | None = None
     ) -> None:
+        super().__init__()
         self.count, self.depth, self.no_op, self.capacity = count, depth, no_op, capacity
         self.actions = (*self.own_actions, *((NO_OP,) if no_op else ()))
         self._signal_names = tuple(
