@@ -16,10 +16,7 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue.docstrings import inherited, items
-from stacktrans.commands.catalogue.entries import Entry, as_written
-from stacktrans.commands.catalogue.plain_types import in_words
-from stacktrans.commands.catalogue.settings import settings
+from stacktrans.commands.catalogue import Entry, as_written, inherited, items, settings, type_of
 from stacktrans.settings.config import CONTROLLER_SETTINGS, MEMORY_SETTINGS, RunConfig
 from stacktrans.settings.values import Named, sections_of
 
@@ -121,8 +118,7 @@ def _named(part: str, kinds: Mapping[str, type[Named]]) -> Iterator[str]:
         yield f"### model.{part}: {', '.join(names)}"
         meanings = inherited(kind)
         yield _table(
-            f"| `{name}` | {_default(field)} | {in_words(field.annotation, field.metadata)} "
-            f"| {_in_cell(meanings[name])} |"
+            f"| `{name}` | {_default(field)} | {type_of(field)} | {_in_cell(meanings[name])} |"
             for name, field in kind.model_fields.items()
         )
 

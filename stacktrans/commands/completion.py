@@ -5,7 +5,6 @@ what can't be read is not offered, without a word, since a word would stand amid
 """
 
 import contextlib
-import functools
 import json
 import os
 import shlex
@@ -15,7 +14,6 @@ from typing import Any
 
 import typer
 
-from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings import packaged
 
@@ -40,7 +38,6 @@ def prepare() -> None:
 def _completer(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offered:
     """Words in order, as far as there are any and a shell takes them as they are."""
 
-    @functools.wraps(offer)
     def offered(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
             words = {str(word) for word in offer(ctx, incomplete)}
@@ -51,34 +48,15 @@ def _completer(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offered:
     return offered
 
 
-@_completer
-def tasks(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of tasks."""
-    return packaged.task_files()
+def names(offer: Callable[[], Iterable[str]]) -> Offered:
+    """Words that do not depend on others."""
+    return _completer(lambda ctx, incomplete: offer())
 
 
-@_completer
-def memories(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of memories."""
-    return MEMORIES.installed()
-
-
-@_completer
-def controllers(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of controllers."""
-    return CONTROLLERS.installed()
-
-
-@_completer
-def recipes(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of recipes."""
-    return packaged.recipe_names()
-
-
-@_completer
-def kinds(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """What can be listed."""
-    return KINDS
+tasks = names(packaged.task_files)
+memories = names(MEMORIES.installed)
+controllers = names(CONTROLLERS.installed)
+recipes = names(packaged.recipe_names)
 
 
 @_completer

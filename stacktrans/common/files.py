@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and those that one process has to itself."""
+"""Files: written whole or not at all, locked by one process, and what those of a run are called."""
 
 import contextlib
 import os
@@ -6,6 +6,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+
+CONFIG = "config.yaml"
+"""The file with the configuration of a run, or of a checkpoint."""
+WEIGHTS = "model.safetensors"
+"""The file with the weights of a checkpoint."""
 
 
 @contextlib.contextmanager
