@@ -11,6 +11,7 @@ from stacktrans.commands.options import (
     DeviceOption,
     HardOption,
     JsonOption,
+    load_model,
     parse_lengths,
 )
 from stacktrans.commands.terminal import print_json, print_out
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from stacktrans.inference.evaluation import Scores
     from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.tasks.base import Lengths
-
-from stacktrans.commands.loading import load_model
 
 
 def eval(

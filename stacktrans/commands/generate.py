@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import DepthOption, PairFormat, TaskOption, parse_lengths
+from stacktrans.commands.options import TASK, DepthOption, PairFormat, parse_lengths
 from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import check_positive
 
 
 def generate(
-    task: TaskOption,
+    task: Annotated[str, TASK],
     count: Annotated[int, typer.Option(help="Number of pairs.")] = 10,
     lengths: Annotated[
         str | None,

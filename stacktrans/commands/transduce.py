@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from stacktrans.commands.loading import load_model
-from stacktrans.commands.options import CheckpointArgument, DeviceOption, HardOption, JsonOption
+from stacktrans.commands.options import (
+    CheckpointArgument,
+    DeviceOption,
+    HardOption,
+    JsonOption,
+    load_model,
+)
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import check_positive
 from stacktrans.common.messages import complain
