@@ -1,4 +1,4 @@
-"""The command line's face: its commands, and where it begins.
+"""The entry point of the command line.
 
 Nothing heavy is imported at the top of a command's file: `--help` must answer at once.
 """
@@ -14,10 +14,10 @@ from stacktrans.commands.generate import generate
 from stacktrans.commands.inspect import inspect
 from stacktrans.commands.listing import list as list_
 from stacktrans.commands.sweep import sweep
-from stacktrans.commands.terminal import open_standard_streams, silence_stdout
+from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.commands.train import train
 from stacktrans.commands.transduce import transduce
-from stacktrans.common.messages import Dispensable, complain
+from stacktrans.common.messages import Dispensable, complain, silence
 
 __all__ = ["app", "main"]
 
@@ -47,6 +47,6 @@ def _main() -> None:
         if completion.INSTALL in sys.argv:  # in files of a shell
             complain(f"completion can't be installed: {error}")
         else:
-            silence_stdout()
+            silence(sys.stdout)
             complain(f"standard output: {getattr(error, 'strerror', error)}")
         raise SystemExit(1) from None

@@ -1,7 +1,4 @@
-"""The command `sweep`: parses, calls and shows.
-
-Nothing heavy is imported at the top, as in all that `--help` waits for.
-"""
+"""The command `sweep`: many runs from one file."""
 
 import signal
 from collections.abc import Sequence

@@ -1,19 +1,14 @@
-"""The terminal: messages, tables and progress, even when nobody reads them any more."""
+"""What is printed: data and tables on stdout, progress on stderr, even when nobody reads them."""
 
 import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from stacktrans.common.messages import Dispensable, silence
+from stacktrans.common.messages import Dispensable
 from stacktrans.common.visible import json_text, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-
-def silence_stdout() -> None:
-    """Let everything that is still printed vanish."""
-    silence(sys.stdout)
 
 
 def progress_console() -> "Console":
@@ -28,8 +23,6 @@ def print_out(*renderables: Any) -> None:
     from stacktrans.showing.consoles import VisibleConsole
 
     class Output(VisibleConsole):
-        """A console whose reader may leave, which ends the command as for all others."""
-
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 

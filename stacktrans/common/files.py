@@ -1,9 +1,8 @@
-"""Files: written whole or not at all, locked by one process, and what those of a run are called."""
+"""Files: what those of a run are called, writing them whole or not at all, and locking them."""
 
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,26 +12,39 @@ WEIGHTS = "model.safetensors"
 """The file with the weights of a checkpoint."""
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary neighbour of `path` that takes its place if all goes well.
+def flush(path: Path) -> None:
+    """Have what was written to a file, or done to a directory, survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
-    Links are followed, and what is no regular file (a device, a pipe) is written
-    to as it is.
+
+def write_flushed(path: Path, content: bytes) -> None:
+    """Write a file so that it survives a loss of power."""
+    path.write_bytes(content)
+    flush(path)
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is there whole or not at all, through a temporary neighbour.
+
+    Links are followed, and what is not a regular file (a device, a pipe) is written to as it is.
 
     Raises:
         OSError: it can't be written; the error names `path`.
     """
+    content = content.encode() if isinstance(content, str) else content
     path = path.resolve()
     if path.exists() and not path.is_file():
-        yield path
+        path.write_bytes(content)
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        yield temporary
+        write_flushed(temporary, content)
         if path.exists():
             shutil.copymode(path, temporary)
-        flush(temporary)
         os.replace(temporary, path)
         flush(path.parent)
     except BaseException as error:
@@ -47,29 +59,6 @@ def tidy(path: Path) -> None:
     """Remove what processes left that were killed while they wrote a file."""
     for left in path.parent.glob(f".{path.name}.*"):
         left.unlink(missing_ok=True)
-
-
-def flush(path: Path) -> None:
-    """Have what was written to a file, or done to a directory, survive a loss of power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_flushed(path: Path, content: bytes) -> None:
-    """Write a new file so that it survives a loss of power."""
-    with path.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def locked(stream: IO[Any]) -> bool:
