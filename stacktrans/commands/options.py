@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -44,13 +43,6 @@ HardOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-class PairFormat(StrEnum):
-    """How pairs are written."""
-
-    tsv = "tsv"
-    jsonl = "jsonl"
 
 
 def either(names: Iterable[str]) -> str:
