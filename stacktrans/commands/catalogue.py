@@ -17,7 +17,7 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import CONFIG
 from stacktrans.common.kinds import in_words
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
-from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES, Registry
+from stacktrans.common.registry import GENERATORS, Registry
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import (
@@ -122,22 +122,36 @@ def _task(name: str, path: Path) -> Entry:
 
 def memories() -> Listing:
     """Every memory: its signals, and the settings that it has."""
-
-    def entry(name: str, memory: Any) -> Entry:
-        facts = {"signals": list(memory().signal_names)}
-        return _part_of_a_model(name, memory, MemoryConfig.kind_of(name), facts)
-
-    return _registered(MEMORIES, entry)
+    return _parts_of_a_model(MemoryConfig, "signals", lambda memory: memory().signal_names)
 
 
 def controllers() -> Listing:
     """Every controller: its gates, and the settings that it has."""
+    return _parts_of_a_model(ControllerConfig, "gates", lambda layer: layer.gates)
 
-    def entry(name: str, layer: Any) -> Entry:
-        facts = {"gates": list(layer.gates)}
-        return _part_of_a_model(name, layer, ControllerConfig.kind_of(name), facts)
 
-    return _registered(CONTROLLERS, entry)
+def _parts_of_a_model(
+    config: type[Named], fact: str, names_of: Callable[[Any], Iterable[str]]
+) -> Listing:
+    def entry(name: str, made: Any) -> Entry:
+        settings, names = config.kind_of(name), list(names_of(made))
+        meanings = {**items(made), **inherited(settings)}
+        values = {
+            setting: field.default
+            for setting, field in settings.model_fields.items()
+            if not field.is_required()
+        }
+        return Entry(
+            name,
+            summary(made),
+            remarks=[f"{fact} {', '.join(names)}"] if names else [],
+            parts=[
+                (assigned({key: value}), meanings.get(key, "")) for key, value in values.items()
+            ],
+            facts={fact: names, "settings": values},
+        )
+
+    return _registered(config.REGISTRY, entry)
 
 
 def generators() -> Listing:
@@ -161,29 +175,10 @@ def _registered(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listi
         made, origin = entry(name, registry.load(name)), registry.origin(name)
         if origin is None:
             return made
-        return replace(
-            made, remarks=[*made.remarks, origin], facts={**made.facts, "origin": origin}
-        )
+        facts = {**made.facts, "origin": origin}
+        return replace(made, remarks=[*made.remarks, origin], facts=facts)
 
     return _listing(registry.names(), with_origin)
-
-
-def _part_of_a_model(
-    name: str, made: Any, settings: type[Named], facts: Mapping[str, list[str]]
-) -> Entry:
-    meanings = {**items(made), **inherited(settings)}
-    values = {
-        setting: field.default
-        for setting, field in settings.model_fields.items()
-        if not field.is_required()
-    }
-    return Entry(
-        name,
-        summary(made),
-        remarks=[f"{fact} {', '.join(names)}" for fact, names in facts.items() if names],
-        parts=[(assigned({key: value}), meanings.get(key, "")) for key, value in values.items()],
-        facts={**facts, "settings": values},
-    )
 
 
 def _parameters(made: Any) -> Iterator[dict[str, Any]]:
