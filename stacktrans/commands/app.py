@@ -1,4 +1,4 @@
-"""The application, and how a failing command ends."""
+"""The application, and the exit codes of failing commands."""
 
 import functools
 import inspect
@@ -33,7 +33,7 @@ def _escaped(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Commands(TyperGroup):
-    """The commands, whose arguments do no harm when they are refused."""
+    """The commands; arguments are quoted safely in messages about them."""
 
     make_context = _escaped(TyperGroup.make_context)
     invoke = _escaped(TyperGroup.invoke)
@@ -61,7 +61,7 @@ PluginOption = Annotated[
 
 
 def command(function: Callable[..., R]) -> None:
-    """Register a command, which knows plugins, and whose failures end in a message and a code."""
+    """Register a command, with `--plugin`, and with messages and exit codes for its errors."""
 
     @functools.wraps(function)
     def guarded(*, plugin: list[str] | None, **options: Any) -> R:
@@ -86,7 +86,7 @@ def command(function: Callable[..., R]) -> None:
 
 
 def _ending(error: BaseException) -> tuple[int, Sequence[str]]:
-    """The exit code of a command that failed, and what to say; raises what is a mistake of ours."""
+    """The exit code and messages of a command that failed; raises the error if it is a bug."""
     if isinstance(error, typer.Exit):
         raise error
     if isinstance(error, StacktransError):
@@ -117,7 +117,7 @@ def stacktrans(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Train, evaluate and look into stack-augmented transducers.
+    """Train, evaluate and inspect stack-augmented transducers.
 
     Recurrent networks that learn to operate a differentiable stack, queue,
     double-ended queue or list, and so learn string-to-string algorithms that

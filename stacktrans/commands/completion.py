@@ -1,7 +1,7 @@
-"""What a shell offers for a word that is being typed.
+"""Shell completion.
 
-It has to be there at once, so nothing here waits for torch or a whole configuration; and
-what can't be read is not offered, without a message, which would stand amid the command.
+It has to answer at once, so nothing here imports torch or resolves a whole configuration. What
+can't be read is not offered, without a message, which would appear within the command line.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ PROGRAM = "stacktrans"
 INSTALL = "--install-completion"
 
 Offered = Callable[[typer.Context, str], list[str]]
-"""What is offered after the words before, in the place of what is typed so far."""
+"""Completions, from the words before and what is typed so far."""
 Setting = tuple[str, Any]
 """Path and value of a setting."""
 

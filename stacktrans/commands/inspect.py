@@ -1,4 +1,4 @@
-"""The command `inspect`: what a model does with its memory."""
+"""The command `inspect`: a trace of a model and its memory."""
 
 from dataclasses import asdict
 from pathlib import Path

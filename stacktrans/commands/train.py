@@ -1,4 +1,4 @@
-"""The command `train`: a run, live."""
+"""The command `train`."""
 
 import sys
 from collections.abc import Mapping
@@ -170,7 +170,7 @@ def train(
         run = resolve(
             task=task, recipe=recipe, config=config, options=layers, assignments=set_ or []
         )
-        # Only then, so that what is wrong is told without waiting for torch.
+        # Only now, so that errors are reported without waiting for torch.
         from stacktrans.api.runs import begin
 
         command = shell_text(["stacktrans", *sys.argv[1:]])

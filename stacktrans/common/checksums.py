@@ -23,8 +23,7 @@ def check_sum(path: Path) -> None:
     """Compare a file with the checksums beside it, if there are any.
 
     Raises:
-        CheckpointError: it is another than was written, or has no checksum; or a file can't be
-            read.
+        CheckpointError: the file was changed, has no checksum, or can't be read.
     """
     before = None
     try:

@@ -1,7 +1,7 @@
-"""What is wrong with settings, in the words of who wrote them.
+"""Messages about wrong settings, in the words of a settings file.
 
 Where a setting may be of several types, pydantic says of each, by the name of its class, why the
-value is not of it; here the one that the value resembles is meant, and types are in plain words.
+value does not fit; here only the type that the value resembles is mentioned, in plain words.
 """
 
 from collections.abc import Mapping
@@ -36,12 +36,12 @@ class Complaint(NamedTuple):
 
 
 def complaints(model: type[BaseModel], settings: Any, error: ValidationError) -> list[Complaint]:
-    """What is wrong with some settings, each once.
+    """The complaints about some settings, each once.
 
     Args:
-        model: what they should be.
+        model: of the settings.
         settings: what was given.
-        error: what came of it.
+        error: raised by the model.
     """
     found = (_complaint(model, settings, dict(each)) for each in error.errors())
     return list(dict.fromkeys(each for each in found if each))

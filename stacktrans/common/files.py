@@ -28,7 +28,7 @@ def write_flushed(path: Path, content: bytes) -> None:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all, through a temporary neighbour.
+    """Write a file whole or not at all, through a temporary neighbour.
 
     Links are followed, and what is not a regular file (a device, a pipe) is written to as it is.
 
@@ -56,7 +56,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def tidy(path: Path) -> None:
-    """Remove what processes left that were killed while they wrote a file."""
+    """Remove temporary files of processes that were killed while they wrote a file."""
     for left in path.parent.glob(f".{path.name}.*"):
         left.unlink(missing_ok=True)
 

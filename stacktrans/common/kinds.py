@@ -1,4 +1,4 @@
-"""Types of settings, taken apart and in words that anyone reads who never saw the code."""
+"""Types of settings, taken apart, and in words for users."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

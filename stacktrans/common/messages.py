@@ -1,4 +1,4 @@
-"""Messages on stderr, even when nobody reads them any more."""
+"""Messages on stderr, which may be closed, full or no longer read."""
 
 import contextlib
 import os
@@ -25,12 +25,12 @@ def silence(stream: TextIO) -> None:
 
 
 class Dispensable:
-    """A stream that takes whatever is written, even when it can't be written any more.
+    """A stream that takes whatever is written, even when it can no longer be written.
 
     A reader may leave, a disk be full, a terminal be closed: the work continues without them.
 
     Args:
-        stream: where it goes as long as it can.
+        stream: where it goes as long as that can be written.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,4 +1,4 @@
-"""Code of others: plugin files, and what is said of what goes wrong in them."""
+"""Plugin files, and messages about errors in the code of others."""
 
 import os
 import sys
@@ -87,12 +87,12 @@ def _run(path: Path, file: str) -> ModuleType:
 
 
 def note(module: ModuleType) -> None:
-    """Remember that the code of a module is somebody else's."""
+    """Remember that a module is the code of others."""
     _foreign.add(str(module.__file__))
 
 
 def said(error: BaseException) -> str:
-    """What went wrong while code of others was loaded: where, the kind of error, its message."""
+    """An error while code of others was loaded: where, its type and its message."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = [
@@ -105,7 +105,7 @@ def said(error: BaseException) -> str:
 
 
 def blamed(error: BaseException) -> str | None:
-    """The same of an error that came out of code of others at work; None if it did not."""
+    """The same of an error raised by code of others at run time; None for any other."""
     frames = traceback.extract_tb(error.__traceback__)
     foreign = [frame for frame in frames if frame.filename in _foreign]
     return _at(error, foreign) if foreign else None

@@ -1,4 +1,4 @@
-"""Files that users name, read within bounds; and JSON in them."""
+"""Files named by users, read within bounds, and JSON in them."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from stacktrans.common.errors import UsageError
 MOST_BYTES = 1 << 24
 """The largest file of settings or of a run's records that is read."""
 _OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
-"""What stands for a file that this process has open, as a shell's <(...) does."""
+"""Names of files that this process has open, such as a shell's <(...)."""
 
 
 def check_readable(path: str | os.PathLike[str]) -> None:

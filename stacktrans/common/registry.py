@@ -1,7 +1,7 @@
 """Memories, controllers and task generators by name; none is imported before it is asked for.
 
 A new one of this package is a class and a line in a table at the end of this file. One of
-somebody else's comes from an installed package, through an entry point, or from a file that
+others comes from an installed package, through an entry point, or from a file that
 `--plugin` names (see docs/extending.md).
 """
 
