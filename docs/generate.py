@@ -23,7 +23,7 @@ from stacktrans.settings.values import Named, sections_of
 DOCS = Path(__file__).parent
 HEADING = """# The commands
 
-What `--help` says of each command. Written by `python docs/generate.py`."""
+The `--help` of each command. Written by `python docs/generate.py`."""
 MANNERS = """Data goes to stdout; progress, notes and errors go to stderr. The exit code is 0 when
 the work is done, 1 when it failed, 2 when the command or a file was wrong, and 130 after Ctrl-C."""
 
@@ -69,16 +69,16 @@ _KINDS = {"<int>": "N", "<int range>": "N", "<path>": "PATH", "<str>": "NAME"}
 
 SETTINGS = """# Settings
 
-What a run can be told: by `--set KEY=VALUE`, in a file for `--config`, in a recipe, in a task's
-file or in a sweep. A key is a path such as `training.learning_rate`, or the end of one,
+The settings of a run, which are changed by `--set KEY=VALUE`, in a file for `--config`, in a recipe,
+in a task's file or in a sweep. A key is a path such as `training.learning_rate`, or the end of one,
 `learning_rate`, where only one ends so. Written by `python docs/generate.py`.
 
-A default is what a setting is where no recipe says otherwise (`stacktrans list recipes`); most of
-them mean "off". A block that is `null` by default has to be given with all of its settings that
+A default holds where no recipe says otherwise (`stacktrans list recipes`); most defaults mean
+"off". A block that is `null` by default has to be given with all of its settings that
 have no default; `--set BLOCK=null` turns it off. Of `training.data` and of `training.stop` one
-alternative is chosen: what is set takes the place of the others. A memory and a controller are
+alternative is chosen: one that is set replaces the others. A memory and a controller are
 chosen by name, `model.memory: queue`, or with settings of their own, `model.memory: {name:
-stack-rnn, count: 4}`; what a recipe says of settings that the chosen one lacks is passed over."""
+stack-rnn, count: 4}`; settings in a recipe that the chosen one lacks are ignored."""
 
 
 def settings_page() -> str:
