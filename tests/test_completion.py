@@ -10,8 +10,8 @@ from command_line import ENVIRONMENT, STACKTRANS
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.commands.completion import PROGRAM
+from stacktrans.commands.listing import KINDS
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig

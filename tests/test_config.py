@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stacktrans.commands.catalogue.settings import settings
+from stacktrans.commands.catalogue import settings
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import MEMORIES, REGISTRIES
 from stacktrans.settings.assignments import setting_path

@@ -125,7 +125,7 @@ def without_line(name: str) -> Callable[[str], str]:
         (lambda sums: "", "config.yaml: no checksum in SHA256SUMS"),
         (lambda sums: sums[:200], "SHA256SUMS:3: damaged"),
         (lambda sums: sums.replace(" ", "\x1b"), "SHA256SUMS:1: damaged"),
-        (lambda sums: sums + "é", "SHA256SUMS: damaged: byte"),
+        (lambda sums: sums + "é", "SHA256SUMS:4: damaged"),
     ],
 )
 def test_a_checkpoint_without_all_checksums_is_not_whole(

@@ -33,8 +33,8 @@ def of_aliases(first: str, each: str, levels: int) -> str:
         (of_aliases(LIST, "[{}]", 9), f":5: more than {MOST_VALUES} values"),
         (of_aliases(MERGED, "{{<<: [{}]}}", 9), f":5: more than {MOST_VALUES} values"),
         ("- 1\n" * (2 * MOST_VALUES), f"more than {MOST_VALUES} values"),
-        ("a: &a [*a]", ":1: *a is used within its own definition"),
-        ("a: &a {b: {<<: *a}}", ":1: *a is used within its own definition"),
+        ("a: &a [*a]", ":1: an alias (*) is used within its own definition"),
+        ("a: &a {b: {<<: *a}}", ":1: an alias (*) is used within its own definition"),
         ("x: " + "[" * 100_000, f":1: nested more than {DEEPEST} deep"),
         ("- " * 100_000, f":1: nested more than {DEEPEST} deep"),
         (

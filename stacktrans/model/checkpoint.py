@@ -26,9 +26,9 @@ from torch import Tensor
 
 from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.files import CONFIG as CONFIG
+from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.files import flush, write_flushed
-from stacktrans.common.names import CONFIG as CONFIG
-from stacktrans.common.names import WEIGHTS as WEIGHTS
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES, REGISTRIES
 from stacktrans.model.transducer import Transducer, weight_shapes
 from stacktrans.model.weights import check_shapes, load_weights, said_of, serialized

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from stacktrans.common.names import WEIGHTS
+from stacktrans.common.files import WEIGHTS
 
 BY_KIND = ("by_memory", "by_controller")
 """What a recipe says of one kind of memory or controller alone stands under these."""
