@@ -18,8 +18,9 @@ from typing import Self
 
 import numpy as np
 
-from stacktrans.grammar.chart import Chart, where_it_fails
-from stacktrans.grammar.depth import Counts, DepthTable
+from stacktrans.common.errors import abridged
+from stacktrans.grammar.chart import Chart
+from stacktrans.grammar.depth import DepthTable
 from stacktrans.grammar.following import following
 from stacktrans.grammar.inside import Booleans, Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
@@ -48,6 +49,7 @@ class Grammar:
     Attributes:
         source_words: the source's terminal words, in order of first appearance.
         target_words: the target's.
+        depths: derivations by their depth.
 
     Raises:
         GrammarError: the rules are not a grammar; the message says where and why.
@@ -61,7 +63,7 @@ class Grammar:
         self._form = NormalForm(root, rules)
         self._inside = InsideTable(self._form)
         self._root, self._rules = root, rules
-        self._depths = DepthTable(root, rules)
+        self.depths = DepthTable(root, rules)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
@@ -126,42 +128,6 @@ class Grammar:
                         name,
                     )
 
-    def depth_bounds(self, depth: int) -> tuple[int, int] | None:
-        """The least and the greatest source length of derivations within a depth, if there are any.
-
-        Raises:
-            GrammarError: such a depth can't be asked for.
-        """
-        return self._depths.bounds(depth)
-
-    def depth_counts(self, depth: int, longest: int) -> Counts:
-        """How many derivations of each source length are no deeper than `depth`; see `depth`.
-
-        Those longer than `longest` may be missing.
-
-        Raises:
-            GrammarError: such a depth can't be asked for, or there is too much to count.
-        """
-        return self._depths.counts(depth, longest)
-
-    def sample_depth(
-        self, generator: np.random.Generator, depth: int, length: int, longest: int
-    ) -> tuple[list[str], list[str]]:
-        """Source and target of a derivation drawn among those so deep at most and so long.
-
-        Args:
-            generator: where the randomness comes from.
-            depth: of the derivation at most.
-            length: of its source.
-            longest: the longest length that others are drawn of; not less than `length`.
-
-        Raises:
-            GrammarError: there is none.
-        """
-        if not self.depth_counts(depth, longest).get(length):
-            raise GrammarError(f"no derivation of depth {depth} has {length} source words")
-        return self._depths.draw(generator, depth, length, longest)
-
     def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can come after each beginning of a source, the empty one first."""
         return following(self._root, self._rules, source)
@@ -179,7 +145,7 @@ class Grammar:
         self._check_source(source)
         chart = Chart(self._form, source)
         if not chart.complete:
-            raise where_it_fails(chart, source)
+            raise self._failure(source)
         return target_of(chart.best_derivation())
 
     def _check_length(self, length: int) -> None:
@@ -197,8 +163,24 @@ class Grammar:
                 nearest = difflib.get_close_matches(word, self.source_words, n=1)
                 hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
                 raise NotInGrammar(
-                    f"word {position}, '{word}', is no source word of the grammar{hint}", position
+                    f"word {position}, '{word}', is not a source word of the grammar{hint}",
+                    position,
                 )
+
+    def _failure(self, source: Sequence[str]) -> NotInGrammar:
+        """What is wrong with words of the grammar that are not a sentence's source."""
+        for place, (possible, word) in enumerate(zip(self.following(source), source, strict=False)):
+            if word not in possible:
+                begun = " ".join(abridged(source[: place + 1]))
+                return NotInGrammar(
+                    f"word {place + 1}, '{word}': no sentence of the grammar begins '{begun}'",
+                    place + 1,
+                )
+        whole = " ".join(abridged(source))
+        return NotInGrammar(
+            f"the sentence ends too early: '{whole}' only begins a sentence of the grammar",
+            len(source) + 1,
+        )
 
 
 def _distinct_words(sides: Iterable[Iterable[str | int | Nonterminal]]) -> tuple[str, ...]:

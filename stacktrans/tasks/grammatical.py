@@ -66,7 +66,7 @@ class Grammatical(Task):
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         try:
-            bounds = self.grammar.depth_bounds(law.depth)
+            bounds = self.grammar.depths.bounds(law.depth)
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
         if not bounds:
@@ -77,7 +77,7 @@ class Grammatical(Task):
         self, generator: np.random.Generator, length: int, law: LengthLaw, longest: int
     ) -> Sentence:
         if isinstance(law, DepthLimit):
-            return self.grammar.sample_depth(generator, law.depth, length, longest)
+            return self.grammar.depths.sample(generator, law.depth, length, longest)
         return self.grammar.sample(generator, length)
 
     def _pair_of(self, source: list[str], target: list[str]) -> Pair:
@@ -96,7 +96,7 @@ class Grammatical(Task):
         try:
             if not isinstance(law, DepthLimit):
                 return self._own_weights(longest, law)
-            counts = self.grammar.depth_counts(law.depth, longest)
+            counts = self.grammar.depths.counts(law.depth, longest)
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
         within = {length: count for length, count in counts.items() if length <= longest}
