@@ -22,8 +22,7 @@ from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.corpora import find_files, known_symbols, read_sentences
-from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.corpus import Corpus, find_files, known_symbols, read_sentences
 from stacktrans.training.texts import Texts, pieces_of
 from stacktrans.training.trainer import Interrupted, Trainer
 

@@ -198,7 +198,7 @@ def _buffered(asked: bool) -> "Layer":
 
 
 def _files_of(folder: Path) -> dict[str, str]:
-    from stacktrans.tasks.corpora import find_files
+    from stacktrans.tasks.corpus import find_files
 
     return find_files(folder)
 

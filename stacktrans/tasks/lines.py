@@ -4,7 +4,6 @@ import os
 import select
 import stat
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -27,11 +26,11 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class UnreadableLine(StacktransError):
-    """A line that is no text, or too long a one."""
+    """A line that is not text, or is too long."""
 
 
 def decode_line(line: bytes) -> str:
-    """The text of a line without its end; raises `UnreadableLine` if it is none or too long."""
+    """The text of a line without its end; raises `UnreadableLine` if it is not text or too long."""
     if len(line) > LONGEST_LINE:
         raise UnreadableLine(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
     try:
@@ -66,62 +65,32 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         parts: whether not to wait for the end of a line either.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    rest, group, first = _Rest(), deque[Piece](), True
+    group: list[Piece] = []
+    rest, begins, first = bytearray(), True, True
     while True:
         waiting = not (is_file or _has_more(descriptor))
-        if parts and waiting and rest.size:
-            group.append(rest.piece(ends=False))
+        if parts and waiting and rest:
+            group.append(Piece(bytes(rest), begins, ends=False))
+            rest, begins = bytearray(), False
         if group and (waiting or len(group) >= LINES_AT_ONCE):
-            yield _first_of(group)
+            yield group[:LINES_AT_ONCE]
+            del group[:LINES_AT_ONCE]
             continue
         chunk = os.read(descriptor, CHUNK)
         if not chunk:
             break
         if first:
             chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
-        *lines, last = chunk.split(b"\n")
-        for line in lines:
-            rest.add(line)
-            group.append(rest.piece(ends=True))
-        rest.add(last)
-    if rest.size or not rest.begins:
-        group.append(rest.piece(ends=True))
-    while group:
-        yield _first_of(group)
-
-
-def _first_of(group: deque[Piece]) -> list[Piece]:
-    return [group.popleft() for _ in range(min(LINES_AT_ONCE, len(group)))]
-
-
-class _Rest:
-    """What was read of a line that has not ended yet.
-
-    Attributes:
-        begins: whether the line begins with it.
-        size: in bytes.
-    """
-
-    def __init__(self) -> None:
-        self.begins = True
-        self._clear()
-
-    def _clear(self) -> None:
-        self.size = 0
-        self._parts: list[bytes] = []
-
-    def add(self, part: bytes) -> None:
-        """Go on with the line."""
-        if part and self.size <= LONGEST_LINE:
-            self._parts.append(part)
-            self.size += len(part)
-
-    def piece(self, ends: bool) -> Piece:
-        """All of it, which is then done with."""
-        piece = Piece(b"".join(self._parts), self.begins, ends)
-        self._clear()
-        self.begins = ends
-        return piece
+        for number, part in enumerate(chunk.split(b"\n")):
+            if number:  # there was the end of a line before it
+                group.append(Piece(bytes(rest), begins))
+                rest, begins = bytearray(), True
+            if len(rest) <= LONGEST_LINE:
+                rest += part
+    if rest or not begins:
+        group.append(Piece(bytes(rest), begins))
+    for start in range(0, len(group), LINES_AT_ONCE):
+        yield group[start : start + LINES_AT_ONCE]
 
 
 def _has_more(descriptor: int) -> bool:
