@@ -16,12 +16,11 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue.docstrings import inherited, items
 from stacktrans.commands.catalogue.entries import Entry, as_written
 from stacktrans.commands.catalogue.plain_types import in_words
 from stacktrans.commands.catalogue.settings import settings
 from stacktrans.settings.config import CONTROLLER_SETTINGS, MEMORY_SETTINGS, RunConfig
-from stacktrans.settings.values import Named, sections_of
+from stacktrans.settings.values import Named, meanings, sections_of
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands
@@ -110,7 +109,7 @@ def _meaning(section: str) -> Iterator[str]:
     for name in outer:
         (kind,) = sections_of(kind.model_fields[name])
     if last in kind.model_fields:
-        meaning = items(kind)[last]
+        meaning = meanings(kind)[last]
         yield meaning[0].upper() + meaning[1:]
 
 
@@ -119,10 +118,10 @@ def _named(part: str, kinds: Mapping[str, type[Named]]) -> Iterator[str]:
     for kind in dict.fromkeys(kinds.values()):
         names = [f"`{name}`" for name, each in kinds.items() if each is kind]
         yield f"### model.{part}: {', '.join(names)}"
-        meanings = inherited(kind)
+        said = meanings(kind)
         yield _table(
             f"| `{name}` | {_default(field)} | {in_words(field.annotation, field.metadata)} "
-            f"| {_in_cell(meanings[name])} |"
+            f"| {_in_cell(said[name])} |"
             for name, field in kind.model_fields.items()
         )
 

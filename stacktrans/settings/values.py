@@ -1,7 +1,11 @@
 """What a single setting can be: bounded numbers, and sections that know their keys."""
 
+import ast
 import functools
+import inspect
+import itertools
 import math
+import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
@@ -103,11 +107,7 @@ class OneOf(Strict):
 
 
 class Named(Strict):
-    """A part of a model that is chosen by its name, which decides what settings it has.
-
-    Attributes:
-        name: of the part.
-    """
+    """A part of a model that is chosen by its name, which decides what settings it has."""
 
     REGISTRY: ClassVar[Registry]
     """Where such parts are found."""
@@ -182,3 +182,35 @@ def is_block(field: FieldInfo) -> bool:
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
     union = get_origin(annotation) in (Union, UnionType)
     return get_args(annotation) if union else (annotation,)
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What a section's settings mean, by name: what stands below them and those of its bases."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__[:-1]):
+        found |= _texts(each.__module__).get(each.__name__, {})
+    return found
+
+
+@functools.cache
+def _texts(module: str) -> dict[str, dict[str, str]]:
+    """The strings below the attributes of a module's classes."""
+    if not module.startswith("stacktrans."):
+        return {}
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {
+        node.name: {
+            name: " ".join(text.split())
+            for pair in itertools.pairwise(node.body)
+            for name, text in _text_below(*pair)
+        }
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def _text_below(field: ast.stmt, below: ast.stmt) -> list[tuple[str, str]]:
+    match field, below:
+        case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+            return [(name, text)]
+    return []

@@ -14,14 +14,6 @@ def summary(documented: object) -> str:
     return in_one_line((inspect.getdoc(documented) or "").split("\n\n")[0])
 
 
-def inherited(kind: type) -> dict[str, str]:
-    """What the docstrings of a class and of its bases say, by name."""
-    found: dict[str, str] = {}
-    for each in reversed(kind.__mro__):
-        found |= items(each)
-    return found
-
-
 def items(documented: object) -> dict[str, str]:
     """What a docstring's sections Args and Attributes say, by name."""
     found: dict[str, str] = {}

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from stacktrans.commands.catalogue.docstrings import inherited, items, summary
+from stacktrans.commands.catalogue.docstrings import items, summary
 from stacktrans.commands.catalogue.entries import Entry, Listing, assigned
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES, Registry
 from stacktrans.grammar import Grammar
 from stacktrans.settings.config import ControllerConfig, MemoryConfig
-from stacktrans.settings.values import Named
+from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.grammatical import Grammatical
 
 FURTHER: Mapping[type, type] = {Grammatical: Grammar}
@@ -59,7 +59,7 @@ def _listing(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listing:
 
 
 def _of_model(name: str, made: Any, settings: type[Named], facts: Mapping[str, list[str]]) -> Entry:
-    meanings = {**items(made), **inherited(settings)}
+    said = {**items(made), **meanings(settings)}
     values = {
         setting: field.default
         for setting, field in settings.model_fields.items()
@@ -70,8 +70,7 @@ def _of_model(name: str, made: Any, settings: type[Named], facts: Mapping[str, l
         summary(made),
         remarks=[f"{fact} {', '.join(names)}" for fact, names in facts.items() if names],
         parts=[
-            (assigned({setting: value}), meanings.get(setting, ""))
-            for setting, value in values.items()
+            (assigned({setting: value}), said.get(setting, "")) for setting, value in values.items()
         ],
         facts={**facts, "settings": values},
     )

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from stacktrans.commands.catalogue.docstrings import items
 from stacktrans.commands.catalogue.entries import Entry, Listing, as_written
 from stacktrans.commands.catalogue.plain_types import in_words
 from stacktrans.settings.config import RunConfig, StartConfig, TaskConfig, TrainingConfig
-from stacktrans.settings.values import Named, is_block, sections_of
+from stacktrans.settings.values import Named, is_block, meanings, sections_of
 
 NO_SETTINGS = {"format", "version", "recipe"}
 """What a run's configuration says of itself."""
@@ -32,7 +31,7 @@ def _entries(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
         prefix: of their paths.
         off: the block that they are in, if it is one that may be null.
     """
-    meanings = items(model)
+    said = meanings(model)
     unlisted = {RunConfig: NO_SETTINGS, TaskConfig: NO_SETTINGS_OF_A_TASK}.get(model, set())
     for name, field in model.model_fields.items():
         path = prefix + name
@@ -40,7 +39,7 @@ def _entries(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
         if name in unlisted:
             continue
         if not sections or issubclass(sections[0], Named) or (model, name) in TOGETHER:
-            yield _entry(path, field, meanings[name], off)
+            yield _entry(path, field, said[name], off)
         else:
             block = path if is_block(field) else off
             yield from _entries(sections[0], f"{path}.", off or block)
