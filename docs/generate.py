@@ -20,7 +20,8 @@ from stacktrans.commands.catalogue.entries import Entry, as_written
 from stacktrans.commands.catalogue.plain_types import in_words
 from stacktrans.commands.catalogue.settings import settings
 from stacktrans.settings.config import CONTROLLER_SETTINGS, MEMORY_SETTINGS, RunConfig
-from stacktrans.settings.values import Named, meanings, sections_of
+from stacktrans.settings.layers import sections_of
+from stacktrans.settings.values import Named, meanings
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands

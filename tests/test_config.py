@@ -9,7 +9,6 @@ import yaml
 from stacktrans.commands.catalogue.settings import settings
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import MEMORIES, REGISTRIES
-from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import (
     ActionMemoryConfig,
     BuffersConfig,
@@ -25,6 +24,7 @@ from stacktrans.settings.config import (
     StopConfig,
     VectorMemoryConfig,
 )
+from stacktrans.settings.layers import setting_path
 from stacktrans.settings.packaged import recipe_names, shipped
 from stacktrans.settings.resolve import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths

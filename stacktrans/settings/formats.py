@@ -1,17 +1,15 @@
 """Formats of configurations, and how an older one is read.
 
-A run's configuration says all that it means. One of format 1 is completed by the recipes and the
-defaults of that time, which lie in `frozen/` and never change; one of format 2 says everything
-under other names (see `renamed`). Both are made ones of today, so that a model answers for ever as
-it did when it was trained. A file of settings that names no format is a user's own, and takes the
-recipe of today.
+A run's configuration is whole. One of format 1 is completed by the recipes and the defaults of that
+time, which lie in `frozen/` and never change; one of format 2 says everything under other names
+(see `renamed`). Both are converted, so that a model always answers as it did when it was trained.
+A file of settings that names no format is a user's own, and takes the recipe of today.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
@@ -42,7 +40,7 @@ def written_format(layer: Layer) -> int | None:
     """The format that a file of settings names; None if it names none.
 
     Raises:
-        UsageError: there is no such format, or none yet.
+        UsageError: the format is unknown, or newer than this version.
     """
     found = layer.settings.get("format")
     if found is None:
@@ -116,19 +114,40 @@ KEPT = (
 """Settings of format 2 that are called what they were, if not all are written as they were."""
 
 
+_PLACES = {**{path: path for path in KEPT}, **RENAMED}
+_OLD = {new: old for old, new in _PLACES.items()}
+
+
+@dataclass(frozen=True)
+class _Converted(Layer):
+    """Settings that stand in other places than they did.
+
+    Attributes:
+        written: as they were written.
+    """
+
+    written: Layer = field(kw_only=True)
+
+    def place(self, location: Sequence[str | int]) -> str | None:
+        for size in range(len(location), 0, -1):
+            if old := _OLD.get(".".join(map(str, location[:size]))):
+                location = (*old.split("."), *location[size:])
+                break
+        return self.written.place(location)
+
+
 def _converted(layer: Layer) -> Layer:
     """A configuration of format 2 as one of today."""
     _check_complete(layer)
-    places = {**{path: path for path in KEPT}, **RENAMED}
     settings: Settings = {"format": FORMAT}
-    for old, new in places.items():
+    for old, new in _PLACES.items():
         settings = overlaid(settings, nested(new, _at(layer.settings, old)))
     for path, value in _rewritten(layer.settings):
         section, _, name = path.rpartition(".")
         _at(settings, section)[name] = value
     if isinstance(settings["task"], dict):
         settings["task"].pop("recipes", None)
-    return Layer(layer.origin, settings, _tree(layer, {"format": "format", **places}))
+    return _Converted(layer.origin, settings, layer.node, written=layer)
 
 
 def _rewritten(old: Settings) -> Iterator[tuple[str, Any]]:
@@ -246,31 +265,3 @@ def _at(settings: Settings, path: str) -> Any:
     for key in path.split(".") if path else ():
         found = found.get(key) if isinstance(found, Mapping) else None
     return found
-
-
-def _tree(layer: Layer, places: Mapping[str, str]) -> yaml.Node | None:
-    """What knows the lines of settings that stood in other places, by today's paths."""
-    tree: dict[str, Any] = {}
-    for old, new in places.items():
-        node = layer.section(*old.split(".")[:-1]).child(old.rpartition(".")[2])
-        *sections, name = new.split(".")
-        branch = tree
-        for section in sections:
-            branch = branch.setdefault(section, {})
-            if not isinstance(branch, dict):  # of what is a block today a switch says more
-                break
-        else:
-            branch.setdefault(name, node)
-    return _mapped(tree)
-
-
-def _mapped(branch: Mapping[str, Any]) -> yaml.Node | None:
-    found = {
-        name: _mapped(part) if isinstance(part, dict) else part for name, part in branch.items()
-    }
-    children = {name: node for name, node in found.items() if node is not None}
-    if not children:
-        return None
-    pairs = [(yaml.ScalarNode("", name), node) for name, node in children.items()]
-    first = min((node.start_mark for node in children.values()), key=lambda mark: mark.line)
-    return yaml.MappingNode("", pairs, first)

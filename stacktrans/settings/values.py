@@ -7,7 +7,7 @@ import itertools
 import math
 import sys
 from collections.abc import Mapping
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
 
 from pydantic import (
@@ -21,7 +21,6 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from stacktrans.common.registry import Registry
 from stacktrans.tasks.base import LONGEST, Lengths
@@ -163,25 +162,6 @@ class Named(Strict):
     def known(cls) -> set[str]:
         """The settings that one part of this package or another has."""
         return {name for kind in cls.builtin().values() for name in kind.model_fields}
-
-
-def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
-    """The settings that a field is made of, one kind or several; none if it is a plain value."""
-    kinds = [kind for kind in _alternatives(field.annotation) if kind is not NoneType]
-    kind = kinds[0] if len(kinds) == 1 else None
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return []
-    return list(dict.fromkeys(kind.builtin().values())) if issubclass(kind, Named) else [kind]
-
-
-def is_block(field: FieldInfo) -> bool:
-    """Whether a field is made of settings that may be left out together."""
-    return bool(sections_of(field)) and NoneType in _alternatives(field.annotation)
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    union = get_origin(annotation) in (Union, UnionType)
-    return get_args(annotation) if union else (annotation,)
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:

@@ -8,7 +8,8 @@ from pydantic.fields import FieldInfo
 from stacktrans.commands.catalogue.entries import Entry, Listing, as_written
 from stacktrans.commands.catalogue.plain_types import in_words
 from stacktrans.settings.config import RunConfig, StartConfig, TaskConfig, TrainingConfig
-from stacktrans.settings.values import Named, is_block, meanings, sections_of
+from stacktrans.settings.layers import is_block, sections_of
+from stacktrans.settings.values import Named, meanings
 
 NO_SETTINGS = {"format", "version", "recipe"}
 """What a run's configuration says of itself."""
