@@ -19,7 +19,7 @@ from stacktrans.cli import app
 from stacktrans.commands.catalogue.entries import Entry, as_written
 from stacktrans.commands.catalogue.plain_types import in_words
 from stacktrans.commands.catalogue.settings import settings
-from stacktrans.settings.config import CONTROLLER_SETTINGS, MEMORY_SETTINGS, RunConfig
+from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig
 from stacktrans.settings.layers import sections_of
 from stacktrans.settings.values import Named, meanings
 
@@ -96,8 +96,8 @@ def settings_page() -> str:
         parts += [f"## {section}", *_meaning(section), _table(map(_row, entries))]
         if section == "model":
             kinds: dict[str, Mapping[str, type[Named]]] = {
-                "memory": MEMORY_SETTINGS,
-                "controller": CONTROLLER_SETTINGS,
+                "memory": MemoryConfig.KINDS,
+                "controller": ControllerConfig.KINDS,
             }
             parts += [part for name, kind in kinds.items() for part in _named(name, kind)]
     return "\n\n".join(parts) + "\n"

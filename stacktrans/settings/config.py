@@ -8,15 +8,14 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_type_hints
 
 import yaml
-from pydantic import Field, SerializeAsAny, create_model, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.registry import CONTROLLERS, MEMORIES, Registry
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings, overlaid
 from stacktrans.settings.values import (
     Count,
@@ -115,7 +114,8 @@ class TaskFile(TaskConfig):
 class MemoryConfig(Named):
     """Which memory the controller operates."""
 
-    REGISTRY: ClassVar[Registry] = MEMORIES
+    REGISTRY = MEMORIES
+    KINDS: ClassVar[dict[str, type[Named]]] = {}
 
     name: str
     """one of `stacktrans list memories`."""
@@ -124,10 +124,6 @@ class MemoryConfig(Named):
     def own(self) -> Settings:
         """What this memory alone is made with."""
         return self.model_dump(exclude={"name", "size", "values"})
-
-    @classmethod
-    def builtin(cls) -> "Mapping[str, type[MemoryConfig]]":
-        return MEMORY_SETTINGS
 
     @classmethod
     def of_class(cls, found: type) -> "type[MemoryConfig]":
@@ -156,15 +152,11 @@ class ActionMemoryConfig(VectorMemoryConfig):
     """how many cells of each are kept; null for as many as are needed."""
 
 
-MEMORY_SETTINGS: dict[str, type[MemoryConfig]] = {
-    "stack": VectorMemoryConfig,
-    "queue": VectorMemoryConfig,
-    "deque": VectorMemoryConfig,
-    "stack-rnn": ActionMemoryConfig,
-    "list-rnn": ActionMemoryConfig,
+MemoryConfig.KINDS |= {
+    **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
+    **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
     "none": MemoryConfig,
 }
-"""What settings each memory of this package has, known without torch."""
 
 
 @functools.cache
@@ -186,17 +178,14 @@ def _with_parameters(memory: type) -> type[MemoryConfig]:
 class ControllerConfig(Named):
     """What reads the input and operates the memory."""
 
-    REGISTRY: ClassVar[Registry] = CONTROLLERS
+    REGISTRY = CONTROLLERS
+    KINDS: ClassVar[dict[str, type[Named]]] = {}
 
     name: str
     """one of `stacktrans list controllers`."""
     biases: bool = True
     """whether sums have biases, those of signals, values and outputs included; the biases that
     `model.start` sets are left out where there are none."""
-
-    @classmethod
-    def builtin(cls) -> "Mapping[str, type[ControllerConfig]]":
-        return CONTROLLER_SETTINGS
 
     @classmethod
     def of_class(cls, found: type) -> "type[ControllerConfig]":
@@ -221,14 +210,10 @@ class RecurrentConfig(ControllerConfig):
     can't learn to remember for long by itself."""
 
 
-CONTROLLER_SETTINGS: dict[str, type[ControllerConfig]] = {
-    "lstm": RecurrentConfig,
-    "gru": RecurrentConfig,
-    "rnn": RecurrentConfig,
-    "sigmoid": RecurrentConfig,
+ControllerConfig.KINDS |= {
+    **dict.fromkeys(("lstm", "gru", "rnn", "sigmoid"), RecurrentConfig),
     "linear": ControllerConfig,
 }
-"""What settings each controller of this package has, known without torch."""
 
 
 BUFFER_SIGNALS = ("input read", "output write")
@@ -282,10 +267,10 @@ class StartConfig(Strict):
 class ModelConfig(Strict):
     """The shape of a transducer and how it starts."""
 
-    memory: SerializeAsAny[MemoryConfig]
+    memory: Annotated[SerializeAsAny[MemoryConfig], BeforeValidator(MemoryConfig.read)]
     """what the controller operates: the name of one of `stacktrans list memories`, or {name: ...,
     size: ...} with settings of that memory."""
-    controller: SerializeAsAny[ControllerConfig]
+    controller: Annotated[SerializeAsAny[ControllerConfig], BeforeValidator(ControllerConfig.read)]
     """what operates it: the name of one of `stacktrans list controllers`, or {name: ...,
     hidden_size: ...} with settings of that controller."""
     embedding_size: Size | Literal["one-hot"] = 32
@@ -300,16 +285,6 @@ class ModelConfig(Strict):
     kernel: Literal["auto", "fused", "torch"] = "auto"
     """"fused" for compiled code, "torch" for the definition step by step, "auto" for the first
     where it can be had."""
-
-    @field_validator("memory", mode="before")
-    @classmethod
-    def _memory_exists(cls, given: Any) -> MemoryConfig:
-        return MemoryConfig.read(given)
-
-    @field_validator("controller", mode="before")
-    @classmethod
-    def _controller_exists(cls, given: Any) -> ControllerConfig:
-        return ControllerConfig.read(given)
 
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:

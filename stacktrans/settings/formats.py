@@ -6,7 +6,7 @@ time, which lie in `frozen/` and never change; one of format 2 says everything u
 A file of settings that names no format is a user's own, and takes the recipe of today.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from typing import Any
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.settings.config import (
-    CONTROLLER_SETTINGS,
     FORMAT,
-    MEMORY_SETTINGS,
     ROUNDINGS,
+    ControllerConfig,
+    MemoryConfig,
     StreamConfig,
 )
 from stacktrans.settings.layers import (
@@ -142,49 +142,29 @@ def _converted(layer: Layer) -> Layer:
     settings: Settings = {"format": FORMAT}
     for old, new in _PLACES.items():
         settings = overlaid(settings, nested(new, _at(layer.settings, old)))
-    for path, value in _rewritten(layer.settings):
-        section, _, name = path.rpartition(".")
-        _at(settings, section)[name] = value
     if isinstance(settings["task"], dict):
         settings["task"].pop("recipes", None)
-    return _Converted(layer.origin, settings, layer.node, written=layer)
-
-
-def _rewritten(old: Settings) -> Iterator[tuple[str, Any]]:
-    """What is not only called otherwise today, but written otherwise: its path and its value."""
-    model, training = old["model"], old["training"]
-    yield "model.memory", _part(old, "memory", MEMORY_SETTINGS.get(model["memory"]))
-    yield "model.controller", _part(old, "controller", CONTROLLER_SETTINGS.get(model["controller"]))
-    buffers = ("steps_per_symbol", "extra_steps", "output_skip")
-    yield "model.buffers", _picked(model, buffers) if model["buffered"] else None
-    norm, limit = training["gradient_clip"], training["gradient_limit"]
+    model, training, was = settings["model"], settings["training"], layer.settings["training"]
+    for part, kind in (("memory", MemoryConfig), ("controller", ControllerConfig)):
+        fields = kind.KINDS.get(str(model[part].get("name")), Named).model_fields
+        model[part] = _picked(model[part], fields)
+    if not layer.settings["model"]["buffered"]:
+        model["buffers"] = None
+    if was["settle_loss"] is None:
+        training["settle"] = None
+    if was["restart_after"] is None and was["give_up_after"] is None:
+        training["restart"] = None
+    norm, limit, examples, stream = (
+        was[name] for name in ("gradient_clip", "gradient_limit", "examples", "stream")
+    )
     clip = {"norm": norm} if norm is not None else {"value": limit}
-    yield "training.gradient_clip", None if norm is limit is None else clip
-    examples, stream = training["examples"], training["stream"]
-    data = {"examples": examples} if examples else None
+    training["gradient_clip"] = None if norm is limit is None else clip
+    training["data"] = {"examples": examples} if examples else None
     if stream:
-        data = {"stream": _picked(stream, StreamConfig.model_fields)}
-    yield "training.data", data
-    if training["settle_loss"] is None:
-        yield "training.settle", None
-    if training["restart_after"] is None and training["give_up_after"] is None:
-        yield "training.restart", None
-    yield "training.stop", None if stream else _stop(training)
-    yield "training.rounding", _rounding_of(training)
-
-
-def _part(old: Settings, part: str, kind: type[Named] | None) -> Any:
-    """A memory or a controller by its name, with the settings that it has."""
-    name = old["model"][part]
-    if kind is None:  # which will be said when it is validated
-        return name
-    prefix = f"model.{part}."
-    own = {
-        new.removeprefix(prefix): _at(old, path)
-        for path, new in RENAMED.items()
-        if new.startswith(prefix) and new.removeprefix(prefix) in kind.model_fields
-    }
-    return {"name": name, **own}
+        training["data"] = {"stream": _picked(stream, StreamConfig.model_fields)}
+    training["stop"] = None if stream else _stop(was)
+    training["rounding"] = _rounding_of(was)
+    return _Converted(layer.origin, settings, layer.node, written=layer)
 
 
 def _stop(training: Settings) -> Settings:

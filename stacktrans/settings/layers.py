@@ -243,7 +243,7 @@ def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
     kind = kinds[0] if len(kinds) == 1 else None
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return []
-    return list(dict.fromkeys(kind.builtin().values())) if hasattr(kind, "builtin") else [kind]
+    return list(dict.fromkeys(getattr(kind, "KINDS", {}).values())) or [kind]
 
 
 def is_block(field: FieldInfo) -> bool:

@@ -28,7 +28,7 @@ from stacktrans.tasks.base import LONGEST, Lengths
 
 def _in_order(lengths: Lengths) -> Lengths:
     if not 1 <= lengths.shortest <= lengths.longest <= LONGEST:
-        raise ValueError(f"{lengths} is no range; expected 1 <= shortest <= longest <= {LONGEST}")
+        raise ValueError(f"expected 1 <= shortest <= longest <= {LONGEST}")
     return lengths
 
 
@@ -74,7 +74,7 @@ def _whole(value: Any) -> Any:
 
 
 class Strict(BaseModel):
-    """Settings that refuse a key they do not know."""
+    """Settings that refuse an unknown key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -109,7 +109,8 @@ class Named(Strict):
     """A part of a model that is chosen by its name, which decides what settings it has."""
 
     REGISTRY: ClassVar[Registry]
-    """Where such parts are found."""
+    KINDS: ClassVar[dict[str, type["Named"]]] = {}
+    """The settings of each part of this package, by its name; known without torch."""
 
     name: str
 
@@ -118,11 +119,6 @@ class Named(Strict):
     def _exists(cls, name: str) -> str:
         cls.REGISTRY.check(name)
         return name
-
-    @classmethod
-    def builtin(cls) -> "Mapping[str, type[Self]]":
-        """The settings of each part that this package has, by its name."""
-        raise NotImplementedError
 
     @classmethod
     def of_class(cls, found: type) -> "type[Self]":
@@ -135,14 +131,14 @@ class Named(Strict):
         name = given.get("name") if isinstance(given, Mapping) else given
         if not isinstance(name, str) or name not in cls.REGISTRY:
             return cls
-        return cls.builtin().get(name) or cls.of_class(cls.REGISTRY.load(name))
+        return cast(type[Self], cls.KINDS.get(name)) or cls.of_class(cls.REGISTRY.load(name))
 
     @classmethod
     def read(cls, given: Any) -> Self:
         """Settings as they were written; a name alone stands for a part with its defaults.
 
         Raises:
-            ValueError: there is no such part, or it lacks a setting that others have.
+            ValueError: the part is unknown, or lacks a setting that others have.
         """
         if isinstance(given, cls):
             return given
@@ -161,7 +157,7 @@ class Named(Strict):
     @classmethod
     def known(cls) -> set[str]:
         """The settings that one part of this package or another has."""
-        return {name for kind in cls.builtin().values() for name in kind.model_fields}
+        return {name for kind in cls.KINDS.values() for name in kind.model_fields}
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
