@@ -85,18 +85,15 @@ class Grammar:
         return cls(str(parameters["root"]), read_rules(parameters["rules"]))
 
     def length_probabilities(self, longest: int) -> Floats:
-        """The probability that a derivation's source has n words: [longest + 1].
+        """The probability that a derivation's source has n words, [longest + 1].
 
-        Where some derivations never end, the probabilities of all lengths sum to less
-        than 1.
-
-        Raises:
-            GrammarError: they are too long.
+        Their sum is less than 1 where some derivations never end. Raises `GrammarError` for
+        lengths that are too long.
         """
         return np.exp(self._inside.of_lengths(self._form.root, longest))
 
     def has_lengths(self, longest: int) -> Booleans:
-        """Whether there is a source of n words, however improbable: [longest + 1]."""
+        """Whether some source has n words, however improbable, [longest + 1]; raises likewise."""
         return np.isfinite(self._inside.of_lengths(self._form.root, longest))
 
     def sample(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
@@ -116,14 +113,11 @@ class Grammar:
         """Raise `GrammarError` unless each alternative has as many words on both its sides."""
         for name, alternatives in self._rules.items():
             for number, each in enumerate(alternatives, start=1):
-                sides = [
-                    sum(isinstance(part, str) for part in side)
-                    for side in (each.source, each.target)
-                ]
-                if sides[0] != sides[1]:
+                words, others = len(each.source) - each.arity, len(each.target) - each.arity
+                if words != others:
                     raise GrammarError(
-                        f"nonterminal '{name}', alternative {number}: {sides[0]} words in the "
-                        f"source and {sides[1]} in the target; expected as many",
+                        f"nonterminal '{name}', alternative {number}: {words} words in the "
+                        f"source and {others} in the target; expected as many",
                         "rules",
                         name,
                     )

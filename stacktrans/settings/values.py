@@ -163,30 +163,19 @@ class Named(Strict):
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """What a section's settings mean, by name: what stands below them and those of its bases."""
     found: dict[str, str] = {}
-    for each in reversed(model.__mro__[:-1]):
-        found |= _texts(each.__module__).get(each.__name__, {})
+    for each in reversed(model.__mro__):
+        body = _classes(each.__module__).get(each.__name__, [])
+        for field, below in itertools.pairwise(body):
+            match field, below:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    found[name] = " ".join(text.split())
     return found
 
 
 @functools.cache
-def _texts(module: str) -> dict[str, dict[str, str]]:
-    """The strings below the attributes of a module's classes."""
-    if not module.startswith("stacktrans."):
-        return {}
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """What stands in the classes of a module of this package."""
+    source = inspect.getsource(sys.modules[module]) if module.startswith("stacktrans.") else ""
     return {
-        node.name: {
-            name: " ".join(text.split())
-            for pair in itertools.pairwise(node.body)
-            for name, text in _text_below(*pair)
-        }
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
+        node.name: node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef)
     }
-
-
-def _text_below(field: ast.stmt, below: ast.stmt) -> list[tuple[str, str]]:
-    match field, below:
-        case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-            return [(name, text)]
-    return []

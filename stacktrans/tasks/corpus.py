@@ -85,16 +85,12 @@ class Corpus(Task):
             raise ValueError(f"unknown is {unknown!r}; expected a word other than {END}")
         if not isinstance(known, str):
             raise ValueError(f"known is {known!r}; expected the known symbols as a sentence")
-        self.limit, self.unit, self.known = vocabulary, unit, known
-        self.source = self.target = self.vocabulary = self.with_symbols(known, unknown)
+        self.limit, self.known, words = vocabulary, known, unit == "words"
+        symbols = known.split() if words else list(known)
+        self.source = self.target = self.vocabulary = Vocabulary(symbols, unknown, words=words)
         if len(self.vocabulary) > vocabulary:
             raise ValueError(f"known has more symbols than a vocabulary of {vocabulary} has")
         self.layout = Sentences(len(self.vocabulary), follow=0)
-
-    def with_symbols(self, known: str, unknown: str) -> Vocabulary:
-        """The vocabulary of known symbols, as they are written."""
-        words = self.unit == "words"
-        return Vocabulary(known.split() if words else list(known), unknown, words=words)
 
     def file(self, part: str) -> str:
         """The file of a part; raises `UsageError` if none is named."""
@@ -123,28 +119,27 @@ def find_files(folder: Path) -> dict[str, str]:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder with train.txt, valid.txt and test.txt")
-    return {part: str(_file_of(folder, part)) for part in PARTS}
-
-
-def _file_of(folder: Path, part: str) -> Path:
-    exact = folder / f"{part}.txt"
-    if exact.is_file():
-        return exact
-    similar = sorted(folder.glob(f"*.{part}.txt"))
-    if len(similar) > 1:
-        names = ", ".join(path.name for path in similar)
-        raise UsageError(f"{folder}: {names} could each be the text to {part}; name one {exact}")
-    if not similar:
-        raise UsageError(f"{exact}: No such file (nor one whose name ends with .{part}.txt)")
-    return similar[0]
+    found = {}
+    for part in PARTS:
+        exact = folder / f"{part}.txt"
+        files = [exact] if exact.is_file() else sorted(folder.glob(f"*.{part}.txt"))
+        if not files:
+            raise UsageError(f"{exact}: No such file (nor one whose name ends with .{part}.txt)")
+        if len(files) > 1:
+            names = ", ".join(path.name for path in files)
+            raise UsageError(
+                f"{folder}: {names} could each be the text to {part}; name one {exact}"
+            )
+        found[part] = str(files[0])
+    return found
 
 
 def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
-    """The symbols of each sentence of a file; lines with nothing on them are none.
+    """The symbols of each sentence of a file, without empty lines.
 
     Raises:
         UsageError: the file can't be read.
-        StacktransError: a line is no text, or there is no sentence.
+        StacktransError: a line is not text, or there is no sentence.
     """
     sentences = []
     for number, line in enumerate(read_lines(path), start=1):

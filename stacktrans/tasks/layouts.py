@@ -35,9 +35,6 @@ class UnknownSymbol(StacktransError):
 class Alphabet:
     """An ordered set of symbols, and how strings over it are written.
 
-    Symbols that are single characters are written side by side; longer ones
-    (words) are separated by spaces.
-
     Args:
         symbols: the symbols, in the order of their ids.
         words: whether strings are words separated by spaces.

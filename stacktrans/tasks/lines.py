@@ -68,7 +68,7 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
     group: list[Piece] = []
     rest, begins, first = bytearray(), True, True
     while True:
-        waiting = not (is_file or _has_more(descriptor))
+        waiting = not (is_file or select.select([descriptor], [], [], 0)[0])
         if parts and waiting and rest:
             group.append(Piece(bytes(rest), begins, ends=False))
             rest, begins = bytearray(), False
@@ -93,11 +93,6 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         yield group[start : start + LINES_AT_ONCE]
 
 
-def _has_more(descriptor: int) -> bool:
-    ready, _, _ = select.select([descriptor], [], [], 0)
-    return bool(ready)
-
-
 def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     """A pair as a line, without its end."""
     source = task.source.join(task.source.decode(pair.source))
@@ -120,7 +115,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
 
     Raises:
         UsageError: the file can't be read.
-        StacktransError: a line is no pair over the task's alphabets.
+        StacktransError: a line is not a pair over the task's alphabets.
     """
     lines, name = read_lines(path), name_of(path)
     first = next((line for line in lines if line.strip()), b"")
@@ -140,11 +135,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
-    """The lines of a file or of standard input without their ends, all but a carriage return.
-
-    Raises:
-        UsageError: the file can't be read.
-    """
+    """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
     content = sys.stdin.buffer.read() if Path(path) == STDIN else read_bytes(path)
     return content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
 
@@ -178,18 +169,14 @@ def _pair(task: Task, written_source: str, written_target: str) -> Pair:
 
 
 def _fields(line: str, as_json: bool) -> tuple[str, str]:
-    if as_json:
-        try:
-            entry = parsed_json(line)
-            source, target = entry["source"], entry["target"]
-            if isinstance(source, str) and isinstance(target, str):
-                return source, target
-            raise ValueError
-        except (ValueError, TypeError, KeyError):
-            raise StacktransError(
-                f"expected a JSON object with source and target, found {line[:60]!r}"
-            ) from None
-    fields = line.split("\t")
-    if len(fields) != 2:
-        raise StacktransError(f"expected source, a tab, target; found {line[:60]!r}")
-    return fields[0], fields[1]
+    form = "a JSON object with source and target," if as_json else "source, a tab, target;"
+    try:
+        fields = parsed_json(line) if as_json else line.split("\t")
+    except ValueError:
+        fields = None
+    match fields:
+        case {"source": str(source), "target": str(target)}:
+            return source, target
+        case [source, target] if not as_json:
+            return source, target
+    raise StacktransError(f"expected {form} found {line[:60]!r}")
