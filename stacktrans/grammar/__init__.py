@@ -40,8 +40,6 @@ __all__ = ["Grammar", "GrammarError", "NotInGrammar"]
 class Grammar:
     """A weighted synchronous context-free grammar.
 
-    Its tables grow with the longest length asked for and are kept.
-
     Args:
         root: the nonterminal that derives sentences.
         rules: the alternatives of each nonterminal.
@@ -67,19 +65,14 @@ class Grammar:
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
-        """The grammar that a task file's `parameters` write down.
+        """The grammar that a task file's `parameters` write down; raises `GrammarError`.
 
-        Args:
-            parameters: `root`, a nonterminal's name, and `rules`, a mapping from each
-                nonterminal to its list of alternatives. An alternative has a
-                `probability` (a number, or a fraction such as "1/5"), a `source`, and a
-                `target` that is the source if left out. `NAME:index` is a nonterminal,
-                linked by its index to the one on the other side; all else is a word.
-                `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which
-                share the probability, with {k} replaced by 1 to 33.
-
-        Raises:
-            GrammarError: they do not write down a grammar.
+        These are `root`, a nonterminal's name, and `rules`, a mapping from each nonterminal to its
+        list of alternatives. An alternative has a `probability` (a number, or a fraction such as
+        "1/5"), a `source`, and a `target` that is the source if left out. `NAME:index` is a
+        nonterminal, linked by its index to the one on the other side; all else is a word.
+        `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which share the
+        probability, with {k} replaced by 1 to 33.
         """
         check_keys("a grammar", parameters, required=("root", "rules"))
         return cls(str(parameters["root"]), read_rules(parameters["rules"]))

@@ -4,12 +4,10 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stacktrans.grammar.normal_form import Binary, Lexical, NormalForm
 from stacktrans.grammar.rules import GrammarError
 
-Floats = NDArray[np.float64]
 MOST_CELLS = 1 << 25
 """The most places that a chart has, which is half a gigabyte."""
 
@@ -80,17 +78,15 @@ class Chart:
         while pending:
             symbol, start, length = pending.pop()
             if length == 1:
-                derivation.append(self._best_lexical(symbol, self._words[start]))
+                word = self._words[start]
+                fitting = [each for each in self._form.lexical[symbol] if each.word == word]
+                derivation.append(max(fitting, key=lambda each: each.log_probability))
                 continue
             production, split = self._best_split(symbol, start, length)
             derivation.append(production)
             pending.append((production.right, start + split, length - split))
             pending.append((production.left, start, split))
         return derivation
-
-    def _best_lexical(self, symbol: int, word: str) -> Lexical:
-        fitting = [each for each in self._form.lexical[symbol] if each.word == word]
-        return max(fitting, key=lambda each: each.log_probability)
 
     def _best_split(self, symbol: int, start: int, length: int) -> tuple[Binary, int]:
         productions = self._form.binary[symbol]

@@ -21,12 +21,7 @@ LONGEST = 1_000_000
 
 @dataclass(frozen=True)
 class NormalLengths:
-    """Lengths drawn from a normal distribution, rounded towards 0 and cut to the range.
-
-    Attributes:
-        mean: in symbols.
-        deviation: standard deviation, in symbols.
-    """
+    """Lengths in symbols from a normal distribution, rounded towards 0 and cut to the range."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     mean: Annotated[float, Field(ge=0, le=LONGEST)]
@@ -35,13 +30,7 @@ class NormalLengths:
 
 @dataclass(frozen=True)
 class DepthLimit:
-    """Derivations of a grammar, all equally likely that are no deeper than this.
-
-    A string with several derivations is the likelier for it, and may be drawn again.
-
-    Attributes:
-        depth: of the derivation's tree, its words included.
-    """
+    """Derivations of a grammar, all equally likely whose trees, words included, are no deeper."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     depth: Annotated[int, Field(ge=1, le=DEEPEST)]
@@ -74,7 +63,7 @@ def checked_lengths(shortest: int, longest: int, said: str) -> Lengths:
 
 
 class NotASource(StacktransError):
-    """A string over the right alphabet is none that the task maps to an answer."""
+    """A string over the right alphabet that the task gives no answer."""
 
 
 class NoSuchLength(StacktransError):
@@ -118,8 +107,8 @@ class Task(ABC):
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
         """Of each symbol of a source, as it comes, whether the one said for it is scored.
 
-        For tasks with a target symbol for each source symbol. It depends on what has come of the
-        source alone; from where that is no beginning of a source, everything counts as scored.
+        For tasks with a target symbol for each source symbol. It depends only on what has come of
+        the source; from where that is not the beginning of a source, everything counts as scored.
         """
         return (True for _ in source)
 
@@ -128,7 +117,7 @@ class Task(ABC):
 
         Raises:
             UnknownSymbol: a symbol is not in the source alphabet.
-            NotASource: it is empty, and nothing but its symbols is read.
+            NotASource: it is empty, and only its symbols are read.
         """
         ids = self.source.encode(source)
         if not len(ids) and not isinstance(self.layout, JointSequence):
@@ -182,11 +171,10 @@ def drawn_lengths(
         raise NoSuchLaw("a depth is for tasks with a grammar")
     if isinstance(law, NormalLengths):
         drawn = generator.normal(law.mean, law.deviation, size=count).astype(np.int64)
-        cut: Ids = np.clip(drawn // step, smallest, largest) * step
-        return cut
+        return np.clip(drawn // step, smallest, largest) * step
     # Both other laws are one: these lengths are drawn uniformly.
-    uniform: Ids = generator.integers(smallest, largest, size=count, endpoint=True) * step
-    return uniform
+    drawn = generator.integers(smallest, largest, size=count, endpoint=True)
+    return drawn * step
 
 
 def drawn_strings(

@@ -40,7 +40,7 @@ def blocks_of(pattern: str) -> list[Block]:
     that is met for the first time stands alone.
 
     Raises:
-        ValueError: it is no such pattern; the message says why.
+        ValueError: it is not such a pattern; the message says why.
     """
     if not isinstance(pattern, str) or not pattern.split():
         raise ValueError(f"pattern is {shown(pattern)}; expected one like 'a^n b^n'")

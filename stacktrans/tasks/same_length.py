@@ -63,20 +63,15 @@ class WaitingReversal(Task):
     def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)
         half = len(ids) // 2
-        if (
-            len(ids) != 2 * half
-            or (ids[:half] == self._wait).any()
-            or (ids[half:] != self._wait).any()
-        ):
+        pair = self._pair_of(ids[:half])
+        if (ids[:half] == self._wait).any() or not np.array_equal(pair.source, ids):
             raise NotASource(
                 f"expected a string without {WAIT} and then as many {WAIT} as it is long"
             )
-        pair = self._pair_of(ids[:half])
-        assert pair.scored is not None
-        symbols = self.target.decode(pair.target)
+        scored = [*self.scored(source)]
         return [
-            symbol if scored else None
-            for symbol, scored in zip(symbols, pair.scored.tolist(), strict=True)
+            self.target.symbols[x] if known else None
+            for x, known in zip(pair.target, scored, strict=True)
         ]
 
 

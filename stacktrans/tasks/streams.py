@@ -141,13 +141,11 @@ class Memorization(StreamTask):
 
     def __init__(self, symbols: int = 2) -> None:
         self.source = self.target = meaningless_symbols(symbols, DIGITS[1:], ["="])
-        self._symbols = self.source.symbols[:symbols]
         self.layout = Stream(len(self.source))
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
-        string = [
-            self._symbols[index] for index in generator.integers(len(self._symbols), size=size)
-        ]
+        drawn = generator.integers(len(self.source) - 1, size=size)
+        string = self.source.decode(drawn)
         return [*string, "="], string[::-1]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
@@ -173,15 +171,11 @@ class Addition(StreamTask):
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
         length = int(generator.integers(size, endpoint=True))
-        first, second = (self._number(generator, digits) for digits in (length, size - length))
+        first, second = (
+            int("1" + "".join(map(str, generator.integers(2, size=digits - 1))), 2) if digits else 0
+            for digits in (length, size - length)
+        )
         return [*f"{first:b}+{second:b}="], _sum(first, second)
-
-    def _number(self, generator: np.random.Generator, length: int) -> int:
-        """A number of so many binary digits."""
-        if not length:
-            return 0
-        bits = generator.integers(2, size=length - 1)
-        return int("1" + "".join(map(str, bits)), 2)
 
     def _numbers(self, source: Sequence[str]) -> tuple[str, str]:
         """The digits of both, which raise `NotASource` if these are not two numbers."""
