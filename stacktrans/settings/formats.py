@@ -101,19 +101,15 @@ def _completed(layer: Layer) -> Layer:
     return Layer(layer.origin, settings, layer.node)
 
 
-KEPT = (
-    *("version", "recipe", "seed", "threads", "workers", "task"),
-    *("model.memory", "model.controller", "model.embedding_size", "model.output_size"),
-    *("model.kernel", "model.start.gate_bias", "model.start.signal_bias", "model.start.weights"),
-    *("training.optimizer", "training.learning_rate", "training.read_rate"),
-    *("training.weight_decay", "training.batch_size", "training.sequences", "training.loss_per"),
-    *("training.gradient_clip", "training.length_law", "training.curriculum"),
-    *("training.gate_noise", "training.averaging", "training.stop", "training.rounding"),
-    *("training.max_steps", "training.time_limit"),
-)
+_KEPT = {
+    "": "version recipe seed threads workers task",
+    "model.": "memory controller embedding_size output_size kernel",
+    "model.start.": "gate_bias signal_bias weights",
+    "training.": "optimizer learning_rate read_rate weight_decay batch_size sequences loss_per "
+    "gradient_clip length_law curriculum gate_noise averaging stop rounding max_steps time_limit",
+}
+KEPT = [prefix + name for prefix, names in _KEPT.items() for name in names.split()]
 """Settings of format 2 that are called what they were, if not all are written as they were."""
-
-
 _PLACES = {**{path: path for path in KEPT}, **RENAMED}
 _OLD = {new: old for old, new in _PLACES.items()}
 
@@ -191,17 +187,17 @@ def _lost(old: Settings) -> list[str]:
     stream, rounding = training["stream"], training["rounding"]
     smoothing = {"adam": 0.999, "rmsprop": 0.9}.get(training["optimizer"], training["smoothing"])
     is_stream = old["task"]["generator"] in ("counting", "memorization", "addition")
+    clipped = None not in (training["gradient_clip"], training["gradient_limit"])
     lost = {
-        "training.smoothing": training["smoothing"] != smoothing,
-        "training.loss_over": is_stream and training["loss_over"] != ("all" if stream else "known"),
-        "training.buffer_penalty": buffered and training["buffer_penalty"] != 1,
-        "training.gradient_limit": None
-        not in (training["gradient_clip"], training["gradient_limit"]),
-        "training.rounding": rounding is not None and _rounding_of(training) is None,
-        "training.prune": training["prune"] != (rounding is not None),
-        "training.stream": bool(stream) and stream != {**stream, **_constants(stream)},
+        "smoothing": training["smoothing"] != smoothing,
+        "loss_over": is_stream and training["loss_over"] != ("all" if stream else "known"),
+        "buffer_penalty": buffered and training["buffer_penalty"] != 1,
+        "gradient_limit": clipped,
+        "rounding": rounding is not None and _rounding_of(training) is None,
+        "prune": training["prune"] != (rounding is not None),
+        "stream": bool(stream) and stream != {**stream, **_constants(stream)},
     }
-    return [path for path, is_lost in lost.items() if is_lost]
+    return [f"training.{name}" for name, is_lost in lost.items() if is_lost]
 
 
 def _constants(stream: Settings) -> Settings:

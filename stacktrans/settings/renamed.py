@@ -1,12 +1,15 @@
 """What settings were called in formats 1 and 2 of configurations."""
 
+_OF_CONTROLLERS = [
+    "layers",
+    "hidden_size",
+    "recurrent",
+    "biases",
+    "initial_state",
+    "state_gradient",
+]
 RENAMED = {
-    "model.layers": "model.controller.layers",
-    "model.hidden_size": "model.controller.hidden_size",
-    "model.recurrent": "model.controller.recurrent",
-    "model.biases": "model.controller.biases",
-    "model.initial_state": "model.controller.initial_state",
-    "model.state_gradient": "model.controller.state_gradient",
+    **{f"model.{name}": f"model.controller.{name}" for name in _OF_CONTROLLERS},
     "model.memory_size": "model.memory.size",
     "model.memory_count": "model.memory.count",
     "model.read_depth": "model.memory.depth",
@@ -48,22 +51,18 @@ GONE = {
     "training.rounding_kept": "it is part of rounding",
     "training.prune": "it is part of rounding",
 }
-"""Settings by their paths then that there are not any more, and why."""
+"""Settings by their paths then that no longer exist, and why."""
 
 
 def hint(path: str) -> str | None:
     """What became of a setting whose path ends so; None if there was none."""
     for old, why in GONE.items():
-        if _ends(old, path):
+        if f".{old}".endswith(f".{path}"):
             return f"there is no {old} any more: {why}"
-    for old, new in RENAMED.items():
-        head = path
-        while head:
-            if _ends(old, head):
-                return f"{path} is {new}{path[len(head) :]} now"
-            head = head.rpartition(".")[0]
+    parts = path.split(".")
+    for size in range(len(parts), 0, -1):
+        head, within = ".".join(parts[:size]), "".join(f".{part}" for part in parts[size:])
+        for old, new in RENAMED.items():
+            if f".{old}".endswith(f".{head}"):
+                return f"{path} is {new}{within} now"
     return None
-
-
-def _ends(old: str, path: str) -> bool:
-    return old == path or old.endswith(f".{path}")
