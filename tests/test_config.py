@@ -123,7 +123,7 @@ def test_an_option_changes_part_of_a_task() -> None:
         ({"assignments": ["memory.size=no"]}, "model.memory.size: expected a number .given: F"),
         ({"assignments": ["memory_size=4"]}, "memory_size is model.memory.size now"),
         ({"assignments": ["training.stream.steps=4"]}, "is training.data.stream.steps now"),
-        ({"assignments": ["prune=true"]}, "there is no training.prune any more: it is part of"),
+        ({"assignments": ["prune=true"]}, "training.prune no longer exists: it is part of"),
         ({"assignments": ["memory.count=2"]}, "--set memory.count=2: .*memory queue has no count"),
         ({"assignments": ["learning_rate=yes"]}, "training.learning_rate: expected a number"),
         ({"assignments": ["batch_size=25e-1"]}, "training.batch_size: .* .given: '25e-1'"),

@@ -1,15 +1,12 @@
 """What settings were called in formats 1 and 2 of configurations."""
 
-_OF_CONTROLLERS = [
-    "layers",
-    "hidden_size",
-    "recurrent",
-    "biases",
-    "initial_state",
-    "state_gradient",
-]
 RENAMED = {
-    **{f"model.{name}": f"model.controller.{name}" for name in _OF_CONTROLLERS},
+    "model.layers": "model.controller.layers",
+    "model.hidden_size": "model.controller.hidden_size",
+    "model.recurrent": "model.controller.recurrent",
+    "model.biases": "model.controller.biases",
+    "model.initial_state": "model.controller.initial_state",
+    "model.state_gradient": "model.controller.state_gradient",
     "model.memory_size": "model.memory.size",
     "model.memory_count": "model.memory.count",
     "model.read_depth": "model.memory.depth",
@@ -58,7 +55,7 @@ def hint(path: str) -> str | None:
     """What became of a setting whose path ends so; None if there was none."""
     for old, why in GONE.items():
         if f".{old}".endswith(f".{path}"):
-            return f"there is no {old} any more: {why}"
+            return f"{old} no longer exists: {why}"
     parts = path.split(".")
     for size in range(len(parts), 0, -1):
         head, within = ".".join(parts[:size]), "".join(f".{part}" for part in parts[size:])
