@@ -123,17 +123,15 @@ class Batch:
 
 
 class Layout(ABC):
-    """How pairs become what a model reads and what it should say."""
+    """How pairs become what a model reads and what it should say.
 
-    @property
-    @abstractmethod
-    def inputs(self) -> int:
-        """Number of input ids."""
+    Attributes:
+        inputs: number of input ids.
+        outputs: number of output ids; the first are the target symbols.
+    """
 
-    @property
-    @abstractmethod
-    def outputs(self) -> int:
-        """Number of output ids; the first are the target symbols."""
+    inputs: int
+    outputs: int
 
     @abstractmethod
     def steps(self, pair: Pair) -> int:
@@ -170,28 +168,19 @@ class Layout(ABC):
         return Batch(inputs, targets, mask, lengths)
 
 
-@dataclass(frozen=True, slots=True)
 class SameLength(Layout):
     """A target symbol for each source symbol, in step (hao2018, section 4).
 
     The model says the target's n-th symbol when it has read the source's n-th; a buffered one
     when it has read them all.
 
-    Attributes:
+    Args:
         source_size: number of source symbols.
         target_size: number of target symbols.
     """
 
-    source_size: int
-    target_size: int
-
-    @property
-    def inputs(self) -> int:
-        return self.source_size
-
-    @property
-    def outputs(self) -> int:
-        return self.target_size
+    def __init__(self, source_size: int, target_size: int) -> None:
+        self.inputs, self.outputs = source_size, target_size
 
     def steps(self, pair: Pair) -> int:
         return len(pair.source)
@@ -202,7 +191,6 @@ class SameLength(Layout):
         return pair.source, pair.target, scored
 
 
-@dataclass(frozen=True, slots=True)
 class Stream(Layout):
     """Sequences one after another, without boundaries (joulin2015, section 4).
 
@@ -213,33 +201,22 @@ class Stream(Layout):
     An answer ends before the symbol that the next sequence begins with; or after a symbol that
     marks its end; or, if neither is known, when it is one symbol shorter than the prompt.
 
-    Attributes:
+    Args:
         symbols: number of symbols, of sources and targets alike.
         follow: the symbol that every sequence begins with; None if it can't be known.
         last: the symbol that every target ends with; None if there is none.
+
+    Attributes:
+        end: the output that ends an answer and is not part of it; None if there is none.
+        first_target: the input id of target symbol 0.
     """
 
-    symbols: int
-    follow: int | None = None
-    last: int | None = None
+    first_target = 0
 
-    @property
-    def inputs(self) -> int:
-        return self.symbols
-
-    @property
-    def outputs(self) -> int:
-        return self.symbols
-
-    @property
-    def end(self) -> int | None:
-        """The output that ends an answer and is no part of it."""
-        return self.follow
-
-    @property
-    def first_target(self) -> int:
-        """The input id of target symbol 0."""
-        return 0
+    def __init__(self, symbols: int, follow: int | None = None, last: int | None = None) -> None:
+        self.inputs = self.outputs = symbols
+        self.follow = self.end = follow
+        self.last = last
 
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer."""
@@ -282,7 +259,6 @@ class Stream(Layout):
         return symbols[:-1], symbols[1:], scored
 
 
-@dataclass(frozen=True, slots=True)
 class Sentences(Stream):
     """The sentences of a text, one after another; `follow` ends each and so comes before each.
 
@@ -296,44 +272,29 @@ class Sentences(Stream):
         return length + 20 if limit is None else limit
 
 
-@dataclass(frozen=True, slots=True)
 class JointSequence(Layout):
     """The layout `<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
     Source and target symbols have ids, and so embeddings, of their own. The
     model reads all but `</s>` and is scored on b1 .. bl and `</s>`.
 
-    Attributes:
+    Args:
         source_size: number of source symbols.
         target_size: number of target symbols.
+
+    Attributes:
+        end: the output id of `</s>`; the others are the target symbols.
+        first_target: the input id of target symbol 0.
+        last: the target symbol that ends an answer: none.
     """
 
-    source_size: int
-    target_size: int
-
-    begin = 0
-    separator = 1
-    first_source = 2
+    begin, separator, first_source = 0, 1, 2
     last = None
-    """No target symbol ends an answer."""
 
-    @property
-    def first_target(self) -> int:
-        """The input id of target symbol 0."""
-        return self.first_source + self.source_size
-
-    @property
-    def inputs(self) -> int:
-        return self.first_target + self.target_size
-
-    @property
-    def end(self) -> int:
-        """The output id of `</s>`; the others are the target symbols."""
-        return self.target_size
-
-    @property
-    def outputs(self) -> int:
-        return self.target_size + 1
+    def __init__(self, source_size: int, target_size: int) -> None:
+        self.first_target = self.first_source + source_size
+        self.inputs = self.first_target + target_size
+        self.end, self.outputs = target_size, target_size + 1
 
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer: `<s> a1 .. ak |||`."""
