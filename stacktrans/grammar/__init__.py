@@ -105,15 +105,11 @@ class Grammar:
     def check_same_length(self) -> None:
         """Raise `GrammarError` unless each alternative has as many words on both its sides."""
         for name, alternatives in self._rules.items():
-            for number, each in enumerate(alternatives, start=1):
+            for index, each in enumerate(alternatives):
                 words, others = len(each.source) - each.arity, len(each.target) - each.arity
                 if words != others:
-                    raise GrammarError(
-                        f"nonterminal '{name}', alternative {number}: {words} words in the "
-                        f"source and {others} in the target; expected as many",
-                        "rules",
-                        name,
-                    )
+                    message = f"{words} words in the source and {others} in the target"
+                    raise GrammarError.of(name, f"{message}; expected as many", index)
 
     def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can come after each beginning of a source, the empty one first."""
@@ -122,8 +118,8 @@ class Grammar:
     def translate(self, source: Sequence[str]) -> list[str]:
         """The target of a source; with several derivations, that of the most probable.
 
-        Among equally probable derivations, alternatives written earlier and shorter
-        first constituents come first.
+        Among equally probable derivations, alternatives written earlier come first, then those
+        with shorter first constituents.
 
         Raises:
             NotInGrammar: no sentence has this source; the message says where it fails.

@@ -61,9 +61,7 @@ class DepthTable:
         return self._levels_to(depth)[-1].get(self._root)
 
     def counts(self, depth: int, longest: int) -> Counts:
-        """How many derivations no deeper than `depth` there are of each source length.
-
-        Those longer than `longest` may be missing.
+        """How many derivations no deeper than `depth` there are of each length up to `longest`.
 
         Raises:
             GrammarError: as for `bounds`, or there is too much to count.
@@ -77,14 +75,8 @@ class DepthTable:
     ) -> tuple[list[str], list[str]]:
         """Source and target of one of the derivations of a source length, all equally likely.
 
-        Args:
-            generator: where the randomness comes from.
-            depth: of the derivation at most.
-            length: of its source.
-            longest: the longest length that others are drawn of; not less than `length`.
-
         Raises:
-            GrammarError: there is none.
+            GrammarError: there is none that is no deeper than `depth`, or too much to count.
         """
         if not self.counts(depth, longest).get(length):
             raise GrammarError(f"no derivation of depth {depth} has {length} source words")
@@ -116,7 +108,7 @@ class DepthTable:
         return needed[::-1]
 
     def _table(self, depth: int, longest: int) -> "_CountTable":
-        """Counts of all lengths where there are not too many, or else of those up to `longest`."""
+        """Counts of all lengths if there are not too many, or else of those up to `longest`."""
         if (depth, longest) not in self._limits:
             limit = self._limits[depth, longest] = self._limit(depth, longest)
             if limit not in self._tables:

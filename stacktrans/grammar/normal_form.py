@@ -140,11 +140,10 @@ def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
                 replaced[name].append(_composed(alternative, inner) if inner else alternative)
                 size += 1 + len(replaced[name][-1].target)
                 if size > MOST_PARTS:
-                    raise GrammarError(
-                        f"nonterminal '{name}': unit productions that lead to one another stand "
-                        "for too many rules; expected fewer",
-                        "rules",
+                    raise GrammarError.of(
                         name,
+                        "unit productions that lead to one another stand for too many rules; "
+                        "expected fewer",
                     )
     return replaced
 

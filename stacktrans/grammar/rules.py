@@ -31,6 +31,13 @@ class GrammarError(ValueError):
         self.location = location
         super().__init__(message)
 
+    @classmethod
+    def of(cls, nonterminal: str, message: str, *index: int) -> "GrammarError":
+        """What is wrong with a nonterminal, or with one of its alternatives."""
+        where = "".join(f", alternative {number + 1}" for number in index)
+        message = f"nonterminal '{nonterminal}'{where}: {message}"
+        return cls(message, "rules", nonterminal, *index)
+
 
 class NotInGrammar(ValueError):
     """A string is not the source of any sentence of the grammar.
@@ -98,29 +105,20 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
     read: dict[str, list[Alternative]] = {name: [] for name in rules}
     names, room = set(rules), MOST_PARTS
     for name, listed in rules.items():
-        where = f"nonterminal '{name}'"
         if not isinstance(listed, list) or not listed:
-            expected = f"{where}: {shown(listed)}; expected a list of alternatives"
-            raise GrammarError(expected, "rules", name)
+            raise GrammarError.of(name, f"{shown(listed)}; expected a list of alternatives")
         for index, written in enumerate(listed):
             try:
                 found = _read_alternative(written, names, room)
             except GrammarError as error:
-                message = f"{where}, alternative {index + 1}: {error}"
-                raise GrammarError(message, "rules", name, index) from None
+                raise GrammarError.of(name, str(error), index) from None
             room -= sum(len(each.source) + len(each.target) for each in found)
             read[name] += found
     return read
 
 
 def _read_alternative(written: object, names: set[str], room: int) -> list[Alternative]:
-    """The alternatives that one entry of a list stands for: several with `each`.
-
-    Args:
-        written: the entry.
-        names: of all nonterminals.
-        room: how many words and nonterminals they may have.
-    """
+    """The alternatives that one entry of a list stands for: several with `each`."""
     if not isinstance(written, Mapping):
         raise GrammarError(
             f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
@@ -271,29 +269,16 @@ def check_rules(root: str, rules: Rules) -> None:
     for name, alternatives in rules.items():
         total = math.fsum(each.probability for each in alternatives)
         if abs(total - 1) > PROBABILITY_TOLERANCE:
-            raise GrammarError(
-                f"nonterminal '{name}': the probabilities sum to {total:.10g}; expected 1",
-                "rules",
-                name,
-            )
-    _check_units(rules)
-    _check_productive(rules)
-
-
-def _check_units(rules: Rules) -> None:
+            raise GrammarError.of(name, f"the probabilities sum to {total:.10g}; expected 1")
     try:
         TopologicalSorter(unit_links(rules)).prepare()
     except CycleError as error:
         circle = " -> ".join(abridged([*reversed(error.args[1])]))
-        raise GrammarError(
-            f"nonterminal '{error.args[1][0]}': its unit productions lead back to it ({circle}); "
-            "expected none that do, since a derivation could go round for ever",
-            "rules",
+        raise GrammarError.of(
             error.args[1][0],
+            f"its unit productions lead back to it ({circle}); expected none that do, since a "
+            "derivation could go round for ever",
         ) from None
-
-
-def _check_productive(rules: Rules) -> None:
     productive = _productive(rules)
     endless = [name for name in rules if name not in productive]
     if endless:

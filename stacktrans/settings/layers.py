@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -237,20 +237,24 @@ def _paths(model: type[BaseModel], prefix: str = "", blocks: bool = False) -> It
             yield from dict.fromkeys(inner)
 
 
+@functools.cache
+def kinds_of(annotation: Any) -> frozenset[Any]:
+    """The types that a setting may have, one or several."""
+    if get_origin(annotation) is Annotated:
+        return kinds_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return frozenset().union(*map(kinds_of, get_args(annotation)))
+    return frozenset([annotation])
+
+
 def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
     """The settings that a field is made of, one kind or several; none if it is a plain value."""
-    kinds = [kind for kind in _alternatives(field.annotation) if kind is not NoneType]
-    kind = kinds[0] if len(kinds) == 1 else None
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+    kind, *others = kinds_of(cast(Any, field.annotation)) - {NoneType}
+    if others or not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return []
     return list(dict.fromkeys(getattr(kind, "KINDS", {}).values())) or [kind]
 
 
 def is_block(field: FieldInfo) -> bool:
     """Whether a field is made of settings that may be left out together."""
-    return bool(sections_of(field)) and NoneType in _alternatives(field.annotation)
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    union = get_origin(annotation) in (Union, UnionType)
-    return get_args(annotation) if union else (annotation,)
+    return bool(sections_of(field)) and NoneType in kinds_of(cast(Any, field.annotation))

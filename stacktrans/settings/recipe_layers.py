@@ -12,13 +12,13 @@ from stacktrans.settings.packaged import BY_KIND, recipe_names
 def recipe_layers(
     folder: Path, recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
 ) -> list[Layer]:
-    """What a recipe says in general, of a paper's tasks, and of the task, the last on top.
+    """What a recipe says in general, of a paper's tasks, and of a task, the last on top.
 
     Args:
         folder: of recipes.
         recipe: its name.
         paper: of the task.
-        model: what is asked for; the memory is.
+        model: settings asked for, among them the memory.
         task_layers: of the task, with its changes to recipes.
 
     Raises:

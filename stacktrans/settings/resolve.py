@@ -150,14 +150,10 @@ def resolve(
 
 
 def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
-    """A model without settings of another memory or controller, or of buffers that nobody asks for.
+    """A model without settings of another memory or controller, or of buffers that no user wants.
 
     A recipe says what holds for any memory and controller, and a file below an option that chooses
     another is about the one that it had. Whether there are buffers is not for a recipe to say.
-
-    Args:
-        model: its settings, recipes included.
-        users: what users say of it, the last laid over the others.
     """
     fitting = dict(model)
     if not any(isinstance(said.get("buffers"), dict) for said in users):
@@ -192,11 +188,7 @@ def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]
 def _completed(task: Settings, layers: Sequence[Layer], whole: bool) -> Settings:
     """A task with its generator's other parameters, and without recipes, which are laid down.
 
-    Args:
-        task: its settings.
-        layers: where they came from.
-        whole: whether it is the task of a whole configuration; raises `UsageError` if something is
-            missing from one.
+    Raises `UsageError` if a parameter is missing from the task of a whole configuration.
     """
     from stacktrans.tasks import default_parameters
 

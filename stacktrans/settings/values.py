@@ -7,8 +7,7 @@ import itertools
 import math
 import sys
 from collections.abc import Mapping
-from types import UnionType
-from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -23,6 +22,7 @@ from pydantic import (
 )
 
 from stacktrans.common.registry import Registry
+from stacktrans.settings.layers import kinds_of
 from stacktrans.tasks.base import LONGEST, Lengths
 
 
@@ -54,16 +54,6 @@ NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-@functools.cache
-def _kinds(annotation: Any) -> frozenset[Any]:
-    """The types that a setting may be of, one or several."""
-    if get_origin(annotation) is Annotated:
-        return _kinds(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return frozenset().union(*(_kinds(part) for part in get_args(annotation)))
-    return frozenset([annotation])
-
-
 def _whole(value: Any) -> Any:
     """What is written as 1e3 as a number, if it is a whole one."""
     try:
@@ -82,7 +72,7 @@ class Strict(BaseModel):
     @classmethod
     def _is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Numbers are not true or false; 1e3, which is text in YAML, is a whole one."""
-        kinds = _kinds(cast(Any, cls.model_fields[info.field_name or ""].annotation))
+        kinds = kinds_of(cast(Any, cls.model_fields[info.field_name or ""].annotation))
         if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
             raise ValueError("expected a number")
         return _whole(value) if int in kinds and not kinds & {str, float} else value
