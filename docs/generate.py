@@ -16,9 +16,10 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue import Entry, as_written, inherited, items, settings, type_of
-from stacktrans.settings.config import CONTROLLER_SETTINGS, MEMORY_SETTINGS, RunConfig
-from stacktrans.settings.values import Named, sections_of
+from stacktrans.commands.catalogue import Entry, as_written, settings, type_of
+from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig
+from stacktrans.settings.layers import sections_of
+from stacktrans.settings.values import Named, meanings
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands
@@ -93,8 +94,8 @@ def settings_page() -> str:
         parts += [f"## {section}", *_meaning(section), _table(map(_row, entries))]
         if section == "model":
             kinds: dict[str, Mapping[str, type[Named]]] = {
-                "memory": MEMORY_SETTINGS,
-                "controller": CONTROLLER_SETTINGS,
+                "memory": MemoryConfig.KINDS,
+                "controller": ControllerConfig.KINDS,
             }
             parts += [part for name, kind in kinds.items() for part in _named(name, kind)]
     return "\n\n".join(parts) + "\n"
@@ -107,7 +108,7 @@ def _meaning(section: str) -> Iterator[str]:
     for name in outer:
         (kind,) = sections_of(kind.model_fields[name])
     if last in kind.model_fields:
-        meaning = items(kind)[last]
+        meaning = meanings(kind)[last]
         yield meaning[0].upper() + meaning[1:]
 
 
@@ -116,9 +117,9 @@ def _named(part: str, kinds: Mapping[str, type[Named]]) -> Iterator[str]:
     for kind in dict.fromkeys(kinds.values()):
         names = [f"`{name}`" for name, each in kinds.items() if each is kind]
         yield f"### model.{part}: {', '.join(names)}"
-        meanings = inherited(kind)
+        said = meanings(kind)
         yield _table(
-            f"| `{name}` | {_default(field)} | {type_of(field)} | {_in_cell(meanings[name])} |"
+            f"| `{name}` | {_default(field)} | {type_of(field)} | {_in_cell(said[name])} |"
             for name, field in kind.model_fields.items()
         )
 

@@ -12,9 +12,8 @@ from stacktrans.cli import app
 from stacktrans.common.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
 from stacktrans.common.errors import UsageError
 from stacktrans.common.reading import MOST_BYTES, check_readable, parsed_json, read_bytes, read_text
-from stacktrans.settings.assignments import option_layer
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import read_layer
+from stacktrans.settings.layers import option_layer, read_layer
 from stacktrans.settings.resolve import resolve
 
 LIST = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"

@@ -22,8 +22,7 @@ from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.corpora import find_files, known_symbols, read_sentences
-from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.corpus import Corpus, find_files, known_symbols, read_sentences
 from stacktrans.training.texts import Texts, pieces_of
 from stacktrans.training.trainer import Interrupted, Trainer
 
@@ -280,7 +279,7 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
         ("task.parameters.test=null", "task.parameters.test: no file is named"),
         ("task.parameters.vocabulary=2", "vocabulary is 2; expected a number of at least 3"),
         ("task.parameters.unknown=a b", "unknown is 'a b'; expected a word"),
-        ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths is of no use"),
+        ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths cannot be used"),
         ("model.memory=stack", "memory stack can't go on from piece to piece"),
     ],
 )

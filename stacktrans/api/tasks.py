@@ -10,8 +10,7 @@ from stacktrans.inference.measuring import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import UNKNOWN, Lengths
-from stacktrans.tasks.drawing import drawn_pairs
+from stacktrans.tasks.base import UNKNOWN, Lengths, drawn_pairs
 
 
 class StringPair(NamedTuple):

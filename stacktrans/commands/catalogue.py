@@ -28,9 +28,9 @@ from stacktrans.settings.config import (
     TaskConfig,
     TrainingConfig,
 )
-from stacktrans.settings.layers import read_layer
+from stacktrans.settings.layers import is_block, read_layer, sections_of
 from stacktrans.settings.resolve import load_task
-from stacktrans.settings.values import Named, is_block, sections_of
+from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical
 
@@ -135,7 +135,7 @@ def _parts_of_a_model(
 ) -> Listing:
     def entry(name: str, made: Any) -> Entry:
         settings, names = config.kind_of(name), list(names_of(made))
-        meanings = {**items(made), **inherited(settings)}
+        said = {**items(made), **meanings(settings)}
         values = {
             setting: field.default
             for setting, field in settings.model_fields.items()
@@ -145,9 +145,7 @@ def _parts_of_a_model(
             name,
             summary(made),
             remarks=[f"{fact} {', '.join(names)}"] if names else [],
-            parts=[
-                (assigned({key: value}), meanings.get(key, "")) for key, value in values.items()
-            ],
+            parts=[(assigned({key: value}), said.get(key, "")) for key, value in values.items()],
             facts={fact: names, "settings": values},
         )
 
@@ -189,13 +187,13 @@ def _parameters(made: Any) -> Iterator[dict[str, Any]]:
     kind, *bases = (kind for kind in made.__mro__ if "__init__" in vars(kind))
     if kind is object:
         return
-    meanings = items(kind)
+    said = items(kind)
     for name, parameter in inspect.signature(kind).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             yield from _parameters(FURTHER.get(kind, bases[0]))
             continue
         usual = {} if parameter.default is parameter.empty else {"default": parameter.default}
-        yield {"name": name, "meaning": meanings.get(name, ""), **usual}
+        yield {"name": name, "meaning": said.get(name, ""), **usual}
 
 
 def recipes() -> Listing:
@@ -297,13 +295,13 @@ def _settings(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
         prefix: of their paths.
         off: the block that they are in, if it is one that may be null.
     """
-    meanings = items(model)
+    said = meanings(model)
     for name, setting in model.model_fields.items():
         path, sections = prefix + name, sections_of(setting)
         if name in UNLISTED.get(model, ()):
             continue
         if not sections or issubclass(sections[0], Named) or (model, name) in TOGETHER:
-            yield _setting(path, setting, meanings[name], off)
+            yield _setting(path, setting, said[name], off)
         else:
             block = path if is_block(setting) else off
             yield from _settings(sections[0], f"{path}.", off or block)
@@ -347,11 +345,6 @@ def assigned(settings: Mapping[str, Any]) -> str:
 def summary(documented: object) -> str:
     """The first paragraph of a docstring."""
     return in_one_line((inspect.getdoc(documented) or "").split("\n\n")[0])
-
-
-def inherited(kind: type) -> dict[str, str]:
-    """What the docstrings of a class and of its bases say of attributes, by name."""
-    return {name: said for each in reversed(kind.__mro__) for name, said in items(each).items()}
 
 
 _SECTION = re.compile(r"(?:Args|Attributes):")

@@ -97,8 +97,8 @@ def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """Assignments for --set of a run: every setting, as in recipes and in the task."""
     import yaml
 
-    from stacktrans.settings.assignments import setting_paths
     from stacktrans.settings.config import RunConfig
+    from stacktrans.settings.layers import setting_paths
 
     settings: list[Setting] = [(path, None) for path in setting_paths(RunConfig)]
     for path in packaged.recipes().glob("**/*.yaml"):

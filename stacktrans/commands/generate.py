@@ -48,7 +48,7 @@ def generate(
     from stacktrans.inference.measuring import ranges
     from stacktrans.settings.resolve import load_task
     from stacktrans.tasks import make_task
-    from stacktrans.tasks.drawing import drawn_pairs
+    from stacktrans.tasks.base import drawn_pairs
     from stacktrans.tasks.lines import format_pair
 
     check_positive("--count", count)

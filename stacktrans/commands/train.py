@@ -137,7 +137,7 @@ def train(
         stacktrans train --resume checkpoints/copy-queue-1
     """
     from stacktrans.settings.resolve import resolve
-    from stacktrans.tasks.corpora import find_files
+    from stacktrans.tasks.corpus import find_files
 
     limits = _layers(
         {

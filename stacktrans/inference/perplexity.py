@@ -12,8 +12,7 @@ from torch.nn import functional
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.corpora import as_stream, read_sentences
-from stacktrans.tasks.corpus import Corpus, Vocabulary
+from stacktrans.tasks.corpus import Corpus, Vocabulary, as_stream, read_sentences
 from stacktrans.tasks.layouts import Ids
 
 STEPS_AT_ONCE = 512

@@ -8,7 +8,8 @@ import torch
 from stacktrans.common.errors import OVERFLOW
 from stacktrans.inference.decoding import likeliest
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import UNKNOWN, UnknownSymbol
+from stacktrans.tasks.base import UNKNOWN
+from stacktrans.tasks.layouts import UnknownSymbol
 from stacktrans.tasks.lines import Piece
 
 

@@ -14,8 +14,8 @@ from stacktrans.memory.buffers import written_weights
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.states import TransducerState, Unrolled
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.base import UNKNOWN, NotASource, UnknownSymbol, with_marks
-from stacktrans.tasks.layouts import Ids, JointSequence, Stream
+from stacktrans.tasks.base import UNKNOWN, NotASource, with_marks
+from stacktrans.tasks.layouts import Ids, JointSequence, Stream, UnknownSymbol
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 NOTHING = ""

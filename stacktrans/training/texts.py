@@ -12,8 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.inference.perplexity import Perplexity, perplexity
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, StreamConfig
-from stacktrans.tasks.corpora import PARTS, as_stream, known_symbols, read_sentences
-from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
 from stacktrans.tasks.layouts import Batch, Ids
 from stacktrans.training.pieces import InPieces, Piece, cut
 from stacktrans.training.records import Record, Summary
