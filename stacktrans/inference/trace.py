@@ -11,8 +11,9 @@ from torch import Tensor
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.inference.decoding import transduce
 from stacktrans.memory.buffers import written_weights
+from stacktrans.model import definition
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.states import TransducerState, Unrolled
+from stacktrans.model.definition import TransducerState, Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.base import UNKNOWN, NotASource, UnknownSymbol, with_marks
 from stacktrans.tasks.layouts import Ids, JointSequence, Stream
@@ -224,10 +225,10 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]
     model = checkpoint.model
     inputs, symbols, first_answer = _sequence(checkpoint, source, target)
     ids = torch.tensor([inputs], device=model.classifier.weight.device)
-    state = model.initial(1)
+    state = definition.initial(model, 1)
     steps: list[Step] = []
     for number, symbol in enumerate(symbols, start=1):
-        unrolled, state = model.unroll_by_definition(ids[:, number - 1 : number], state)
+        unrolled, state = definition.unroll(model, ids[:, number - 1 : number], state)
         step = _step(checkpoint, number, symbol, unrolled, state, symbols)
         answering = number >= first_answer
         steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
@@ -239,7 +240,7 @@ def _buffered_steps(
 ) -> list[Step]:
     model = checkpoint.model
     ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
-    unrolled, states, reads = model.unroll_buffered_by_definition(ids, [len(source)])
+    unrolled, states, reads = definition.unroll_buffered(model, ids, [len(source)])
     written = written_weights(model.written(unrolled), 0, len(answer))[0]
     read, write = unrolled.signals[0, :, -2], unrolled.signals[0, :, -1]
     left = (len(source) - (read.cumsum(0) - read)).clamp(min=0)
