@@ -11,8 +11,8 @@ from shapes import shaped
 
 from stacktrans.common.statistics import confidence_interval
 from stacktrans.inference import evaluation
-from stacktrans.inference.decoding import transduce
-from stacktrans.inference.evaluation import Scores, batches_of, score
+from stacktrans.inference.decoding import batches_of, transduce
+from stacktrans.inference.evaluation import Scores, score
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import BuffersConfig
 from stacktrans.settings.resolve import resolve

@@ -9,9 +9,8 @@ import torch
 from shipped_tasks import task_of
 
 from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.streaming import LineStream
 from stacktrans.inference.trace import trace
-from stacktrans.inference.transduction import Line, transduce_lines
+from stacktrans.inference.transduction import Line, LineStream, transduce_lines
 from stacktrans.model import checkpoint
 from stacktrans.showing.training import verdict
 from stacktrans.tasks.base import UNKNOWN

@@ -14,8 +14,13 @@ from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Text
 from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import write_atomically
-from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.measuring import ranges, scores_of_each, scores_of_pairs, scores_of_range
+from stacktrans.inference.evaluation import (
+    Scores,
+    ranges,
+    scores_of_each,
+    scores_of_pairs,
+    scores_of_range,
+)
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.trace import Step, trace
 from stacktrans.inference.trace import Trace as Steps

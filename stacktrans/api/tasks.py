@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from stacktrans.api.arguments import Count, Named, Range, Seed, Text, checked
 from stacktrans.api.assignments import assigned
-from stacktrans.inference.measuring import ranges
+from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import make_task

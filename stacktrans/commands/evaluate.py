@@ -83,7 +83,7 @@ def eval(
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
-    from stacktrans.inference.measuring import (
+    from stacktrans.inference.evaluation import (
         ranges,
         scores_of_each,
         scores_of_pairs,
