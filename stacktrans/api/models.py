@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
 from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import write_atomically
 from stacktrans.inference.evaluation import (
     Scores,
     ranges,
@@ -30,9 +29,9 @@ from stacktrans.model.description import model_line
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.figures import check_picture
-from stacktrans.showing.pictures import plot
-from stacktrans.showing.training import picture_rows, scores_tables, trace_view
+from stacktrans.showing.plots import check_plot, plot_trace
+from stacktrans.showing.scores import scores_tables
+from stacktrans.showing.traces import trace_view
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layouts import Pair
 from stacktrans.tasks.lines import given_pairs, read_pairs
@@ -146,9 +145,8 @@ class Trace:
             UsageError: it is none of these, or matplotlib is not installed.
         """
         path = Path(path)
-        check_picture(path)
-        rows = picture_rows(self._followed, self._config)
-        write_atomically(path, plot(self._followed, rows, model_line(self._config), path))
+        check_plot(path)
+        plot_trace(self._followed, self._config, path)
         return path
 
     def __repr__(self) -> str:

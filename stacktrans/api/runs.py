@@ -18,9 +18,7 @@ from stacktrans.model.devices import find_device
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nested
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.texts import language_summary
-from stacktrans.showing.training import summary_table
-from stacktrans.training.preparing import learns_text
+from stacktrans.showing.training import summary_view
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.runs import check_free, claim, last_saved, stopping
 from stacktrans.training.trainer import Interrupted, Trainer
@@ -62,9 +60,7 @@ class Run:
         return f"Run({self.directory}: {self.summary.outcome} after {self.summary.steps} batches)"
 
     def _repr_html_(self) -> str:
-        if learns_text(self.config):
-            return as_html(language_summary(self.summary, str(self.directory)))
-        return as_html(summary_table(self.summary, self.config, str(self.directory)))
+        return as_html(summary_view(self.summary, self.config, str(self.directory)))
 
 
 @checked

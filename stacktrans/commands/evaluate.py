@@ -17,9 +17,7 @@ from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import UsageError, check_positive
 
 if TYPE_CHECKING:
-    from stacktrans.inference.evaluation import Scores
     from stacktrans.model.checkpoint import Checkpoint
-    from stacktrans.tasks.base import Lengths
 
 from stacktrans.commands.loading import load_model
 
@@ -90,8 +88,8 @@ def eval(
         scores_of_range,
     )
     from stacktrans.model.description import model_line
-    from stacktrans.showing.figures import check_picture
-    from stacktrans.showing.training import scores_json, scores_tables
+    from stacktrans.showing.plots import check_plot, plot_accuracy
+    from stacktrans.showing.scores import scores_json, scores_tables
     from stacktrans.tasks.lines import name_of, read_pairs
 
     if count is not None:
@@ -99,7 +97,7 @@ def eval(
     if depth is not None:
         check_positive("--depth", depth)
     if plot:
-        check_picture(plot)
+        check_plot(plot)
     bounds = [parse_lengths(text) for text in lengths or []]
     if data and (depth is not None or each):
         raise UsageError(f"{'--each' if each else '--depth'}: cannot be used with --data")
@@ -122,7 +120,7 @@ def eval(
             for range_, law in ranges(config, loaded.task, bounds, usual, depth)
         ]
     if plot:
-        _chart(results, loaded, plot)
+        plot_accuracy(results, config.ranges.train, model_line(loaded.config), plot)
     if as_json:
         facts = {"checkpoint": checkpoint, "task": config.name, "seed": seed, "hard": hard}
         print_json({**facts, "results": scores_json(results, hard)})
@@ -142,7 +140,7 @@ def _show_perplexity(
 ) -> None:
     from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
-    from stacktrans.showing.texts import perplexity_json, perplexity_table
+    from stacktrans.showing.scores import perplexity_json, perplexity_table
 
     found = perplexities(checkpoint, file)
     if as_json:
@@ -150,12 +148,3 @@ def _show_perplexity(
         print_json({**facts, "task": task, "results": perplexity_json(found)})
     else:
         print_out(model_line(checkpoint.config), perplexity_table(found))
-
-
-def _chart(results: "list[tuple[Lengths, Scores]]", checkpoint: "Checkpoint", path: Path) -> None:
-    from stacktrans.common.files import write_atomically
-    from stacktrans.model.description import model_line
-    from stacktrans.showing.accuracy_chart import accuracy_chart
-
-    trained = checkpoint.config.task.ranges.train
-    write_atomically(path, accuracy_chart(results, trained, model_line(checkpoint.config), path))

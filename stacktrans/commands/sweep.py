@@ -87,7 +87,7 @@ def sweep(
         _show_plan(store, runs, as_json)
         return
     if plot:
-        from stacktrans.showing.figures import empty_figure
+        from stacktrans.showing.plots import empty_figure
 
         empty_figure(1, 1)  # what is not installed is found out before anything is run
     before = signal.signal(signal.SIGTERM, _terminate)

@@ -18,14 +18,14 @@ def silence_stdout() -> None:
 
 def progress_console() -> "Console":
     """A console on stderr, without which the work goes on."""
-    from stacktrans.showing.consoles import VisibleConsole
+    from stacktrans.showing.progress import VisibleConsole
 
     return VisibleConsole(file=cast(TextIO, Dispensable(sys.stderr)))
 
 
 def print_out(*renderables: Any) -> None:
     """Print tables and the like on stdout, whole lines even when it is no terminal."""
-    from stacktrans.showing.consoles import VisibleConsole
+    from stacktrans.showing.progress import VisibleConsole
 
     class Output(VisibleConsole):
         """A console whose reader may leave, which ends the command as for all others."""
