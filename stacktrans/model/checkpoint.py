@@ -29,8 +29,8 @@ from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.common.files import flush, write_flushed
 from stacktrans.common.names import CONFIG as CONFIG
 from stacktrans.common.names import WEIGHTS as WEIGHTS
-from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES, REGISTRIES
-from stacktrans.model.transducer import Transducer, weight_shapes
+from stacktrans.common.registry import REGISTRIES
+from stacktrans.model.transducer import Transducer, without_numbers
 from stacktrans.model.weights import check_shapes, load_weights, metadata_of, serialized
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
@@ -92,21 +92,16 @@ def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str
     said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
     if accuracy:
         said["accuracy"] = json.dumps(accuracy)
-    if origins := _origins(config):
-        said[ORIGINS] = json.dumps(origins)
-    return said
-
-
-def _origins(config: RunConfig) -> dict[str, dict[str, str]]:
-    """The origins of what is not of this package, by its kind and name."""
     model = config.model
     names = (model.memory.name, model.controller.name, config.task.generator)
-    registries = (MEMORIES, CONTROLLERS, GENERATORS)
-    return {
+    origins = {
         registry.kind: {name: origin}
-        for registry, name in zip(registries, names, strict=True)
+        for registry, name in zip(REGISTRIES, names, strict=True)
         if (origin := registry.origin(name))
     }
+    if origins:
+        said[ORIGINS] = json.dumps(origins)
+    return said
 
 
 def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
@@ -216,11 +211,11 @@ def _read(directory: Path) -> tuple[RunConfig, Task]:
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
     # Before the model is made, which may be too large to be made at all.
     try:
-        shapes = weight_shapes(config.model, task.layout.inputs, task.layout.outputs)
+        model = without_numbers(config.model, task.layout.inputs, task.layout.outputs)
     except UsageError as error:
         message = f"weights are not what the configuration asks for: {error}"
         raise CheckpointError(f"{path}: {message}") from error
-    check_shapes(path, shapes)
+    check_shapes(path, model)
     return config, task
 
 

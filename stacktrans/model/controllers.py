@@ -1,9 +1,8 @@
-"""Controllers: what reads the input and operates the memory.
+"""Controllers, which read the input and operate the memory.
 
-A controller sees, at each step, the input embedding x_t and the vectors read
-from the memory at the step before, r_{t-1} (grefenstette2015, section 3.3).
-The part of its sums that depends on x_t alone is computed for the whole
-sequence at once by `project`; `step` adds the rest.
+At each step a controller sees the input embedding x_t and the vectors read from the memory at the
+step before, r_{t-1} (grefenstette2015, section 3.3). `project` computes the part of its sums that
+depends on x_t alone, for a whole sequence at once; `step` adds the rest.
 """
 
 from abc import ABC, abstractmethod
@@ -60,8 +59,8 @@ class Layer(nn.Module, ABC):
         Args:
             config: the shape of the model.
             embedding_size: size of x_t.
-            below_size: size of what comes from below at each step: the output of the layer under
-                this one, or the vectors read; may be 0.
+            below_size: size of the output of the layer under this one, or of the vectors read;
+                may be 0.
             start: how the weights start.
         """
 
@@ -84,12 +83,9 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
-        """The next state; its first tensor is the output.
+        """The next state, `states` tensors [B, H]; the first is the output.
 
-        Args:
-            projected: [B, gates * H], one step of `project`.
-            below: [B, below_size].
-            state: `states` tensors [B, H].
+        `projected` is one step of `project`, [B, gates * H]; `below` is [B, below_size].
         """
 
 
@@ -216,14 +212,7 @@ def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -
 
 
 def draw_weights(law: str, weights: Iterable[Tensor], bias: Tensor, inputs: int) -> None:
-    """Draw the weights that make the same sums.
-
-    Args:
-        law: "uniform" or "normal", as `StartConfig.weights` says.
-        weights: each [n, inputs] for n sums.
-        bias: [n].
-        inputs: how many numbers go in.
-    """
+    """Draw the weights, each [n, inputs], and the bias [n] of n sums, as `StartConfig.weights`."""
     if law == "normal":
         for weight in weights:
             nn.init.normal_(weight, std=len(bias) ** -0.5)
@@ -293,14 +282,8 @@ def with_gradient(state: Tensor, share: float) -> Tensor:
 class Controller(nn.Module):
     """Layers of one kind on top of one another.
 
-    The lowest layer sees x_t and the vectors read; every higher one sees x_t
-    and the output of the layer under it.
-
-    Args:
-        config: the shape of the model.
-        embedding_size: size of x_t.
-        read_size: size of all vectors read together; 0 without a memory.
-        start: how the weights start.
+    The lowest layer sees x_t and the vectors read; every higher one sees x_t and the output of the
+    layer under it. `read_size` is that of all vectors read together, 0 without a memory.
 
     Attributes:
         hidden_size: size H of its output.
@@ -341,14 +324,9 @@ class Controller(nn.Module):
     def project(
         self, sums: Callable[[Layer], Tensor], noise: GateNoise = no_noise
     ) -> list[tuple[Tensor, ...]]:
-        """For every step, the part of every layer's sums that depends on x alone.
+        """For each of T steps, the part of every layer's sums that depends on x, [B, gates * H].
 
-        Args:
-            sums: gives those of a layer, [B, T, gates * H].
-            noise: applied to them.
-
-        Returns:
-            T tuples of one tensor [B, gates * H] a layer.
+        `sums` gives those of a layer over all steps, [B, T, gates * H].
         """
         layers = [noise(sums(layer)).unbind(dim=1) for layer in self.all_layers]
         return list(zip(*layers, strict=True))
@@ -356,15 +334,9 @@ class Controller(nn.Module):
     def step(
         self, projected: tuple[Tensor, ...], reads: Tensor, state: tuple[ControllerState, ...]
     ) -> tuple[Tensor, tuple[ControllerState, ...]]:
-        """One step of every layer.
+        """The output of the highest layer, [B, H], and the next state of every layer.
 
-        Args:
-            projected: one step of `project`.
-            reads: [B, read_size] the vectors read at the step before.
-            state: the state of every layer.
-
-        Returns:
-            The output of the highest layer, [B, H], and the next state.
+        `projected` is one step of `project`; `reads` was read before it, [B, read_size].
         """
         below = reads
         following: list[ControllerState] = []

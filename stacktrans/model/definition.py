@@ -31,13 +31,7 @@ class Unrolled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransducerState:
-    """Everything that a transducer carries from one step to the next.
-
-    Attributes:
-        controller: the state of every layer.
-        memory: the state of the memory.
-        reads: [B, reads * m] the vectors read at the step before; [B, 0] without a memory.
-    """
+    """The states of every layer and of the memory, and the vectors read last, [B, reads * m]."""
 
     controller: tuple[ControllerState, ...]
     memory: MemoryState
@@ -57,10 +51,7 @@ def step(
 ) -> tuple[Tensor, Tensor, TransducerState]:
     """One step: the controller's output [B, H], the signals, and the next state.
 
-    Args:
-        model: the transducer.
-        projected: of every layer, [B, gates * H], the sums that depend on x alone.
-        state: the state before the step.
+    `projected` are the sums that depend on x alone: of every layer, [B, gates * H].
     """
     memory, reads = state.memory, state.reads
     hidden, controller = model.controller.step(projected, reads, state.controller)
@@ -76,14 +67,7 @@ def unroll(
     state: TransducerState | None = None,
     noise: GateNoise = no_noise,
 ) -> tuple[Unrolled, TransducerState]:
-    """What came of all steps, and the state after the last.
-
-    Args:
-        model: a transducer without buffers.
-        inputs: [B, T] ids.
-        state: before the first step; the initial state unless given.
-        noise: applied to the gates' sums over the inputs.
-    """
+    """The outcome of all steps over ids [B, T], and the state after the last; without buffers."""
     state = state or initial(model, inputs.shape[0])
     done = []
     for projected in model.controller.project(lambda layer: model.sums(layer, inputs), noise):
@@ -96,16 +80,9 @@ def unroll(
 def unroll_buffered(
     model: "Transducer", inputs: Tensor, lengths: Sequence[int]
 ) -> tuple[Unrolled, list[TransducerState], Tensor]:
-    """What came of all steps, the state after each, and the shares of the input that were read.
+    """The outcome of all steps over ids [B, T], of which only `lengths` are each item's input.
 
-    Args:
-        model: a transducer with buffers.
-        inputs: [B, T] ids.
-        lengths: how many of the ids are the input of each item.
-
-    Returns:
-        The outcome, the states, and how much of each input symbol was read at each step,
-        [B, steps, T].
+    Then the state after each step, and how much of each symbol was read at it, [B, steps, T].
     """
     state, states = initial(model, inputs.shape[0]), []
     embedded = model.embed(inputs)
@@ -142,12 +119,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """What B sequences carry from one piece to the next, as constants.
-
-    Attributes:
-        state: after the last step.
-        new: [B] which of the sequences begin anew.
-    """
+    """The state of B sequences after a piece, and which of them, [B], begin anew."""
 
     state: TransducerState
     new: Tensor

@@ -39,15 +39,10 @@ Carried = stores.Carried | definition.Carried
 class Operation(nn.Module):
     """How a controller operates a memory and buffers: the signals and values of each step.
 
-    Args:
-        memory: the memory operated.
-        hidden_size: size of the controller's output.
-        config: the shape of the model.
-
     Attributes:
         signal_names: of the memory's signals, and then of those of the buffers.
-        squash: the nonlinearity of the values.
-        values: the linear map that makes the values; None where nothing is pushed.
+        signals: the linear map to the signals.
+        values: the linear map to the vectors pushed; None where nothing is pushed.
     """
 
     def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
@@ -66,9 +61,9 @@ class Operation(nn.Module):
             self.signals.weight.mul_(start.scale.signals)
             if self.values is not None:
                 self.values.weight.mul_(start.scale.values)
-            for index, name in enumerate(
-                self.signal_names if self.signals.bias is not None else ()
-            ):
+            if self.signals.bias is None:
+                return
+            for index, name in enumerate(self.signal_names):
                 bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
                 self.signals.bias[index] = bias
 
@@ -115,7 +110,6 @@ class Transducer(nn.Module):
 
     Attributes:
         embedding: learned vectors of ids; None where x_t are one-hot vectors.
-        memory: the memory operated.
         operation: None for a model with neither signals nor buffers.
         hard: whether signals are made 0 or 1, as `Memory.hard` does; there are no gradients then.
     """
@@ -271,15 +265,12 @@ class Transducer(nn.Module):
     ) -> tuple[Unrolled, Carried]:
         """Run over a piece of sequences, in compiled code where there is some.
 
-        Gradients go back to the start of the piece, and no further.
+        Gradients go back to the start of the piece, and no further. Carried states are constants.
 
         Args:
             inputs: [B, T] ids.
-            state: what the piece before gave back; None for the first.
+            state: carried from the piece before; None for the first.
             noise: applied to the gates' sums over the inputs.
-
-        Returns:
-            What came of it, and what is carried to the next piece.
 
         Raises:
             UsageError: the model has buffers, or a memory that can't be carried.
@@ -333,15 +324,7 @@ class Transducer(nn.Module):
         return self._kinds[key]
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
-        """The logits of symbols of the target.
-
-        Args:
-            unrolled: what came of running the model.
-            mask: [B, T] which symbols are asked for, n in all.
-
-        Returns:
-            [n, outputs].
-        """
+        """Logits [n, outputs] of the n symbols of the target that a mask [B, T] marks."""
         if not self.config.buffers:
             return self.read_out(unrolled.hidden[mask])
         cumulative = self.written(unrolled)
@@ -388,12 +371,7 @@ def kind_of(
 ) -> Kind | None:
     """What compiled code has to run for a model; None if torch is to run it.
 
-    Args:
-        config: the shape of the model.
-        memory: its memory.
-        weight: one of its weights.
-        kernel: the kernel asked for, as `ModelConfig.kernel`.
-        hard: whether signals are made 0 or 1.
+    `weight` is one of its weights, for their type and device.
 
     Raises:
         UsageError: compiled code is asked for and there is none.
@@ -427,16 +405,8 @@ class _WithoutDrawing(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of what a transducer saves as its state; arguments are those of `Transducer`."""
-    weights = without_numbers(config, inputs, outputs).state_dict()
-    return {name: tuple(weight.shape) for name, weight in weights.items()}
-
-
 def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transducer:
     """A transducer whose tensors have shapes alone, on torch's device "meta".
-
-    Arguments are those of `Transducer`.
 
     Raises:
         UsageError: it is so large that its numbers can't be counted.

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +32,18 @@ def serialized(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     return len(text).to_bytes(8, "little") + text + written[end:]
 
 
-def check_shapes(path: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Compare a file's header with the shapes that its tensors should have; reads nothing else.
+def check_shapes(path: Path, model: torch.nn.Module) -> None:
+    """Compare the shapes in a file's header with those of a model; reads nothing else.
 
     Raises:
         CheckpointError: the file can't be read, or holds weights of another model.
     """
+    expected = model.state_dict()
     with _opened(path) as file:
         found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         for name in sorted(expected.keys() | found.keys()):
-            shape = _written(tuple(found[name].get_shape()) if name in found else None)
-            wanted = _written(expected.get(name))
+            shape = _written(found[name].get_shape() if name in found else None)
+            wanted = _written(expected[name].shape if name in expected else None)
             if shape != wanted:
                 message = f"weight {visible(name)} is {shape}; the configuration asks for {wanted}"
                 raise CheckpointError(f"{path}: {message}")
@@ -56,8 +57,8 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
     Raises:
         CheckpointError: the file can't be read, is damaged, or holds weights of another model.
     """
+    check_shapes(path, model)
     expected = model.state_dict()
-    check_shapes(path, {name: tuple(tensor.shape) for name, tensor in expected.items()})
     with _opened(path) as file:
         weights = {name: file.get_tensor(name).to(like.dtype) for name, like in expected.items()}
     for name, tensor in weights.items():
@@ -85,7 +86,7 @@ def _opened(path: Path) -> Iterator[Any]:
         raise CheckpointError(f"{path}: truncated or not a safetensors file ({reason})") from error
 
 
-def _written(shape: tuple[int, ...] | None) -> str:
+def _written(shape: Sequence[int] | None) -> str:
     if shape is None:
         return "absent"
     return "x".join(abridged([*map(str, shape)])) or "a number"
