@@ -53,12 +53,8 @@ def transduce(
 ) -> list[Answer]:
     """The greedy answers to sources, in their order.
 
-    Args:
-        model: a trained transducer.
-        layout: how sources and targets become one sequence.
-        sources: ids of source symbols.
-        limit: the most target symbols; None for the layout's usual limit; ignored where a
-            target is as long as its source.
+    An answer has at most `limit` symbols, or the layout's usual number unless given; where a target
+    is as long as its source, the limit is ignored.
     """
     answers: dict[int, Answer] = {}
     if isinstance(layout, SameLength):
@@ -66,15 +62,15 @@ def transduce(
         for group in batches_of(sizes, STEPS_AT_ONCE):
             found = _in_step(model, [sources[index] for index in group])
             answers.update(zip(group, found, strict=True))
-        return [answers[index] for index in range(len(sources))]
-    assert isinstance(layout, JointSequence | Stream)
-    limits = [layout.longest_answer(len(source), limit) for source in sources]
-    sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
-    for group in batches_of(sizes, STEPS_AT_ONCE):
-        for length in {len(sources[index]) for index in group}:
-            same = [index for index in group if len(sources[index]) == length]
-            decoded = _decode(model, layout, [sources[index] for index in same], limits[same[0]])
-            answers.update(zip(same, decoded, strict=True))
+    else:
+        assert isinstance(layout, JointSequence | Stream)
+        limits = [layout.longest_answer(len(source), limit) for source in sources]
+        sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
+        for group in batches_of(sizes, STEPS_AT_ONCE):
+            for length in {len(sources[index]) for index in group}:
+                same = [index for index in group if len(sources[index]) == length]
+                found = _decode(model, layout, [sources[index] for index in same], limits[same[0]])
+                answers.update(zip(same, found, strict=True))
     return [answers[index] for index in range(len(sources))]
 
 

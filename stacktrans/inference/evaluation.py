@@ -8,7 +8,6 @@ import functools
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,28 +82,18 @@ class Scores:
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
         chosen = (self.lengths >= shortest) & (self.lengths <= longest)
-        return Scores(*(numbers[chosen] for numbers in self._all()))
+        return Scores(*(numbers[chosen] for numbers in vars(self).values()))
 
     def __add__(self, other: "Scores") -> "Scores":
-        both = zip(self._all(), other._all(), strict=True)
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
         return Scores(*(np.concatenate(numbers) for numbers in both))
-
-    def _all(self) -> tuple[npt.NDArray[Any], ...]:
-        return self.lengths, self.fine, self.right, self.scored, self.differing
 
 
 @torch.no_grad()
 def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
-    """Score a model's greedy answers.
+    """The scores of a model's greedy answers to pairs of sources and targets, in their order.
 
-    Args:
-        model: a trained transducer.
-        layout: how pairs become sequences.
-        pairs: sources with their true targets.
-
-    Returns:
-        The scores, in the order of the pairs. In a stream, pairs follow one another: what a model
-        leaves behind of one can spoil the next.
+    In a stream, pairs follow one another: what a model leaves behind of one can spoil the next.
 
     Raises:
         ValueError: a buffered model would find its answers in what it reads.
@@ -155,13 +144,9 @@ def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.boo
 def cross_entropy(
     model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool
 ) -> float:
-    """Mean nats a scored symbol of sequences that follow one another as for `score`.
+    """Mean nats a scored symbol of pairs, which follow one another as for `score`.
 
-    Args:
-        model: a transducer.
-        layout: how pairs become sequences.
-        pairs: sources with their true targets.
-        everything: whether every symbol is scored, and not only the predictable ones.
+    With `everything`, every symbol is scored, and not only the predictable ones.
     """
     total, count, device = 0.0, 0, model.classifier.weight.device
     for _, batch in _batches(model, layout, pairs, everything):
@@ -176,9 +161,7 @@ def cross_entropy(
 
 def _fine(correct: npt.NDArray[np.bool_]) -> float:
     """The share before the first error; where nothing is scored, nothing is wrong."""
-    if correct.all():
-        return 1.0
-    return float(correct.argmin() / len(correct))
+    return 1.0 if correct.all() else float(correct.argmin() / len(correct))
 
 
 @torch.no_grad()

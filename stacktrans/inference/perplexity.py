@@ -59,10 +59,6 @@ def perplexity(model: Transducer, vocabulary: Vocabulary, stream: Ids) -> Perple
 def perplexities(checkpoint: Checkpoint, file: Path | None) -> dict[str, Perplexity]:
     """The perplexity of a file, or of the validation and the test text of the model's run.
 
-    Args:
-        checkpoint: a model of a text.
-        file: the file; None for the others.
-
     Raises:
         UsageError: the model is not of a text, or a file can't be read.
         StacktransError: a line is not text, there is none, or the model's numbers overflow.

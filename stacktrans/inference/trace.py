@@ -113,11 +113,7 @@ class Trace:
 
 @torch.no_grad()
 def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
-    """Follow a model through a source and its own answer.
-
-    Args:
-        checkpoint: the model.
-        source: the source's symbols.
+    """Follow a model through the symbols of a source and its own answer.
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.

@@ -26,8 +26,7 @@ class Line:
         number: of the line, from 1.
         source: its text; None if it is not text.
         output: the answer; None if there is none.
-        scored: of each of its symbols, whether it is scored; None of models that do not answer
-            each symbol that they read with one, of which all are.
+        scored: of each of its symbols, whether it is scored; None where all are.
         probability: of the whole answer; None if the line is empty or there is no answer.
         ended: whether the model ended the answer; None likewise.
         following: of a model of a text, its predictions after each symbol; None of others.
@@ -104,7 +103,14 @@ def transduce_lines(
                 line.error = str(error)
         _answer(checkpoint, lines, max_length, scored=as_json or marked, marked=marked)
         if as_json and isinstance(checkpoint.task, Corpus):
-            _predict(checkpoint, checkpoint.task, lines)
+            words = checkpoint.task.vocabulary
+            for line in lines:
+                if line.source and line.source.strip():
+                    found = followings(checkpoint.model, words, words.split(line.source))
+                    if any(math.isnan(each.log_probability) for each in found):
+                        line.error = OVERFLOW
+                    else:
+                        line.following = found
         lines[-1].last = True
         yield from lines
 
@@ -112,13 +118,7 @@ def transduce_lines(
 def transduce_strings(
     checkpoint: Checkpoint, sources: Sequence[str], max_length: int | None, marked: bool = False
 ) -> list[Line]:
-    """Transduce strings, in order.
-
-    Args:
-        checkpoint: the model.
-        sources: a line each.
-        max_length: longest answer in symbols; None for what is usual.
-        marked: whether there is a mark in the place of each symbol that is not scored.
+    """Transduce strings, a line each, in order, with answers of up to `max_length` symbols.
 
     Raises:
         StacktransError: one can't be transduced; the message says which, from 1.
@@ -168,24 +168,10 @@ def _answer(
         line.ended = answer.ended
 
 
-def _predict(checkpoint: Checkpoint, task: Corpus, lines: Sequence[Line]) -> None:
-    """Fill in what a model of a text predicts after each symbol of the lines."""
-    for line in lines:
-        if line.source and line.source.strip():
-            vocabulary = task.vocabulary
-            found = followings(checkpoint.model, vocabulary, vocabulary.split(line.source))
-            if any(math.isnan(each.log_probability) for each in found):
-                line.error = OVERFLOW
-            else:
-                line.following = found
-
-
 class LineStream:
     """Lines that come bit by bit, for a model that answers each symbol as soon as it has read it.
 
-    Args:
-        checkpoint: a model of a same-length task, without buffers.
-        marked: whether there is a mark in the place of each symbol that is not scored.
+    That is one of a same-length task, without buffers. `marked` is as for `transduce_lines`.
     """
 
     def __init__(self, checkpoint: Checkpoint, marked: bool = False) -> None:

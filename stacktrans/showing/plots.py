@@ -62,13 +62,7 @@ def save(figure: "Figure", path: Path) -> None:
 def plot_accuracy(
     results: Sequence[tuple[Lengths, Scores]], trained: Lengths, title: str, path: Path
 ) -> None:
-    """Draw coarse, fine and symbol accuracy by length, and the lengths that were trained on.
-
-    Args:
-        results: of each range.
-        trained: lengths, which are shaded.
-        title: of the plot.
-        path: where, with one of `SUFFIXES`.
+    """Draw coarse, fine and symbol accuracy by length, the lengths that were trained on shaded.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -99,11 +93,6 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     """Draw a trace: time across; strengths, values, reads, inputs and outputs down, in shades.
 
     Figures 5 and 6 of hao2018 are such plots.
-
-    Args:
-        trace: the trace.
-        config: of the model's run.
-        path: where, with one of `SUFFIXES`.
 
     Raises:
         UsageError: matplotlib is not installed.

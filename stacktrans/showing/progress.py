@@ -22,9 +22,6 @@ class VisibleConsole(Console):
     """A console that escapes what it is given to write, but for its own line ends.
 
     Where NO_COLOR is set, it writes without colours and without bold letters.
-
-    Args:
-        options: of any console.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -51,10 +48,6 @@ class ProgressDisplay(ABC):
     """A display, to be entered while the work goes on: lines that stay, and a live part.
 
     A display that can't be written to is no reason to lose the work.
-
-    Args:
-        console: where to show it.
-        transient: whether the live part vanishes at the end.
 
     Attributes:
         live: the part that is written over again and again; None where that can't be.

@@ -21,9 +21,7 @@ def _interval(accuracy: float, count: int) -> str:
 def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False) -> Iterator[Table]:
     """Accuracy of each range of lengths, then by length within those that have several.
 
-    Args:
-        results: of each range.
-        hard: whether the model was run hard; its differences from the soft one are then shown.
+    With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
     """
     ranges = Table(
         "lengths",

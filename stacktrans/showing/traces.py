@@ -137,13 +137,7 @@ def _shaded(strength: float) -> str:
 
 
 class Row(NamedTuple):
-    """One quantity over time, in a picture.
-
-    Attributes:
-        group: the rows that it belongs to.
-        label: its name.
-        shades: at each step, from 0 to 1.
-    """
+    """One quantity over time, in a picture: at each step a shade from 0 to 1."""
 
     group: str
     label: str
@@ -200,12 +194,7 @@ def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType
 
 
 def heat_map(rows: Sequence[Row], width: int) -> Iterator[Text]:
-    """A picture in characters.
-
-    Args:
-        rows: of the picture, one at least.
-        width: characters across; steps that do not fit follow below.
-    """
+    """A picture of rows in characters; steps that do not fit follow below."""
     labels = [f"{row.group} {row.label}" for row in rows]
     margin = max(map(len, labels)) + 1
     fitting = max((width - margin) // CELL, 1)

@@ -27,12 +27,6 @@ class TrainingDisplay(ProgressDisplay):
 
     In a terminal each measurement of accuracy is a row of a table, and a live line below shows the
     last batches; elsewhere there are plain lines.
-
-    Args:
-        console: where to show it.
-        config: of the run.
-        parameters: of the model.
-        directory: where the run writes.
     """
 
     def __init__(
