@@ -176,16 +176,9 @@ class RecurrentLayer(Layer):
     def from_config(
         cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
     ) -> Self:
-        shape = config.units
-        return cls(
-            embedding_size,
-            below_size,
-            shape.hidden_size,
-            start,
-            shape.initial_state == "learned",
-            shape.recurrent,
-            shape.biases,
-        )
+        shape, learned = config.units, config.units.initial_state == "learned"
+        sizes = (embedding_size, below_size, shape.hidden_size)
+        return cls(*sizes, start, learned, shape.recurrent, shape.biases)
 
     @classmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:

@@ -1,11 +1,9 @@
 """Consoles that write nothing that can't be seen, and work shown in them as it goes."""
 
-import contextlib
 import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
@@ -47,7 +45,7 @@ def can_redraw(console: Console) -> bool:
 class ProgressDisplay(ABC):
     """A display, to be entered while the work goes on: lines that stay, and a live part.
 
-    A display that can't be written to is no reason to lose the work.
+    Its console is one whose file may be lost, such as `Dispensable`: the work goes on without it.
 
     Attributes:
         live: the part that is written over again and again; None where that can't be.
@@ -63,41 +61,31 @@ class ProgressDisplay(ABC):
         self._written = -SECONDS_BETWEEN
 
     def __enter__(self) -> Self:
-        with contextlib.suppress(OSError):
-            self._open()
-            if self.live:
-                self.live.start()
+        self._open()
+        if self.live:
+            self.live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._close()
-            if self.live:
-                self.live.stop()
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        if self.live:
+            self.live.stop()
 
     def _say(self, text: str) -> None:
         """Write a line that stays; below the live part, no word or number of it is cut."""
-        with contextlib.suppress(OSError):
-            self.console.print(visible(text), soft_wrap=not self.live, highlight=False)
+        self.console.print(visible(text), soft_wrap=not self.live, highlight=False)
 
     def _print(self, *lines: RenderableType) -> None:
         """Write lines that stay, above the live part."""
         self._refresh(at_once=True)  # or else what was live before would be written once more
-        with contextlib.suppress(OSError):
-            self.console.print(Group(*lines))
+        self.console.print(Group(*lines))
 
     def _refresh(self, at_once: bool = False) -> None:
         """Write the live part again; not if that was done just now, unless `at_once`."""
         now = time.monotonic()
         if self.live and (at_once or now - self._written >= SECONDS_BETWEEN):
             self._written = now
-            with contextlib.suppress(OSError):
-                self.live.refresh()
+            self.live.refresh()
 
     @abstractmethod
     def _open(self) -> None:
