@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
 from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
+from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import (
     Scores,
     ranges,
@@ -21,8 +22,6 @@ from stacktrans.inference.evaluation import (
     scores_of_range,
 )
 from stacktrans.inference.perplexity import perplexities
-from stacktrans.inference.trace import Step, trace
-from stacktrans.inference.trace import Trace as Steps
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.description import model_line
@@ -88,24 +87,20 @@ class Evaluation:
         return as_html(*scores_tables([(self.lengths, self._scores)], self._hard))
 
 
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(inference.Trace):
     """A model's way through a source, step by step.
 
     Attributes:
-        steps: each with its input and output, and the vectors pushed and read.
-        signals: names of the signals: push, pop and so on.
-        answer: the model's answer.
-        expected: the exact answer; None if the task gives none.
-        correct: whether they are the same; None likewise.
+        config: of the model's run.
     """
 
-    def __init__(self, followed: Steps, config: RunConfig) -> None:
-        self._followed, self._config = followed, config
-        self.steps: list[Step] = followed.steps
-        self.signals: tuple[str, ...] = tuple(followed.steps[0].signals)
-        self.answer: str = followed.answer
-        self.expected: str | None = followed.expected
-        self.correct: bool | None = followed.correct
+    config: RunConfig
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals: push, pop and so on."""
+        return tuple(self.steps[0].signals)
 
     @property
     def strengths(self) -> NDArray[np.float64]:
@@ -131,14 +126,14 @@ class Trace:
         """
         path = Path(path)
         check_plot(path)
-        plot_trace(self._followed, self._config, path)
+        plot_trace(self, self.config, path)
         return path
 
     def __repr__(self) -> str:
-        return f"Trace({self._followed.source!r} -> {self.answer!r}, {len(self.steps)} steps)"
+        return f"Trace({self.source!r} -> {self.answer!r}, {len(self.steps)} steps)"
 
     def _repr_html_(self) -> str:
-        return as_html(trace_view(self._followed, self._config))
+        return as_html(trace_view(self, self.config))
 
 
 class Model:
@@ -222,7 +217,7 @@ class Model:
             StacktransError: the source can't be read, or the model's numbers overflow.
         """
         split = self._loaded.task.source.split(source)
-        return Trace(trace(self._loaded, split), self.config)
+        return Trace(**vars(inference.trace(self._loaded, split)), config=self.config)
 
     @checked
     def evaluate(

@@ -98,7 +98,7 @@ class Trace:
             gives none.
         why_not: why the task gives none.
         correct: whether the answer is the exact one; None if there is none.
-        steps: the steps.
+        steps: each with its input and output, and the vectors pushed and read.
     """
 
     source: str
