@@ -80,19 +80,17 @@ def eval(
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
-    from stacktrans.common.files import write_atomically
-    from stacktrans.inference import measuring
+    from stacktrans.inference import evaluation
     from stacktrans.model.description import model_line
-    from stacktrans.showing.accuracy_chart import accuracy_chart
-    from stacktrans.showing.figures import check_picture
-    from stacktrans.showing.training import scores_json, scores_tables
+    from stacktrans.showing.plots import check_plot, plot_accuracy
+    from stacktrans.showing.scores import scores_json, scores_tables
     from stacktrans.tasks.lines import name_of, read_pairs
 
     for name, number in (("--count", count), ("--depth", depth)):
         if number is not None:
             check_positive(name, number)
     if plot:
-        check_picture(plot)
+        check_plot(plot)
     bounds = [parse_lengths(range_) for range_ in lengths or []]
     if data and (depth is not None or each):
         raise UsageError(f"{'--each' if each else '--depth'}: cannot be used with --data")
@@ -107,17 +105,16 @@ def eval(
         return
     if data:
         pairs = read_pairs(data, loaded.task)[:count]
-        results = measuring.scores_of_pairs(loaded, pairs, bounds, name_of(data))
+        results = evaluation.scores_of_pairs(loaded, pairs, bounds, name_of(data))
     else:
         usual = [config.ranges.train, config.ranges.test]
-        scores_of = measuring.scores_of_each if each else measuring.scores_of_range
+        scores_of = evaluation.scores_of_each if each else evaluation.scores_of_range
         results = [
             (range_, scores_of(loaded, range_, law, count or (100 if each else 1000), seed))
-            for range_, law in measuring.ranges(config, loaded.task, bounds, usual, depth)
+            for range_, law in evaluation.ranges(config, loaded.task, bounds, usual, depth)
         ]
     if plot:
-        trained, line = config.ranges.train, model_line(loaded.config)
-        write_atomically(plot, accuracy_chart(results, trained, line, plot))
+        plot_accuracy(results, config.ranges.train, model_line(loaded.config), plot)
     if as_json:
         facts = {"checkpoint": checkpoint, "task": config.name, "seed": seed, "hard": hard}
         print_json({**facts, "results": scores_json(results, hard)})
@@ -130,7 +127,7 @@ def _show_perplexity(
 ) -> None:
     from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
-    from stacktrans.showing.texts import perplexity_json, perplexity_table
+    from stacktrans.showing.scores import perplexity_json, perplexity_table
 
     found = perplexities(checkpoint, file)
     if as_json:

@@ -45,7 +45,7 @@ def generate(
         stacktrans generate --task copy --set parameters.symbols=1000
     """
     from stacktrans.common.files import write_atomically
-    from stacktrans.inference.measuring import ranges
+    from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.resolve import load_task
     from stacktrans.tasks import make_task
     from stacktrans.tasks.base import drawn_pairs

@@ -62,15 +62,12 @@ def inspect(
         stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
     """
-    from stacktrans.common.files import write_atomically
     from stacktrans.inference.trace import of_stacks, trace
-    from stacktrans.model.description import model_line
-    from stacktrans.showing.figures import check_picture
-    from stacktrans.showing.pictures import plot as drawn
-    from stacktrans.showing.training import heat_map_view, picture_rows, trace_view
+    from stacktrans.showing.plots import check_plot, plot_trace
+    from stacktrans.showing.traces import heat_map_view, trace_view
 
     if plot:
-        check_picture(plot)
+        check_plot(plot)
     numbers = None if stacks is None else parse_numbers("--stacks", stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
@@ -78,8 +75,7 @@ def inspect(
     followed = trace(loaded, source)
     followed = of_stacks(followed, numbers) if numbers else followed
     if plot:
-        rows = picture_rows(followed, loaded.config)
-        write_atomically(plot, drawn(followed, rows, model_line(loaded.config), plot))
+        plot_trace(followed, loaded.config, plot)
     if as_json:
         print_json(asdict(followed))
     elif heatmap:

@@ -85,7 +85,7 @@ def sweep(
                 print_data(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")
         return
     if plot:
-        from stacktrans.showing.figures import empty_figure
+        from stacktrans.showing.plots import empty_figure
 
         empty_figure(1, 1)  # what is not installed is found out before anything is run
     before = signal.signal(signal.SIGTERM, _terminate)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 def progress_console() -> "Console":
     """A console on stderr; the work continues if it can't be written to."""
-    from stacktrans.showing.consoles import VisibleConsole
+    from stacktrans.showing.progress import VisibleConsole
 
     return VisibleConsole(file=cast(TextIO, Dispensable(sys.stderr)))
 
 
 def print_out(*renderables: Any) -> None:
     """Print tables and the like on stdout, in whole lines where it is not a terminal."""
-    from stacktrans.showing.consoles import VisibleConsole
+    from stacktrans.showing.progress import VisibleConsole
 
     class Output(VisibleConsole):
         def on_broken_pipe(self) -> None:

@@ -207,15 +207,13 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
 
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
-    from stacktrans.showing.texts import LanguageDisplay, language_summary
-    from stacktrans.showing.training import TrainingDisplay, summary_table
+    from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
     from stacktrans.training.preparing import learns_text
     from stacktrans.training.runs import stopping
     from stacktrans.training.trainer import Interrupted
 
     console, directory = progress_console(), str(trainer.directory)
-    of_text = learns_text(trainer.config)
-    kind = LanguageDisplay if of_text else TrainingDisplay
+    kind = LanguageDisplay if learns_text(trainer.config) else TrainingDisplay
     display = kind(console, trainer.config, trainer.state.parameter_count, directory)
     try:
         with stopping(trainer), display:
@@ -226,7 +224,5 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         raise typer.Exit(stop.exit_code) from None
     if as_json:
         print_json({**asdict(summary), "directory": directory})
-    elif of_text:
-        print_out(language_summary(summary, directory))
     else:
-        print_out(summary_table(summary, trainer.config, directory))
+        print_out(summary_view(summary, trainer.config, directory))

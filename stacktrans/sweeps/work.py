@@ -266,7 +266,7 @@ def _value(scores: Any, of: str, by_length: Mapping[str, float]) -> float:
 
 
 def _scores(job: Job, measure: Measure) -> Any:
-    from stacktrans.inference.measuring import ranges, scores_of_each, scores_of_range
+    from stacktrans.inference.evaluation import ranges, scores_of_each, scores_of_range
     from stacktrans.model.checkpoint import load
     from stacktrans.model.devices import find_device
 

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 
 from stacktrans.memory import make_memory
-from stacktrans.model.controllers import Disturbance
-from stacktrans.model.states import Carried
-from stacktrans.model.transducer import Transducer
+from stacktrans.model.controllers import GateNoise
+from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.tasks.layouts import Batch, Layout, Mask
 from stacktrans.training.source import Moment, Ran, Source
@@ -71,12 +70,12 @@ class InPieces(Source):
         self.epoch, self._left = number, list[Piece]()
         self._carried: Carried | None = None
 
-    def unroll(self, model: Transducer, moment: Moment, disturb: Disturbance) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
         piece = self._left.pop()
         carried = self._carried and self._carried.restarted(torch.from_numpy(piece.new))
         inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
-        unrolled, self._carried = model.unroll_piece(inputs, carried, disturb)
+        unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
         if not self._left:
             self._begin_epoch(self.epoch + 1)
         return piece.batch, unrolled

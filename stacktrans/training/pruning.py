@@ -22,7 +22,7 @@ def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     memory = model.memory
     fewer = model.config.memory.model_copy(update={"count": len(kept)})
     config = model.config.model_copy(update={"memory": fewer})
-    outputs, inputs = len(model.classifier.weight), model.embedding.num_embeddings
+    outputs, inputs = len(model.classifier.weight), model.inputs
     smaller = Transducer(config, inputs, outputs)
     weights = dict(model.state_dict())
     own, count = torch.tensor(list(kept)), memory.count

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from stacktrans.model.controllers import Disturbance
-from stacktrans.model.states import Unrolled
+from stacktrans.model.controllers import GateNoise
+from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.base import Lengths
@@ -57,7 +57,7 @@ class Source(Part, ABC):
         """Go to the first batch of a start; its model has just been drawn, and may be changed."""
 
     @abstractmethod
-    def unroll(self, model: Transducer, moment: Moment, disturb: Disturbance) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         """Run a model, with some noise, over the batch of a moment, which follows that before."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.model.controllers import Disturbance, undisturbed
+from stacktrans.model.controllers import GateNoise, no_noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.objective import objective
@@ -26,19 +26,19 @@ class Noise:
     def __init__(self, config: RunConfig) -> None:
         self._seed, self._deviation = config.seed, config.training.gate_noise
 
-    def at(self, moment: Moment) -> Disturbance:
+    def at(self, moment: Moment) -> GateNoise:
         """The noise of one batch."""
         if not self._deviation:
-            return undisturbed
+            return no_noise
         rng = generator(self._seed, Purpose.NOISE, moment.attempt, moment.step)
         source = torch.Generator().manual_seed(int(rng.integers(2**62)))
 
-        def disturb(sums: Tensor) -> Tensor:
+        def noisy(sums: Tensor) -> Tensor:
             # Drawn on the CPU, so that it is the same on every accelerator.
             noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
             return sums + self._deviation * noise.to(sums.device)
 
-        return disturb
+        return noisy
 
 
 class Start:

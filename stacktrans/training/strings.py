@@ -7,7 +7,7 @@ import torch
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import Scores, score
-from stacktrans.model.controllers import Disturbance
+from stacktrans.model.controllers import GateNoise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.base import Lengths, NoSuchLength, Task
@@ -123,10 +123,10 @@ class InBatches(Source):
     def batch(self, moment: Moment) -> Batch:
         """The batch of a moment."""
 
-    def unroll(self, model: Transducer, moment: Moment, disturb: Disturbance) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         batch = self.batch(moment)
         inputs = torch.from_numpy(batch.inputs).to(model.classifier.weight.device)
-        return batch, model.unroll(inputs, batch.lengths, disturb)
+        return batch, model.unroll(inputs, batch.lengths, noise)
 
     def first_share(self, attempt: int) -> float:
         return self.draws.first_share(attempt)
