@@ -101,13 +101,13 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
 def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(soon_failed("workers=3", "restart.after=1000"), tmp_path / "run")
     started: list[subprocess.Popen[bytes]] = []
-    original = ahead.Ahead.go_on
+    original = ahead.Ahead.train
 
     def noted(self: ahead.Ahead, attempts: range) -> None:
         original(self, attempts)
         started[:] = self.running.values()
 
-    monkeypatch.setattr(ahead.Ahead, "go_on", noted)
+    monkeypatch.setattr(ahead.Ahead, "train", noted)
 
     def report(_: Any) -> None:
         raise KeyboardInterrupt

@@ -24,7 +24,7 @@ from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpora import find_files, known_symbols, read_sentences
 from stacktrans.tasks.corpus import Corpus
-from stacktrans.training.texts import Texts, pieces_of
+from stacktrans.training.streams import Texts, pieces_of
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")

@@ -17,8 +17,7 @@ from stacktrans.showing.pictures import Row, heat_map, rows_of, shade
 from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
 from stacktrans.tasks.base import UNKNOWN, Lengths
-from stacktrans.training.judging import decided_by, reported_on
-from stacktrans.training.records import Accuracy, Record, Summary
+from stacktrans.training.records import Accuracy, Record, Summary, decided_by, reported_on
 
 RECORDS_KEPT = 12
 """As many as a run's speed is told by."""

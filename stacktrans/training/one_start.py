@@ -15,14 +15,7 @@ from stacktrans.training.trainer import Trainer
 
 
 def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
-    """Train one start until it ends, fails, or is asked for; then save it.
-
-    Args:
-        directory: where the configuration is, and the start is saved.
-        attempt: its number.
-        device: where the model is.
-        parent: the process that waits for it.
-    """
+    """Train a start until it ends, fails, or is asked for by the process `parent`; then save it."""
     trainer = Trainer(resolve(config=str(directory / CONFIG)), directory, device, "", attempt)
 
     def ask(number: int, _: object) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.base import Lengths
 
 if TYPE_CHECKING:
@@ -130,3 +131,43 @@ RULES = {
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",
 }
+
+
+def decided_by(config: RunConfig) -> str:
+    """What a run goes by when it stops, and when it keeps weights as its best, in words.
+
+    Never on the same draws as `reported_on`: each `randomness.Purpose` has its own.
+    """
+    by, strings = _ended_by(config), config.training.measure.strings
+    if not config.training.rounding:
+        return by
+    other = f"{strings} other fresh validation strings of either range"
+    return f"{by}; what rounding and pruning keep, {other}"
+
+
+def _ended_by(config: RunConfig) -> str:
+    training = config.training
+    if config.task.lengths is None:
+        return "the perplexity of the validation text"
+    train, test = config.task.lengths.train, config.task.lengths.test
+    fresh = f"{training.measure.strings} fresh validation strings"
+    if training.stream:
+        return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
+    if training.examples:
+        count = training.examples.development
+        return f"{count} development strings of lengths {train}, drawn once"
+    if training.stop and training.stop.converged:
+        return "the training perplexity"
+    also = f" and some of lengths {train}" if training.solved.ranges == "both" else ""
+    return f"{fresh} of lengths {test}{also}, drawn anew each time"
+
+
+def reported_on(config: RunConfig) -> str:
+    """What the accuracies in a run's summary are measured on, in words."""
+    if config.task.lengths is None:
+        return "the test text, which decides nothing, and the validation text"
+    test, examples = config.task.lengths.test, config.training.examples
+    if examples:
+        drawn = f"{examples.test} test strings of lengths {test}, which decide nothing"
+        return f"{drawn}, and the strings that were trained on"
+    return "other strings, drawn for the summary alone"

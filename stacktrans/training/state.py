@@ -1,4 +1,4 @@
-"""What a run remembers besides its weights to go on, and how that is checked when it is read."""
+"""What a run remembers besides its weights, and how that is checked when it is read."""
 
 import math
 import reprlib
@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 from torch import Tensor
 
 MOST = 2**53
-"""What is counted stays under this, so that it is the same as a float."""
+"""Counts stay under this, so that they are the same as floats."""
 
 
 def _plain(value: Any) -> Any:
@@ -24,15 +24,13 @@ Count = Annotated[int, BeforeValidator(_plain), Field(strict=True, ge=0, le=MOST
 Number = Annotated[float, BeforeValidator(_plain), Field(strict=True, allow_inf_nan=False)]
 Truth = Annotated[bool, Field(strict=True)]
 Merit = Annotated[list[Number], Field(max_length=2)]
-"""What tells weights apart, the more the better; empty before anything was measured."""
+"""How good weights are, the more the better; empty before anything was measured."""
 Weights = dict[str, Any]
 """Tensors by name."""
 
 
 class Part:
-    """Something of a run whose state is saved: its annotated attributes.
-
-    They are plain numbers, or weights, by name.
+    """A part of a run whose state is saved: its annotated attributes, plain numbers or weights.
 
     Attributes:
         name: what the state is called where it is saved.
@@ -51,7 +49,7 @@ class Part:
         return {key: getattr(self, key) for key in self._kinds.model_fields}
 
     def load_state_dict(self, found: Any, like: Weights | None = None) -> None:
-        """Go on from a state; raises `ValueError` naming what can't be that of a model like this.
+        """Take up a state; raises `ValueError` naming what can't be that of a model like this.
 
         Args:
             found: what was read.
@@ -100,7 +98,7 @@ def check_alike(name: str, found: Any, expected: Any) -> None:
         if not right or (found.shape, found.dtype) != (expected.shape, expected.dtype):
             raise _wrong(name, found)
         if found.is_floating_point() and not found.isfinite().all():
-            raise ValueError(f"{name}: not all of it are finite numbers")
+            raise ValueError(f"{name}: not all finite numbers")
     elif isinstance(expected, Mapping):
         if not isinstance(found, Mapping) or found.keys() != expected.keys():
             raise _wrong(name, sorted(map(str, found)) if isinstance(found, Mapping) else found)
@@ -120,11 +118,7 @@ _REPR.maxstring = _REPR.maxother = 60
 
 
 def _wrong(name: str, value: object) -> ValueError:
-    shown = f"{list(value.shape)} {value.dtype}" if isinstance(value, Tensor) else _shown(value)
-    return ValueError(f"{name}: {shown}")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return _REPR.repr(value)
+    if isinstance(value, Tensor):
+        return ValueError(f"{name}: {list(value.shape)} {value.dtype}")
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return ValueError(f"{name}: {value if infinite else _REPR.repr(value)}")
