@@ -1,15 +1,16 @@
-"""Running jobs side by side: processes on this machine, or workers of a Dask cluster."""
+"""Carrying out a sweep: by processes on this machine, or by workers of a Dask cluster."""
 
 import functools
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.store import Store
 from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, work
 
 MOST_DEATHS = 2
@@ -21,12 +22,46 @@ class ClusterError(StacktransError):
     """The cluster can't be reached."""
 
 
+def carry_out(
+    store: Store,
+    runs: Sequence[PlannedRun],
+    show: Callable[[PlannedRun, Record], None],
+    *,
+    workers: int | None,
+    cluster: str | None,
+    device: str,
+) -> None:
+    """Have the missing ones of some runs done, and write down the results of all.
+
+    Args:
+        store: where they are kept.
+        runs: those that are asked for.
+        show: called with each run that ends.
+        workers: runs side by side on this machine; None for as many as it has cores.
+        cluster: address of a Dask scheduler, whose workers are used instead.
+        device: where runs compute.
+
+    Raises:
+        UsageError: Dask is not installed.
+        ClusterError: the cluster can't be reached.
+    """
+    by_identity = {run.identity: run for run in runs}
+    jobs = [store.job(run, device) for run in store.missing(runs)]
+    done = _on_a_cluster(jobs, cluster) if cluster else on_this_machine(jobs, workers or -1)
+    try:
+        for job, record in done:
+            store.records[job.identity] = record
+            show(by_identity[job.identity], record)
+    finally:
+        store.write()
+
+
 def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Record]]:
     """Work on jobs in processes of this machine, and give their records as they come."""
     deaths: Counter[str] = Counter()
     while jobs:
         left = {job.identity: job for job in jobs}
-        for job in jobs:  # what a process left that was killed
+        for job in jobs:  # a process that was killed has left it
             (job.directory / RUNNING).unlink(missing_ok=True)
         try:
             for job, record in _in_processes(jobs, workers):
@@ -47,12 +82,12 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
 def _alone(job: Job) -> Record:
     """The record of a job that was at work when processes died: was it its own that did?
 
-    With one process all others end, so only a job that has none beside it can be told from those
-    that it takes with it.
+    When one process dies, all others end, so only a job without others beside it can be told from
+    those that it takes with it.
     """
-    waiting = replace(job, wait=True)
     try:
-        ((_, record),) = _in_processes([waiting], workers=2)  # one would be this process
+        # With one worker it would be this process.
+        ((_, record),) = _in_processes([replace(job, wait=True)], workers=2)
     except _Died:
         record = None
     return record or failure(job, "its process was killed")
@@ -74,7 +109,7 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Reco
         yield from parallel(delayed(_job_and_record)(job, os.getpid()) for job in jobs)
     except TerminatedWorkerError as error:
         raise _Died from error
-    # All is written: nothing is lost if they don't take a second to tidy up.
+    # Everything is written, so that they need not take a second to tidy up.
     get_reusable_executor(reuse=True).shutdown(kill_workers=True)
 
 
@@ -96,17 +131,16 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
+def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
     """Work on jobs with the workers of a Dask cluster, and give their records as they come.
 
-    Its scheduler gives the jobs of workers that are lost to others, which go on from the last
+    Its scheduler gives the jobs of workers that are lost to others, which resume from the last
     checkpoint.
-
-    Raises:
-        UsageError: Dask is not installed.
-        ClusterError: the cluster can't be reached.
     """
-    distributed = _distributed()
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError("--cluster needs Dask: pip install 'stacktrans[cluster]'") from error
     try:
         client = distributed.Client(address, timeout=CONNECTION_SECONDS)
     except (OSError, ValueError) as error:
@@ -120,14 +154,6 @@ def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Recor
             job = waiting.pop(future)
             try:
                 record = future.result()
-            except Exception as error:  # of the cluster: work itself records what goes wrong
+            except Exception as error:  # of the cluster: `work` records the run's own
                 record = read_record(job.directory) or failure(job, f"lost by the cluster: {error}")
             yield job, record
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise UsageError("--cluster needs Dask: pip install 'stacktrans[cluster]'") from error
-    return distributed

@@ -44,7 +44,7 @@ def draw(store: Store) -> list[Path]:
 
 
 def _path(store: Store, name: str, taken: Container[Path]) -> Path:
-    """A file for a picture, whatever signs are in its name."""
+    """A file for a picture, whatever characters are in its name."""
     name = re.sub(r"[^\w.+-]+", "-", name)
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     paths = (store.directory / f"{name}.svg" for name in names)
@@ -87,11 +87,7 @@ def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
 
 
 def _losses(path: Path) -> tuple[list[float], list[float]]:
-    """The batches at which a run has noted its loss, and the losses.
-
-    Raises:
-        StacktransError: the file is damaged.
-    """
+    """The batches at which a run has noted its loss, and the losses."""
     try:
         records = [record for _, record in json_lines(path)]
         return [float(each["step"]) for each in records], [float(each["loss"]) for each in records]

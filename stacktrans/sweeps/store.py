@@ -29,10 +29,10 @@ class Store:
 
     Args:
         directory: where it is.
-        plan: what is swept.
+        plan: of the sweep.
 
     Attributes:
-        records: of the runs that were ever finished here or that failed, by identity.
+        records: of all runs that were finished here or that failed, by identity.
 
     Raises:
         SweepError: the directory has records that can't be read, or is not one of a sweep.
@@ -42,17 +42,11 @@ class Store:
         self.directory = directory
         self.plan = plan
         self._own = {run.identity for run in plan.runs}
-        self._refuse_others()
+        if not any((directory / name).exists() for name in (RESULTS, RUNS)):
+            for path in (directory / name for name in (TABLE, CSV, JSON)):
+                if path.exists():
+                    raise SweepError(f"{path}: not of a sweep; choose another --out")
         self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
-
-    def _refuse_others(self) -> None:
-        """Raise `SweepError` if there are files here that would be overwritten."""
-        if not (self.directory / RESULTS).exists() and not (self.directory / RUNS).exists():
-            for name in (TABLE, CSV, JSON):
-                if (self.directory / name).exists():
-                    raise SweepError(
-                        f"{self.directory / name}: not of a sweep; choose another --out"
-                    )
 
     def _written(self) -> dict[str, Record]:
         """The records of an earlier sweep."""
@@ -73,7 +67,7 @@ class Store:
         return records
 
     def _united(self, *found: Mapping[str, Record]) -> dict[str, Record]:
-        """Records from several places: of a run the last, but none for one with all measures."""
+        """Records from several places: the last of a run, but not instead of a complete one."""
         united: dict[str, Record] = {}
         for records in found:
             for identity, record in records.items():
@@ -111,7 +105,7 @@ class Store:
         return is_complete(record, self.plan.file.measures)
 
     def missing(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-        """Those of some runs that are not done, once each; what failed will be tried again."""
+        """Those of some runs that are not done, once each; failed ones will be tried again."""
         left = {run.identity: run for run in runs if not self.done(run)}
         for identity in left:
             self.records.pop(identity, None)
@@ -119,19 +113,15 @@ class Store:
 
     def job(self, run: PlannedRun, device: str) -> Job:
         """What a worker needs for a run."""
-        folder = self.folder(run).resolve()
-        measures = self.plan.file.measures
+        folder, measures = self.folder(run).resolve(), self.plan.file.measures
         files = [str(plugin.path) for plugin in plugins()]
         return Job(run.identity, run.config, folder, run.command, measures, device, plugins=files)
 
     def write(self) -> Sequence[Path]:
-        """Write records and tables.
+        """Write records and tables, and give their paths.
 
         The records of runs that are not this sweep's, which may be another's, or those that its
         file once asked for, are kept.
-
-        Returns:
-            What was written.
         """
         written = self._written()
         self.records = self._united(written, self.records, self._in_folders())
@@ -141,18 +131,15 @@ class Store:
             if run.identity in self.records
         ]
         lines += [record for identity, record in written.items() if identity not in self._own]
+        numbers = as_json(self.plan, self.records)
+        del numbers["runs"]  # they are in a file of their own
         contents = {
             RESULTS: "".join(f"{json.dumps(line)}\n" for line in lines),
             TABLE: markdown(self.plan, self.records),
             CSV: as_csv(self.plan, self.records),
-            JSON: json.dumps(self._json(), indent=1) + "\n",
+            JSON: json.dumps(numbers, indent=1) + "\n",
         }
         self.directory.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             write_atomically(self.directory / name, content)
         return [self.directory / name for name in contents]
-
-    def _json(self) -> dict[str, object]:
-        found = as_json(self.plan, self.records)
-        del found["runs"]  # they are in a file of their own
-        return found
