@@ -25,9 +25,8 @@ from test_training import (
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import ahead
-from stacktrans.training.one_start import train_ahead
 from stacktrans.training.records import Summary
-from stacktrans.training.trainer import Trainer
+from stacktrans.training.trainer import Trainer, train_ahead
 
 SOON_FAILED = ("restart.after=20", "restart.loss=0.0001")
 
@@ -266,7 +265,7 @@ def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys\n"
         f"arguments = [{str(tmp_path / 'run')!r}, '2', 'cpu', str(os.getpid())]\n"
-        "module = ['-m', 'stacktrans.training.one_start']\n"
+        "module = ['-m', 'stacktrans.training.trainer']\n"
         "print(subprocess.Popen([sys.executable, *module, *arguments]).pid)"
     )
     begun = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)

@@ -185,7 +185,7 @@ def test_it_stops_when_solved_twice_running(
     config = small_run("max_steps=1000", f"solved.accuracy={solved_accuracy}")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.steps, summary.best_step) == ("solved", 50, best_step)
-    assert "running" in summary.rule
+    assert "in a row" in summary.rule
 
 
 @pytest.mark.parametrize(("solved_accuracy", "strings"), [(1, 100), (0.5, 900), (0.1, 1000)])

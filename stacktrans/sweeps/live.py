@@ -21,11 +21,6 @@ class SweepDisplay(ProgressDisplay):
     """Shows conditions, how many of their runs are done, and how long the rest will take.
 
     In a terminal that is a table, which is written again when something in it has changed.
-
-    Args:
-        console: where to show it.
-        store: of the sweep.
-        runs: that were asked for.
     """
 
     def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
@@ -103,8 +98,7 @@ class SweepDisplay(ProgressDisplay):
         best = self._best(next(iter(self.store.plan.file.measures)))
         rows = []
         for condition in self.store.plan.file.conditions:
-            runs = [run for run in self.runs if run.condition == condition]
-            if runs:
+            if runs := [run for run in self.runs if run.condition == condition]:
                 rows.append([condition, *self._counts(runs), best[condition]])
         return rows
 

@@ -219,7 +219,7 @@ def as_json(plan: Plan, records: Records) -> dict[str, Any]:
             for claim in plan.file.claims
         ],
         "runs": [
-            run_json(run, records[run.identity]) for run in plan.runs if run.identity in records
+            _run_json(run, records[run.identity]) for run in plan.runs if run.identity in records
         ],
     }
 
@@ -251,7 +251,7 @@ def _cell_json(plan: Plan, cell: Cell) -> dict[str, Any]:
     }
 
 
-def run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
+def _run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
     """A line of a sweep's record: where in the sweep a run stands, and its results."""
     place = {"condition": run.condition, "axes": dict(run.axes)}
     return {**place, **record, **place}  # a record that was read may have an older place

@@ -1,15 +1,17 @@
 """What a sweep keeps: a folder for each run, and the records of all in one file."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import write_atomically
 from stacktrans.common.plugins import plugins
 from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
+from stacktrans.sweeps.report import as_csv, as_json, markdown
 from stacktrans.sweeps.table import has_merit
 from stacktrans.sweeps.work import RECORD, Job, Record, is_complete, is_record, read_record
 
@@ -27,10 +29,6 @@ class SweepError(StacktransError):
 class Store:
     """The directory of a sweep.
 
-    Args:
-        directory: where it is.
-        plan: of the sweep.
-
     Attributes:
         records: of all runs that were finished here or that failed, by identity.
 
@@ -39,8 +37,7 @@ class Store:
     """
 
     def __init__(self, directory: Path, plan: Plan) -> None:
-        self.directory = directory
-        self.plan = plan
+        self.directory, self.plan = directory, plan
         self._own = {run.identity for run in plan.runs}
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
@@ -55,13 +52,12 @@ class Store:
             return {}
         records = {}
         for number, line in enumerate(read_bytes(path).splitlines(), start=1):
-            try:
+            record: Any = None
+            with contextlib.suppress(ValueError):
                 record = parsed_json(line)
-            except ValueError:
-                record = None
             if not is_record(record):
                 start = line[:60].decode(errors="backslashreplace")
-                raise SweepError(f"{path}:{number}: no record of a run: {start}")
+                raise SweepError(f"{path}:{number}: not a record of a run: {start}")
             self._refuse_incomparable(record, f"{path}:{number}")
             records[record["identity"]] = record
         return records
@@ -71,8 +67,7 @@ class Store:
         united: dict[str, Record] = {}
         for records in found:
             for identity, record in records.items():
-                before = united.get(identity)
-                if before is None or self._complete(record) or not self._complete(before):
+                if self._complete(record) or not self._complete(united.get(identity)):
                     united[identity] = record
         return united
 
@@ -93,16 +88,15 @@ class Store:
             raise SweepError(f"{place}: damaged: a record of a run without {choose.by}")
 
     def folder(self, run: PlannedRun) -> Path:
-        """Where a run is."""
+        """The directory of a run."""
         return self.directory / RUNS / run.directory
 
     def done(self, run: PlannedRun) -> bool:
         """Whether a run is finished and measured."""
-        record = self.records.get(run.identity)
-        return record is not None and self._complete(record)
+        return self._complete(self.records.get(run.identity))
 
-    def _complete(self, record: Record) -> bool:
-        return is_complete(record, self.plan.file.measures)
+    def _complete(self, record: Record | None) -> bool:
+        return record is not None and is_complete(record, self.plan.file.measures)
 
     def missing(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Those of some runs that are not done, once each; failed ones will be tried again."""
@@ -125,14 +119,9 @@ class Store:
         """
         written = self._written()
         self.records = self._united(written, self.records, self._in_folders())
-        lines = [
-            run_json(run, self.records[run.identity])
-            for run in self.plan.runs
-            if run.identity in self.records
-        ]
-        lines += [record for identity, record in written.items() if identity not in self._own]
         numbers = as_json(self.plan, self.records)
-        del numbers["runs"]  # they are in a file of their own
+        lines = numbers.pop("runs")  # which are in a file of their own
+        lines += [record for identity, record in written.items() if identity not in self._own]
         contents = {
             RESULTS: "".join(f"{json.dumps(line)}\n" for line in lines),
             TABLE: markdown(self.plan, self.records),

@@ -28,17 +28,9 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker needs, wherever it is.
+    """All that a worker needs of a run; it has to be able to reach the directory and the plugins.
 
-    Attributes:
-        identity: of the run.
-        config: of the run.
-        directory: of the run, which all workers can reach.
-        command: that repeats it by hand.
-        measures: to be taken of it.
-        device: where it is computed.
-        wait: whether to wait for another sweep that works on it, instead of leaving it.
-        plugins: files with what it needs, which all workers can reach.
+    `wait` has it wait for another sweep that works on the run, instead of leaving it.
     """
 
     identity: str
@@ -55,7 +47,7 @@ def work(job: Job) -> Record | None:
     """Train and measure, from where an earlier worker left off.
 
     Returns:
-        The record; with an `error` if the run failed, and None if another sweep is at it.
+        The record, with an `error` if the run failed; None if another sweep works on it.
     """
     use_plugins(*job.plugins)
     job.directory.mkdir(parents=True, exist_ok=True)
@@ -226,7 +218,7 @@ def _train(job: Job) -> None:
         trainer = Trainer(job.config, job.directory, device, job.command)
     else:
         trainer = Trainer.resume(job.directory, [], device)
-    trainer.run(lambda _: None)
+    trainer.run(lambda record: None)
 
 
 def _least_perplexity(metrics: str) -> float | None:

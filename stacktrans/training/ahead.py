@@ -23,7 +23,7 @@ FOLDER = ".ahead"
 
 
 class Ahead:
-    """The processes that train ahead; none with one worker, or where nothing starts again."""
+    """The processes that train ahead; none with one worker, or where nothing restarts."""
 
     def __init__(self, config: RunConfig, directory: Path, device: torch.device) -> None:
         self.config, self.directory, self.device = config, directory, device
@@ -70,7 +70,7 @@ class Ahead:
         place.mkdir(parents=True)
         write_atomically(place / CONFIG, self.config.to_yaml())
         arguments = [str(place), str(attempt), str(self.device), str(os.getpid())]
-        command = [sys.executable, "-m", "stacktrans.training.one_start", *arguments]
+        command = [sys.executable, "-m", "stacktrans.training.trainer", *arguments]
         null = subprocess.DEVNULL
         # In a session of its own, since Ctrl-C is for the run alone.
         return subprocess.Popen(

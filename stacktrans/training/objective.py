@@ -38,15 +38,7 @@ def indecision(strengths: Tensor) -> Tensor:
 def objective(
     model: Transducer, config: RunConfig, batch: Batch, unrolled: Unrolled, settled: bool
 ) -> Objective:
-    """Cross-entropy, and the cost of undecided signals once settled, or of idle buffers.
-
-    Args:
-        model: that was run.
-        config: of the run.
-        batch: that it was run over.
-        unrolled: the result.
-        settled: whether the loss is so low that signals are to be sharpened.
-    """
+    """Cross-entropy, the cost of undecided signals once `settled`, and that of idle buffers."""
     training = config.training
     device = unrolled.signals.device
     targets, mask = (torch.from_numpy(each).to(device) for each in (batch.targets, batch.mask))
@@ -68,19 +60,18 @@ def objective(
 
 def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Optimizer:
     """The optimiser that a configuration asks for."""
-    rate, decay = config.learning_rate, config.weight_decay
+    rate = config.learning_rate
     weights: list[Any] = list(model.parameters())
     if config.read_rate != 1:
         reading = set(model.controller.read_weights)
         others = [weight for weight in weights if weight not in reading]
         weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
+    shared: Any = {"lr": rate, "weight_decay": config.weight_decay}
     if config.optimizer == "adam":
-        return torch.optim.Adam(
-            weights, lr=rate, betas=(0.9, 0.999), weight_decay=decay, fused=True
-        )
+        return torch.optim.Adam(weights, betas=(0.9, 0.999), fused=True, **shared)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(weights, lr=rate, weight_decay=decay, foreach=True)
-    return torch.optim.RMSprop(weights, lr=rate, alpha=0.9, weight_decay=decay, foreach=True)
+        return torch.optim.SGD(weights, foreach=True, **shared)
+    return torch.optim.RMSprop(weights, alpha=0.9, foreach=True, **shared)
 
 
 def stepped(optimizer: torch.optim.Optimizer) -> bool:
@@ -100,42 +91,30 @@ def check_optimizer(found: Any, model: Transducer, training: TrainingConfig) -> 
     Its learning rates may have fallen, or have changed when the run settled; weights that have
     never had a gradient have no state.
     """
-    expected = _state_after_a_batch(model, training)
-    check_keys("optimizer", found, expected)
-    groups, others = found["param_groups"], expected["param_groups"]
-    right = isinstance(groups, list) and len(groups) == len(others)
-    check_value("optimizer.param_groups", groups, right)
-    most = max(1.0, training.settle.rate if training.settle else 1.0) * (1 + 1e-9)
-    for number, (group, other) in enumerate(zip(groups, others, strict=True)):
-        name = f"optimizer.param_groups.{number}"
-        rate = group.get("lr") if isinstance(group, dict) else None
-        right = isinstance(rate, float) and 0 <= rate <= other["lr"] * most
-        check_value(f"{name}.lr", rate, right)
-        check_alike(name, {**group, "lr": other["lr"]}, other)
-    check_value("optimizer.state", found["state"], isinstance(found["state"], dict))
-    for key, part in found["state"].items():
-        check_value("optimizer.state", key, key in expected["state"])
-        check_alike(f"optimizer.state.{key}", part, expected["state"][key])
-
-
-def _state_after_a_batch(model: Transducer, training: TrainingConfig) -> dict[str, Any]:
     trained = copy.deepcopy(model)
     for weight in trained.parameters():
         weight.grad = torch.zeros_like(weight)
     optimizer = make_optimizer(trained, training)
     stepped(optimizer)
-    return optimizer.state_dict()
+    expected = optimizer.state_dict()
+    check_keys("optimizer", found, expected)
+    groups, state = found["param_groups"], found["state"]
+    most = max(1.0, training.settle.rate if training.settle else 1.0) * (1 + 1e-9)
+    pairs = zip(groups, expected["param_groups"], strict=False) if isinstance(groups, list) else ()
+    for number, (group, other) in enumerate(pairs):
+        rate = group.get("lr") if isinstance(group, dict) else None
+        right = isinstance(rate, float) and 0 <= rate <= other["lr"] * most
+        check_value(f"optimizer.param_groups.{number}.lr", rate, right)
+        other["lr"] = rate
+    if isinstance(state, dict):
+        expected["state"] = {key: part for key, part in expected["state"].items() if key in state}
+    check_alike("optimizer", found, expected)
 
 
 class RunningMean:
     """A model whose weights follow those of another as a running mean.
 
-    Args:
-        model: the other.
-        decay: share that is kept at each update; at the first, nothing is.
-
-    Attributes:
-        model: the model that follows.
+    `decay` is the share that is kept at each update; at the first, nothing is.
     """
 
     def __init__(self, model: Transducer, decay: float) -> None:

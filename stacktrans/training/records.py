@@ -26,9 +26,8 @@ class Accuracy:
     @classmethod
     def of(cls, scores: "Scores") -> Self:
         """Summarise scores."""
-        return cls(
-            scores.coarse_accuracy, scores.fine_accuracy, scores.count, scores.symbol_accuracy
-        )
+        coarse, fine, symbols = scores.coarse_accuracy, scores.fine_accuracy, scores.symbol_accuracy
+        return cls(coarse, fine, scores.count, symbols)
 
 
 @dataclass
@@ -70,25 +69,22 @@ class Summary:
     """How a run ended.
 
     Attributes:
-        outcome: which of `RULES` ended it.
-        rule: what that means.
+        outcome: the one of `RULES` that ended it.
+        rule: the meaning of the outcome.
         decided_by: what the run went by when it stopped.
         reported_on: what the accuracies here are measured on, which decided nothing.
         steps: batches trained on, all attempts together.
-        attempts: starts.
+        attempts: number of starts.
         seconds: time trained.
         best_step: the batch after which the kept weights were taken.
         train: accuracy of the kept weights on training lengths, or on the training set; None on
             a text.
-        test: accuracy of the kept weights on lengths of the test range, or on the test set; None
-            likewise.
-        development: accuracy of the kept weights on the development set, if there is one.
-        texts: perplexity of the validation and the test text, if they are what is learned.
-        parameters: of the model.
-        command: what was run.
+        test: the same on lengths of the test range, or on the test set.
+        development: the same on the development set, if there is one.
+        texts: perplexity of the validation and the test text, if they are learned.
+        parameters: number of them.
         version: of stacktrans.
         torch: version of torch.
-        seed: of the run.
     """
 
     outcome: str
@@ -123,7 +119,7 @@ def achieved(found: Record | Summary) -> dict[str, Any]:
 BUDGETS = {"max_steps", "time_limit"}
 """Outcomes after which there may be more to train; the others are rules that a run has met."""
 RULES = {
-    "solved": "the coarse accuracy on validation strings was high enough so often running as asked",
+    "solved": "the coarse accuracy in validation was high enough as often in a row as asked",
     "converged": "the training perplexity did not improve any more",
     "development": "the accuracy on the development set did not improve any more",
     "epochs": "the training set was gone through as often as asked",

@@ -41,15 +41,12 @@ class Rounding(Part):
     def certain(
         self, start: "Start", go_on: Callable[[], None], may_fail: bool
     ) -> Transducer | None:
-        """What becomes of `uncertain`: rounded, if it is as good when hard, and pruned.
+        """The model of the weights `uncertain`: rounded, if it is as good when hard, and pruned.
 
         Args:
-            start: whose model is trained further; what it has learned is over.
+            start: whose model is trained further; its own weights are lost.
             go_on: called after each batch; may raise what is to end it.
-            may_fail: whether to give up if the hard model does not solve the task.
-
-        Returns:
-            The model; None if it was given up.
+            may_fail: whether to give None if the hard model does not solve the task.
         """
         assert self.uncertain is not None
         assert self._rounding is not None
@@ -129,12 +126,8 @@ def prunable(model: Transducer) -> bool:
 def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transducer:
     """The model with as few stacks or lists as a depth-first search finds to be as good.
 
-    Each in turn is left out, if what remains is no worse than the whole, and from there on those
+    Each in turn is left out, if what remains is as good as the whole, and from there on those
     after it, until nothing more can be left out.
-
-    Args:
-        model: that can be pruned.
-        as_good: whether a model is no worse than the whole.
     """
 
     def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
@@ -153,13 +146,9 @@ def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transduce
 
 
 def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
-    """A model with some of its stacks or lists alone.
+    """A prunable model with only those stacks or lists whose indices are kept, one at least.
 
     To its controller the others are empty for ever, as far as its biases can say so.
-
-    Args:
-        model: that is `prunable`.
-        kept: indices of those that stay, from 0, in order; one at least.
     """
     if not prunable(model):
         raise TypeError("only some of several stacks or lists can be left out")

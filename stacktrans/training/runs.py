@@ -56,20 +56,20 @@ def _is_left(path: Path) -> bool:
 def claim(out: Path | None, name: str) -> Path:
     """Make a directory that no other run has, even one that starts at the same moment.
 
-    Args:
-        out: the directory; None for one in checkpoints/.
-        name: what that one is called, with a number if there is one already.
+    That is `out`, or else one in checkpoints/, called `name` with a number if there is one already.
     """
     if out is not None:
         check_free(out)
         out.mkdir(parents=True, exist_ok=True)
         return out
-    for number in itertools.count(1):
-        path = Path("checkpoints") / (name if number == 1 else f"{name}-{number}")
-        with contextlib.suppress(FileExistsError):
+    path, numbers = Path("checkpoints") / name, itertools.count(2)
+    while True:
+        try:
             path.mkdir(parents=True)
+        except FileExistsError:
+            path = path.with_name(f"{name}-{next(numbers)}")
+        else:
             return path
-    raise AssertionError("numbers do not end")
 
 
 class Place:

@@ -73,14 +73,7 @@ class Progress(Part):
 
 
 class SavedRun:
-    """A run between two batches, and what it writes into its directory.
-
-    Args:
-        source: what it is trained on.
-        device: where the model is.
-        command: noted as the run's command.
-        attempt: number of the start, from 1.
-    """
+    """A run between two batches, at its n-th start, and what it writes into its directory."""
 
     def __init__(self, source: Source, device: torch.device, command: str, attempt: int) -> None:
         self.config, self.source, self.device, self.command = source.config, source, device, command
@@ -88,7 +81,7 @@ class SavedRun:
 
     @functools.cached_property
     def start(self) -> Start:
-        """What learns now; its weights are drawn when it is first asked for."""
+        """The start that learns now; its weights are drawn when it is first asked for."""
         return Start(self.source, self.device, self.starts)
 
     @property
@@ -99,15 +92,11 @@ class SavedRun:
     @property
     def parameter_count(self) -> int:
         """Number of parameters of the model."""
-        return sum(weight.numel() for weight in self.start.weights)
+        return sum(weight.numel() for weight in self.start.model.parameters())
 
     @contextmanager
     def opened(self, directory: Path) -> Iterator[None]:
-        """Have a directory, with a checkpoint in it, for this process alone.
-
-        Raises:
-            TrainingError: another process is training there.
-        """
+        """Have a directory, with a checkpoint in it, alone; else raise `TrainingError`."""
         path = directory / METRICS
         # Without a buffer, which would fail once more when it is closed on a full disk.
         mode = "r+" if path.exists() else "w"
@@ -129,7 +118,7 @@ class SavedRun:
             write_atomically(self._place.path / name, content)
 
     def write_record(self, record: Mapping[str, Any]) -> None:
-        """Add a line to the metrics; raises `TrainingError` if that can't be."""
+        """Add a line to the metrics; raises `TrainingError` if it can't be written."""
         try:
             left = f"{json.dumps(record)}\n".encode()
             while left:
@@ -138,7 +127,7 @@ class SavedRun:
             raise TrainingError(f"{self._place.path / METRICS}: {error.strerror}") from error
 
     def summary(self, outcome: str) -> Summary:
-        """How the run has ended, but for what is measured."""
+        """How the run has ended, without measurements."""
         return Summary(
             outcome=outcome,
             rule=RULES[outcome],
@@ -161,7 +150,7 @@ class SavedRun:
 
     @property
     def needs_others(self) -> bool:
-        """Whether a start can't continue without the results of those before."""
+        """Whether it can't continue without other starts, to be compared with or to follow it."""
         compared = self.source.resumable and self.start.rule.compares_next
         return self.starts.failed or self.progress.ended is not None or compared
 
@@ -219,13 +208,12 @@ class SavedRun:
         """Take up a run's last checkpoint; raises `CheckpointError` naming what is wrong."""
         last = checkpoint.last_of(directory)
         path, saved = last / checkpoint.TRAINING, checkpoint.load_training(last)
-        layout = saved.get("layout", 1)
+        layout, metrics = saved.get("layout", 1), directory / METRICS
         if type(layout) is int and layout != LAYOUT:
             raise CheckpointError(
                 f"{path}: a training state of layout {layout}; this stacktrans resumes layout "
                 f"{LAYOUT}. Resume with stacktrans {self.config.version}, or start the run again"
             )
-        metrics = directory / METRICS
         try:
             self._take(saved, metrics.stat().st_size if metrics.exists() else 0)
         except ValueError as error:
@@ -246,13 +234,9 @@ class SavedRun:
         check_value("starts.failed", starts.failed, not (starts.failed and progress.ended))
 
     def take_over(self, directory: Path, most: int | None) -> None:
-        """Take up a start that has not begun as far as another process has trained it.
+        """Take up a start that has not begun as far as another process has saved it.
 
-        If that can't be read, or is more than may be trained, the start begins here.
-
-        Args:
-            directory: where that process has saved it.
-            most: batches that the run may be trained on.
+        If that can't be read, or is more than the `most` batches of the run, the start begins here.
         """
         ours, began, best = self.progress, self.starts.began, None
         other = SavedRun(self.source, self.device, "", self.starts.attempt)

@@ -70,12 +70,8 @@ class Losses(Part):
 class Curriculum(Part):
     """Has the strings of a start grow longer.
 
-    Args:
-        settings: None for strings of all lengths from the first batch on.
-        first: the share of the training lengths, from the shortest on, to begin with.
-
     Attributes:
-        share: that is trained on.
+        share: of the training lengths, from the shortest on, that is trained on.
     """
 
     name = "curriculum"
@@ -127,7 +123,6 @@ class Starts(Part):
         training = config.training
         self._restart, self._workers = training.restart, config.workers
         self._most = training.stream.starts if training.stream else None
-        self._judged_after = training.stream.JUDGED_AFTER if training.stream else 0
         self.attempt, self.judged = attempt, []
 
     @property
@@ -159,19 +154,13 @@ class Starts(Part):
         first = self.attempt + 1
         after = first + self._workers - 1
         if self._most is not None:  # all are needed, as far as they don't depend on this one
-            after = min(after, self._most + 1) if self._judged_after > 1 else first
+            after = min(after, self._most + 1)
         elif self._limit is None or (step >= self._limit and not self.failed):
             after = first
         return range(first, after)
 
-    def compared_after(self, epochs: int) -> bool:
-        """Whether a start is compared with those before after its n-th epoch."""
-        return epochs == self._judged_after
-
-    def worse_than_before(self, epochs: int, loss: float) -> bool:
-        """Whether a start, with this loss after its n-th epoch, is worse than the mean so far."""
-        if not self.compared_after(epochs):
-            return False
+    def worse_than_before(self, loss: float) -> bool:
+        """Whether a start with this loss is worse than the mean so far."""
         self.judged = [*self.judged, loss]
         return loss > sum(self.judged) / len(self.judged)
 
@@ -204,15 +193,8 @@ def gate_noise(config: RunConfig, moment: Moment) -> Disturbance:
 class Start:
     """A model that has learned nothing yet, and all that is to change it.
 
-    Args:
-        source: what it is trained on, which goes to its first batch.
-        device: where the model is.
-        starts: of the run, at this one.
-
     Attributes:
-        model: what learns.
-        optimizer: what changes its weights.
-        average: their running mean, which is what is measured and kept.
+        average: the running mean of its weights, which is measured and kept.
         signals: [steps, signals] of the last batch.
     """
 

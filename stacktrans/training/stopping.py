@@ -116,7 +116,7 @@ class Falling(Rule):
 
     @property
     def compares_next(self) -> bool:
-        return self._starts.compared_after(self.epochs + 1)
+        return self.epochs + 1 == self._stream.JUDGED_AFTER
 
     def merit(self, record: Record) -> list[float] | None:
         return None if record.validation is None else [-record.validation]
@@ -127,8 +127,8 @@ class Falling(Rule):
         else:
             start.model.load_state_dict(self.kept)
             start.multiply_rate(self._stream.RATE_DECAY)
-        self.epochs += 1
-        worse = self._starts.worse_than_before(self.epochs, -self.best[0])
+        compared, self.epochs = self.compares_next, self.epochs + 1
+        worse = compared and self._starts.worse_than_before(-self.best[0])
         over = start.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
         return "starts" if over or worse else None
 

@@ -1,7 +1,10 @@
 """The loop of training: batches, records, starts, and the end of a run."""
 
+import contextlib
 import json
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -10,15 +13,17 @@ from typing import Self
 
 import torch
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.formats import unsayable
 from stacktrans.settings.layers import Layer, overlay, read_layer, validated
+from stacktrans.settings.resolve import resolve
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
 from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved
+from stacktrans.training.runs import stopping
 from stacktrans.training.saving import SavedRun, TrainingError
 
 
@@ -30,14 +35,7 @@ class Interrupted(Exception):
 
 
 class Trainer:
-    """Runs one training run, in a directory of its own.
-
-    Args:
-        config: of the run.
-        directory: where the run writes.
-        device: where the model is.
-        command: noted as the run's command.
-        attempt: number of the start to begin with, from 1.
+    """Runs one training run, in a directory of its own, from its n-th start on.
 
     Attributes:
         config: of the run, with all that the source has learned of the task.
@@ -66,12 +64,7 @@ class Trainer:
 
     @classmethod
     def resume(cls, directory: Path, budgets: Sequence[Layer], device: torch.device) -> Self:
-        """Take up a run from its last checkpoint.
-
-        Args:
-            directory: of the run.
-            budgets: changes to the training configuration's `max_steps` and `time_limit`.
-            device: where the model is.
+        """Take up a run from its last checkpoint, perhaps with another step or time limit.
 
         Raises:
             CheckpointError: there is no run, or its last checkpoint is damaged; the message
@@ -90,10 +83,7 @@ class Trainer:
         return trainer
 
     def run(self, report: Callable[[Record], None]) -> Summary:
-        """Train until a rule or a budget ends the run.
-
-        Args:
-            report: called with every record, once it is written and before it is judged.
+        """Train until a rule or a budget ends the run; `report` is called with every record.
 
         Raises:
             Interrupted: `stop_requested` was set; the run is saved and can be resumed.
@@ -107,14 +97,7 @@ class Trainer:
             return self._finish(self._train())
 
     def run_ahead(self, wanted: Callable[[], bool]) -> None:
-        """Train one start as far as that can be done without those before it, and save it.
-
-        It ends where the next would begin, where a rule would end the run, and where it would be
-        compared with the starts before.
-
-        Args:
-            wanted: whether to continue; asked before each batch.
-        """
+        """Train one start while it is wanted and needs no others, and save it."""
         self._report = lambda _: None
         with self.state.opened(self.directory):
             while wanted() and not self.stop_requested and not self.state.needs_others:
@@ -253,3 +236,18 @@ class Trainer:
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
+
+
+def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
+    """Train a start until it ends, fails, or is asked for by the process `parent`; then save it.
+
+    This is what the processes of `Ahead` do.
+    """
+    config = resolve(config=str(directory / checkpoint.CONFIG))
+    trainer = Trainer(config, directory, device, "", attempt)
+    with stopping(trainer), contextlib.suppress(StacktransError):  # which the run itself will meet
+        trainer.run_ahead(lambda: os.getppid() == parent)
+
+
+if __name__ == "__main__":
+    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))
