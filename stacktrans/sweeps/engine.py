@@ -39,8 +39,8 @@ def carry_out(
     """Have the missing ones of some runs done, and write down the results of all.
 
     Args:
-        store: where they are kept.
-        runs: those that are asked for.
+        store: of the sweep.
+        runs: that are asked for.
         show: called with each run that ends.
         workers: runs side by side on this machine; None for as many as it has cores.
         cluster: address of a Dask scheduler, whose workers are used instead.

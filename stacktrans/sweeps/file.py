@@ -18,15 +18,15 @@ class Measure(Strict):
     """A number that is measured of every run.
 
     Attributes:
-        of: coarse, fine or symbol accuracy; the share of lengths at which every string is
-            right; or the perplexity of a text, the less the better.
+        of: an accuracy, the share of lengths at which every string is right, or the perplexity of
+            a text, the less the better.
         strings: those of the run's own that its summary measured on, of a text its validation or
             test text; None draws others.
         lengths: of strings that are drawn; those of the task's test range if not given.
         depth: of derivations, instead of lengths.
-        each: draw `count` strings of every length.
+        each: whether `count` strings are drawn of every length.
         count: how many strings are drawn.
-        seed: which strings are drawn.
+        seed: of their random numbers.
         hard: make the memory's signals 0 or 1.
     """
 
@@ -58,11 +58,7 @@ class Measure(Strict):
         return min if self.of == "perplexity" else max
 
     def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthLaw]:
-        """The lengths of strings that are drawn, and how they are spread.
-
-        Raises:
-            NoSuchLaw: a depth is for tasks with a grammar.
-        """
+        """The lengths of strings that are drawn, and how they are spread; may raise `NoSuchLaw`."""
         if self.depth is None:
             lengths = self.lengths or config.ranges.test
             return lengths, config.law_of(lengths)
@@ -93,13 +89,7 @@ class Solved(Strict):
 
 
 class Published(Strict):
-    """Published figures.
-
-    Attributes:
-        source: the table or section that they are from.
-        measure: of which they are figures.
-        values: by condition, and by the name of the task where the grid has tasks.
-    """
+    """Published figures of a measure: by condition, and by task where the grid has tasks."""
 
     source: str
     measure: str
@@ -107,14 +97,11 @@ class Published(Strict):
 
 
 class Part(Strict):
-    """A part of a claim, about a cell of the table.
+    """A part of a claim: a bound on a cell of the table.
 
     Attributes:
-        condition: of the cell.
-        task: of the cell, where the grid has tasks: by its name.
-        measure: what is compared; the first measure if not given.
-        least: what it is at least.
-        most: what it is at most.
+        task: name of the cell's task, where the grid has tasks.
+        measure: the first one if not given.
         above: a condition whose figure is smaller.
     """
 

@@ -95,32 +95,25 @@ class SweepDisplay(ProgressDisplay):
         )
 
     def _rows(self) -> list[list[str]]:
-        best = self._best(next(iter(self.store.plan.file.measures)))
+        file, records = self.store.plan.file, dict(self.store.records)
+        first, measure = next(iter(file.measures.items()))
+        cells = [each for each in cells_of(self.store.plan, records) if each.measure == first]
         rows = []
-        for condition in self.store.plan.file.conditions:
+        for condition in file.conditions:
             if runs := [run for run in self.runs if run.condition == condition]:
-                rows.append([condition, *self._counts(runs), best[condition]])
+                done = sum(self.store.done(run) for run in runs)
+                running = sum((self.store.folder(run) / RUNNING).exists() for run in runs)
+                failed = sum("error" in records.get(run.identity, {}) for run in runs)
+                own = [cell for cell in cells if cell.condition == condition]
+                values = [value for cell in own for value in cell.values]
+                best = number(measure.best(values), 3) if values else ""
+                rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows
-
-    def _counts(self, runs: Sequence[PlannedRun]) -> list[str]:
-        done = sum(self.store.done(run) for run in runs)
-        failed = sum("error" in self.store.records.get(run.identity, {}) for run in runs)
-        running = sum((self.store.folder(run) / RUNNING).exists() for run in runs)
-        return [str(number) for number in (done, running, failed, len(runs))]
-
-    def _best(self, measure: str) -> dict[str, str]:
-        values: dict[str, list[float]] = {}
-        for cell in cells_of(self.store.plan, dict(self.store.records)):
-            if cell.measure == measure:
-                values.setdefault(cell.condition, []).extend(cell.values)
-        best = self.store.plan.file.measures[measure].best
-        return {name: number(best(found), 3) if found else "" for name, found in values.items()}
 
 
 def _values(record: Record) -> str:
-    return ", ".join(
-        f"{name} {number(part['value'], 3)}" for name, part in record["measured"].items()
-    )
+    measured = record["measured"].items()
+    return ", ".join(f"{name} {number(part['value'], 3)}" for name, part in measured)
 
 
 def overview(store: Store) -> list[RenderableType]:

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(store: Store) -> list[Path]:
-    """Write a picture of each task's learning curves, and of each measure's accuracy by length.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
+def draw(store: Store) -> None:
+    """Write a picture of each task's learning curves, and of each measure's accuracy by length."""
     tasks = dict.fromkeys(run.config.task.name for run in store.plan.runs)
     pictures: dict[Path, tuple[str, Callable[[Axes], None]]] = {}
     for task in tasks:
@@ -40,7 +36,6 @@ def draw(store: Store) -> list[Path]:
                 pictures[path] = f"{task}: {measure}", lengths
     for path, (title, draw_on) in pictures.items():
         _picture(path, title, draw_on)
-    return list(pictures)
 
 
 def _path(store: Store, name: str, taken: Container[Path]) -> Path:

@@ -76,11 +76,6 @@ class Plan:
         """Its name: the file's, and the profile's."""
         return "-".join([self.path.stem, *([self.profile] if self.profile else [])])
 
-    @property
-    def has_tasks(self) -> bool:
-        """Whether the columns of its table are tasks."""
-        return "task" in self.file.grid
-
     def only(self, pattern: str) -> Sequence[PlannedRun]:
         """The runs whose name a pattern fits, or holds; raises `UsageError` if there is none."""
         fits = re.compile(fnmatch.translate(pattern)).match

@@ -70,20 +70,15 @@ class Cell:
 
 def cells_of(plan: Plan, records: Records) -> list[Cell]:
     """The cells of a sweep, row by row."""
+    runs: dict[tuple[str, str], list[PlannedRun]] = {}
+    for run in plan.runs:
+        task = run.config.task.name if "task" in plan.file.grid else ""
+        runs.setdefault((run.condition, task), []).append(run)
     return [
-        _cell(plan.file, condition, task, measure, runs, records)
-        for condition in plan.file.conditions
-        for task, runs in _by_task(plan, condition).items()
+        _cell(plan.file, *place, measure, own, records)
+        for place, own in runs.items()
         for measure in plan.file.measures
     ]
-
-
-def _by_task(plan: Plan, condition: str) -> dict[str, list[PlannedRun]]:
-    runs: dict[str, list[PlannedRun]] = {}
-    for run in plan.runs:
-        if run.condition == condition:
-            runs.setdefault(run.config.task.name if plan.has_tasks else "", []).append(run)
-    return runs
 
 
 def _cell(

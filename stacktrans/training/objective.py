@@ -18,10 +18,10 @@ class Objective(NamedTuple):
     """The losses of a batch.
 
     Attributes:
-        minimised: [] the sum that is minimised, with its gradients.
+        minimised: [] with its gradients.
         loss: [] cross-entropy in nats, summed over all scored symbols.
         scored: number of these; 1 if there are none.
-        signals: [steps, signals] the strengths of all strings' steps.
+        signals: [steps, signals] of all strings' steps.
     """
 
     minimised: Tensor

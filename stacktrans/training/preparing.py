@@ -18,7 +18,7 @@ from stacktrans.training.streams import Streams, Texts
 
 _BYTES = 4
 _COPIES = 3
-"""Of the weights: themselves, their gradients, and their running mean."""
+"""Of the weights: themselves, their gradients, and their mean."""
 
 
 def learns_text(config: RunConfig) -> bool:
@@ -52,11 +52,7 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
 
 
 def check_room(config: RunConfig, layout: Layout) -> None:
-    """Refuse a run that needs more memory than this machine has, at the very least.
-
-    Raises:
-        UsageError: its weights, or what a batch makes of them, surely do not fit.
-    """
+    """Raise `UsageError` if a run surely needs more memory than this machine has."""
     there = _bytes_of_machine()
     model = without_numbers(config.model, layout.inputs, layout.outputs)
     weights = _BYTES * _COPIES * count_weights(model)

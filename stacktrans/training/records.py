@@ -1,6 +1,6 @@
 """What a run writes down: a record every so many batches, and a summary at its end."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from stacktrans.settings.config import RunConfig
@@ -64,7 +64,7 @@ class Record:
     validation: float | None = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Summary:
     """How a run ended.
 
@@ -95,10 +95,10 @@ class Summary:
     attempts: int
     seconds: float
     best_step: int
-    train: Accuracy | None
-    test: Accuracy | None
-    development: Accuracy | None
-    texts: dict[str, "Perplexity"]
+    train: Accuracy | None = None
+    test: Accuracy | None = None
+    development: Accuracy | None = None
+    texts: dict[str, "Perplexity"] = field(default_factory=dict)
     parameters: int
     command: str
     version: str

@@ -22,15 +22,11 @@ Measure = Callable[[Transducer], Accuracies]
 
 
 class Rounding(Part):
-    """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm.
-
-    Attributes:
-        asked: whether anything is to be done when a rule has ended a start.
-        uncertain: the weights to begin from; None if nothing is to be done now.
-    """
+    """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm."""
 
     name = "rounding"
     uncertain: Weights | None = None
+    """The weights to begin from; None if nothing is to be done now."""
 
     def __init__(self, training: TrainingConfig) -> None:
         self._rounding = ROUNDINGS[training.rounding] if training.rounding else None

@@ -48,9 +48,8 @@ class Source(Part, ABC):
     What it gives depends on the run's seed and on the moment alone, so that a run that is
     interrupted and resumed comes to the same. What it must remember besides is its state.
 
-    Args:
+    Attributes:
         config: of the run, with all that the source has learned of the task.
-        task: what draws the strings.
     """
 
     name = "source"
@@ -193,12 +192,7 @@ class Strings(Source):
 class Examples(Strings):
     """Sets that are drawn once: for training, in a new order each epoch, development and test.
 
-    hao2018, section 5.
-
-    Attributes:
-        train: to train on.
-        development: to measure after each epoch.
-        epoch: batches in an epoch; the last may be smaller.
+    See hao2018, section 5. An epoch has `epoch` batches, the last of which may be smaller.
     """
 
     def __init__(self, config: RunConfig, task: Task, sizes: ExamplesConfig) -> None:

@@ -25,17 +25,17 @@ from stacktrans.training.state import Count, Number, Part, Truth, check_keys, ch
 from stacktrans.training.stopping import rule_of
 
 RUNNING_DECAY = 0.95
-"""Decay of the running mean of the loss by which a start is judged."""
+"""Decay of the mean of recent losses."""
 
 
 class Losses(Part):
     """The losses of a start's batches, nats a symbol.
 
     Attributes:
-        step: how many there were.
-        running: their running mean; None before there is one.
-        total: the sum of those since the last record.
-        count: how many these are.
+        step: number of all of them.
+        running: mean of recent ones; None before there is one.
+        total: sum of those since the last record.
+        count: number of these.
     """
 
     name = "losses"
@@ -131,13 +131,9 @@ class Starts(Part):
         return self._most is not None and self.attempt < self._most
 
     @property
-    def _limit(self) -> int | None:
-        return (self._restart.after or self._restart.give_up_after) if self._restart else None
-
-    @property
     def another_allowed(self) -> bool:
         """Whether another may begin if this one fails."""
-        return self._limit is not None if self._most is None else self.more_wanted
+        return self._restart is not None if self._most is None else self.more_wanted
 
     def failure(self, start: "Start") -> str | None:
         """Why a start is to be given up after a batch, if it is."""
@@ -151,13 +147,13 @@ class Starts(Part):
 
     def needed(self, step: int) -> range:
         """The next starts that may be needed after `step` batches, one for each other worker."""
-        first = self.attempt + 1
+        first, restart = self.attempt + 1, self._restart
         after = first + self._workers - 1
         if self._most is not None:  # all are needed, as far as they don't depend on this one
-            after = min(after, self._most + 1)
-        elif self._limit is None or (step >= self._limit and not self.failed):
-            after = first
-        return range(first, after)
+            return range(first, min(after, self._most + 1))
+        limit = (restart.after or restart.give_up_after) if restart else None
+        over = limit is None or (step >= limit and not self.failed)
+        return range(first, first if over else after)
 
     def worse_than_before(self, loss: float) -> bool:
         """Whether a start with this loss is worse than the mean so far."""
@@ -292,7 +288,7 @@ class Start:
             self.multiply_rate(settle.rate)
 
     def record(self, seconds: float) -> Record:
-        """The record of batches after so many seconds, but for what is measured."""
+        """The record of the batches after so many seconds, without measurements."""
         loss, means = self.losses.taken(), self.signals.mean(dim=0).tolist()
         return Record(
             step=self.run_step,

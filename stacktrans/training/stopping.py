@@ -65,7 +65,7 @@ class Patience(Rule):
     Attributes:
         best: the merit of the best record; empty before there is one.
         since: number of records since then.
-        count: number of records.
+        count: number of all records.
     """
 
     best: Merit
@@ -94,13 +94,13 @@ class Patience(Rule):
 class Falling(Rule):
     """Returns to the best weights with a lower rate after each epoch in which nothing is gained.
 
-    So it ends a start when the rate is too low, or after so many epochs, or when it is worse than
+    It ends a start when the rate is too low, or after so many epochs, or when it is worse than
     those before (joulin2015, section 4).
 
     Attributes:
         epochs: number of those done.
-        best: the merit of the best; empty before there is one.
-        kept: its weights.
+        best: the merit of the best weights; empty before there are any.
+        kept: these weights.
     """
 
     epochs: Count = 0

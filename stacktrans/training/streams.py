@@ -26,11 +26,9 @@ from stacktrans.training.state import Count
 
 
 class Piece(NamedTuple):
-    """T steps of B streams, or fewer at the end of all.
+    """T steps of B streams, or fewer at the end of all, and [B] the streams that begin with it.
 
-    Attributes:
-        batch: what is read and scored; where a stream has ended nothing is scored.
-        new: [B] the streams that begin anew with it.
+    Where a stream has ended nothing is scored.
     """
 
     batch: Batch
@@ -52,12 +50,10 @@ class Pieces(Source):
     """Goes through pieces, epoch after epoch; each continues from the state the last one left.
 
     That state is not saved, so that a run is resumed where an epoch begins.
-
-    Attributes:
-        epoch: of the start, that begins next, from 0.
     """
 
     epoch: Count = 0
+    """The epoch of the start that begins next, from 0."""
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -98,20 +94,15 @@ class Pieces(Source):
 
 
 class Streams(Pieces):
-    """Unsegmented streams of sequences, others in each epoch (joulin2015, section 4).
-
-    Raises:
-        UsageError: the task is not a stream, or does not fit how it is cut.
-    """
+    """Unsegmented streams of sequences, others in each epoch (joulin2015, section 4)."""
 
     def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
         super().__init__(config, task)
         if not isinstance(task.layout, Stream):
             raise UsageError(f"training.data.stream: task {config.task.name} is not a stream")
         if stream.sequences is None:
-            raise UsageError(
-                "training.data.stream.sequences: null is for a text; expected a number"
-            )
+            place = "training.data.stream.sequences"
+            raise UsageError(f"{place}: null is for a text; expected a number")
         self._sequences, self._steps = stream.sequences, stream.steps
 
     def pieces(self, attempt: int, epoch: int) -> list[Piece]:
@@ -144,12 +135,9 @@ class Streams(Pieces):
 
 
 def pieces_of(text: Ids, count: int, steps: int) -> Iterator[Piece]:
-    """A text in parts of equal length that are read side by side, each cut into pieces.
+    """The pieces of a text, [N + 1], whose `count` parts of equal length are read side by side.
 
-    Args:
-        text: [N + 1] its symbols; the first is read but not predicted.
-        count: of the parts; the last may be shorter.
-        steps: of a piece.
+    The last part may be shorter; the first symbol is read but not predicted.
     """
     length = -(-(len(text) - 1) // count)
     shape, padding = (count, length), count * length + 1 - len(text)
@@ -164,10 +152,6 @@ class Texts(Pieces):
 
     The task that is saved has the symbols that the model knows, so that the files are not needed
     any more.
-
-    Args:
-        config: of the run.
-        corpus: its task.
 
     Attributes:
         texts: the text's parts, each [N + 1].
