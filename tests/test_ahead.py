@@ -25,9 +25,8 @@ from test_training import (
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import ahead
-from stacktrans.training.one_start import train_ahead
 from stacktrans.training.records import Summary
-from stacktrans.training.trainer import Trainer
+from stacktrans.training.trainer import Trainer, train_ahead
 
 SOON_FAILED = ("restart.after=20", "restart.loss=0.0001")
 
@@ -101,13 +100,13 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
 def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(soon_failed("workers=3", "restart.after=1000"), tmp_path / "run")
     started: list[subprocess.Popen[bytes]] = []
-    original = ahead.Ahead.go_on
+    original = ahead.Ahead.train
 
     def noted(self: ahead.Ahead, attempts: range) -> None:
         original(self, attempts)
         started[:] = self.running.values()
 
-    monkeypatch.setattr(ahead.Ahead, "go_on", noted)
+    monkeypatch.setattr(ahead.Ahead, "train", noted)
 
     def report(_: Any) -> None:
         raise KeyboardInterrupt
@@ -266,7 +265,7 @@ def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
     script = (
         "import os, subprocess, sys\n"
         f"arguments = [{str(tmp_path / 'run')!r}, '2', 'cpu', str(os.getpid())]\n"
-        "module = ['-m', 'stacktrans.training.one_start']\n"
+        "module = ['-m', 'stacktrans.training.trainer']\n"
         "print(subprocess.Popen([sys.executable, *module, *arguments]).pid)"
     )
     begun = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)

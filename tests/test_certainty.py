@@ -19,8 +19,8 @@ from stacktrans.tasks.layouts import Pair
 from stacktrans.training import rounding
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import Rounding, accuracies
+from stacktrans.training.sources import Source
 from stacktrans.training.start import Start
-from stacktrans.training.strings import Draws
 from stacktrans.training.trainer import Interrupted, Trainer
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
@@ -48,7 +48,7 @@ def have_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
     """Have answers count as right, or as told; those without degrees as told for each start."""
-    monkeypatch.setattr(Draws, "measure", lambda *_: (soft, soft))
+    monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
     certain = Rounding.certain
 
     def told(self: Rounding, start: Start, *others: Any) -> Transducer | None:

@@ -138,7 +138,7 @@ def test_a_dry_run_refuses_a_directory_that_can_not_be(tmp_path: Path) -> None:
     for more in (["--dry-run"], []):
         done = invoke("train", *options, *more)
         assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr.endswith(f"below/it: {file} is no directory\n")
+        assert done.stderr.endswith(f"below/it: {file} is not a directory\n")
 
 
 def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> None:

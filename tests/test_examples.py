@@ -17,9 +17,8 @@ from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import objective
-from stacktrans.training.examples import Examples
 from stacktrans.training.records import SUMMARY
-from stacktrans.training.source import Moment
+from stacktrans.training.sources import Examples, Moment
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")

@@ -13,13 +13,11 @@ from test_sweep_tables import plan_of, records_of
 from stacktrans.common.randomness import Purpose
 from stacktrans.settings.config import ROUNDINGS, RoundingConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.sweeps.captions import caption
-from stacktrans.sweeps.report import markdown
+from stacktrans.sweeps.report import caption, markdown
 from stacktrans.tasks.layouts import Batch, Layout, Pair
-from stacktrans.training.judging import decided_by, reported_on
-from stacktrans.training.records import Summary
+from stacktrans.training.records import Summary, decided_by, reported_on
 from stacktrans.training.saving import SavedRun
-from stacktrans.training.strings import Draws
+from stacktrans.training.sources import Source
 from stacktrans.training.trainer import Trainer
 
 SMALL = [
@@ -45,14 +43,14 @@ def test_what_a_run_is_reported_on_has_decided_nothing(
         assignments=[*SMALL, *lengths, *more, "max_steps=4"],
     )
     drawn: dict[Purpose, set[str]] = defaultdict(set)
-    strings = Draws.strings
+    strings = Source.strings
 
-    def watched(self: Draws, purpose: Purpose, *arguments: Any) -> list[Pair]:
+    def watched(self: Source, purpose: Purpose, *arguments: Any) -> list[Pair]:
         pairs = strings(self, purpose, *arguments)
         drawn[purpose] |= {str(pair.source.tolist()) for pair in pairs}
         return pairs
 
-    monkeypatch.setattr(Draws, "strings", watched)
+    monkeypatch.setattr(Source, "strings", watched)
     trainer = Trainer(config, tmp_path, torch.device("cpu"), "command")
     summary = trainer.run(lambda _: None)
     kinds = [drawn[kind] for kind in (Purpose.TRAINING, Purpose.VALIDATION, Purpose.SUMMARY)]
@@ -112,9 +110,9 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
         seen.update(str(pair.source.tolist()) for row in rows for pair in row)
         return laid_out(self, rows, everything)
 
-    strings, drawn = Draws.strings, list[tuple[Purpose, bool]]()
+    strings, drawn = Source.strings, list[tuple[Purpose, bool]]()
 
-    def drawing(self: Draws, purpose: Purpose, *arguments: Any) -> list[Pair]:
+    def drawing(self: Source, purpose: Purpose, *arguments: Any) -> list[Pair]:
         drawn.append((purpose, seen is after))
         return strings(self, purpose, *arguments)
 
@@ -123,7 +121,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
         seen = after
         return finish(self, outcome)
 
-    monkeypatch.setattr(Draws, "strings", drawing)
+    monkeypatch.setattr(Source, "strings", drawing)
     monkeypatch.setattr(layout, "joined", watched)
     monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)

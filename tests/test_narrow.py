@@ -38,8 +38,9 @@ RECORD = Record(
     12345, 2, 67.8, 0.1234, 1.131, 0.001, Lengths(8, 64), SIGNALS, ACCURACY, ACCURACY, None, 2.5
 )
 SUMMARY = Summary(
-    "solved", "it was", "such strings", "others", 1, 1, 1.0, 1, ACCURACY, ACCURACY, None, {}, 7,
-    "", "0", "0", 1,
+    outcome="solved", rule="it was", decided_by="such strings", reported_on="others", steps=1,
+    attempts=1, seconds=1.0, best_step=1, train=ACCURACY, test=ACCURACY, parameters=7, command="",
+    version="0", torch="0", seed=1,
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from stacktrans.settings.config import RunConfig, StreamConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import Stream
 from stacktrans.training.preparing import prepared
-from stacktrans.training.source import Moment
+from stacktrans.training.sources import Moment
 from stacktrans.training.streams import Streams
 from stacktrans.training.trainer import Interrupted, Trainer
 
@@ -176,7 +176,7 @@ def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
 @pytest.mark.parametrize(
     ("task", "memory", "why"),
     [
-        ("copy", "stack-rnn", "copy is no stream"),
+        ("copy", "stack-rnn", "copy is not a stream"),
         ("anbn", "stack", "memory stack can't be run piece by piece"),
     ],
 )

@@ -34,12 +34,15 @@ def task_file(directory: Path, file: str, name: str) -> str:
         ({"grid": {"seed": []}}, "grid.seed: "),
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "condition 'A': "),
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "did you mean 'stack'?"),
-        ({"measures": {"m": {"of": "fine", "strings": "test", "hard": True}}}, "hard: of no use"),
+        (
+            {"measures": {"m": {"of": "fine", "strings": "test", "hard": True}}},
+            "hard: cannot be used",
+        ),
         ({"measures": {"m": {"of": "perplexity"}}}, "perplexity needs strings: valid or test"),
         ({"measures": {"m": {"of": "fine", "strings": "valid"}}}, "no fine but a perplexity"),
         (
             {"measures": {"m": {"of": "perplexity", "strings": "test"}}, "percent": True},
-            "percent: of no use with m, a perplexity",
+            "percent: cannot be used with m, a perplexity",
         ),
         ({"solved": {"measure": "tset", "least": 1}}, "unknown measure 'tset'"),
     ],
@@ -67,7 +70,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"published": [{**TABLE, "values": {"Stack": {"copy": 1}}}]},
             "copy: 1",
-            "task: of no use: the grid has no tasks",
+            "task: cannot be used: the grid has no tasks",
         ),
         (
             {"claims": [{**CLAIM, "holds": [{"condition": "Quue", "least": 1}]}]},
@@ -82,7 +85,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"claims": [{**CLAIM, "holds": [{"condition": "Queue", "task": "copy", "most": 1}]}]},
             "task: copy",
-            "task: of no use: the grid has no tasks",
+            "task: cannot be used: the grid has no tasks",
         ),
         ({"choose": {"by": "test accuracy", "among": ["rate"]}}, "- rate", "unknown axis 'rate'"),
         ({"solved": {"measure": "tets", "least": 1}}, "measure: tets", "unknown measure 'tets'"),
@@ -125,7 +128,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
                 },
             },
             "learning_rate: 3",
-            "training.learning_rate: of no use, since learning_rate is an axis of the grid",
+            "training.learning_rate: cannot be used, since learning_rate is an axis of the grid",
         ),
     ],
 )

@@ -266,7 +266,7 @@ def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--profile", "smal"), "unknown profile 'smal'; did you mean 'small'?"),
-        (("--only", "Deque"), "--only Deque: no such run; one is 'Stack, seed 1'"),
+        (("--only", "Deque"), "--only Deque: no run of this name; one is 'Stack, seed 1'"),
         (("--workers", "0"), "--workers 0: expected a number of at least 1"),
         (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: cannot be used"),
     ],
@@ -297,7 +297,7 @@ def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None
     (out / "results.jsonl").write_bytes(line + b"\n")
     done = run_process("sweep", sweep_file(tmp_path), "--out", out)
     assert done.returncode == 1
-    assert b"results.jsonl:1: no record of a run: " in done.stderr
+    assert b"results.jsonl:1: not a record of a run: " in done.stderr
     assert (out / "results.jsonl").read_bytes() == line + b"\n"
 
 

@@ -60,11 +60,11 @@ def sweep(
         stacktrans sweep experiments/joulin2015.yaml --dry-run
         stacktrans sweep experiments/hao2018.yaml --cluster tcp://scheduler:8786
     """
+    from stacktrans.sweeps.engine import carry_out
     from stacktrans.sweeps.live import SweepDisplay, overview
     from stacktrans.sweeps.plan import read_plan
     from stacktrans.sweeps.report import as_json as numbers
     from stacktrans.sweeps.store import Store
-    from stacktrans.sweeps.sweeping import carry_out
 
     if workers is not None:
         check_positive("--workers", workers)

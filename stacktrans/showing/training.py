@@ -12,8 +12,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.scores import perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark
-from stacktrans.training.judging import decided_by, reported_on
-from stacktrans.training.records import Accuracy, Record, Summary
+from stacktrans.training.records import Accuracy, Record, Summary, decided_by, reported_on
 
 RECORDS_KEPT = 12
 """The records that a run's speed is measured over."""

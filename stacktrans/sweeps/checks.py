@@ -1,4 +1,4 @@
-"""What is wrong with a sweep's file although each part of it is right: what they say together."""
+"""What is wrong with a sweep's file although each part of it is right."""
 
 import functools
 import json
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.settings.config import RunConfig, TaskConfig
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nearest_place, setting_path
 from stacktrans.settings.resolve import defines_task, load_task
-from stacktrans.sweeps.file import Claim, Measure, Part, SweepFile
+from stacktrans.sweeps.file import Measure, Part, SweepFile
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLaw, NoSuchLength, Task
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength, Task
 from stacktrans.tasks.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -22,32 +22,34 @@ Place = tuple[str | int, ...]
 """Keys and indices that lead to something in a file."""
 
 
+def _refusal(layers: Sequence[Layer], place: Place, problem: str) -> UsageError:
+    return UsageError(f"{nearest_place(layers, place)}: {problem}")
+
+
 def check_names(file: SweepFile, layers: Sequence[Layer]) -> None:
-    """Raise `UsageError` if a measure, condition, axis or task is named that there is not."""
-    swept = _swept_tasks(layers)
+    """Raise `UsageError` if an unknown measure, condition, axis or task is named."""
     for kind, place, name, known in _named(file):
         if name not in known:
-            raise UsageError(f"{nearest_place(layers, place)}: {unknown_name(kind, name, known)}")
+            raise _refusal(layers, place, unknown_name(kind, name, known))
+    swept = _swept_tasks(layers)
     for place, task in _named_tasks(file):
-        if bool(task) != bool(swept):
-            problem = "of no use: the grid has no tasks" if task else "is missing"
-            raise UsageError(f"{nearest_place(layers, place)}: task: {problem}")
+        if task and not swept:
+            raise _refusal(layers, place, "task: cannot be used: the grid has no tasks")
+        if swept and not task:
+            raise _refusal(layers, place, "task: is missing")
         if task and None not in swept and task not in swept:
             known = [name for name in swept if name]
-            raise UsageError(f"{nearest_place(layers, place)}: {unknown_name('task', task, known)}")
+            raise _refusal(layers, place, unknown_name("task", task, known))
 
 
-Named = tuple[str, Place, str, Iterable[str]]
-"""What kind of thing is named, where, its name, and the names that there are."""
-
-
-def _named(file: SweepFile) -> Iterator[Named]:
+def _named(file: SweepFile) -> Iterator[tuple[str, Place, str, Iterable[str]]]:
+    """Kinds, places, names, and the names that exist."""
     for number, published in enumerate(file.published):
         place: Place = ("published", number)
         yield "measure", (*place, "measure"), published.measure, file.measures
         for condition in published.values:
             yield "condition", (*place, "values", condition), condition, file.conditions
-    for place, part in _parts(file.claims):
+    for place, part in _parts(file):
         yield "condition", (*place, "condition"), part.condition, file.conditions
         if part.above is not None:
             yield "condition", (*place, "above"), part.above, file.conditions
@@ -64,12 +66,12 @@ def _named_tasks(file: SweepFile) -> Iterator[tuple[Place, str]]:
         for condition, figures in published.values.items():
             for task in figures if isinstance(figures, dict) else ():
                 yield ("published", number, "values", condition, task), task
-    for place, part in _parts(file.claims):
+    for place, part in _parts(file):
         yield (*place, "task"), part.task
 
 
-def _parts(claims: Sequence[Claim]) -> Iterator[tuple[Place, Part]]:
-    for number, claim in enumerate(claims):
+def _parts(file: SweepFile) -> Iterator[tuple[Place, Part]]:
+    for number, claim in enumerate(file.claims):
         for index, part in enumerate(claim.holds):
             yield ("claims", number, "holds", index), part
 
@@ -83,39 +85,32 @@ def _swept_tasks(layers: Sequence[Layer]) -> list[str | None]:
     for layer in layers:
         for number, task in enumerate(layer.section("grid").settings.get("task") or []):
             try:
-                names.append(_name_of(task))
+                own = task.get("name") if isinstance(task, dict) else load_task(str(task)).name
             except UsageError as error:
-                place = nearest_place([layer], ("grid", "task", number))
-                raise UsageError(f"{place}: {error}") from error
+                raise _refusal([layer], ("grid", "task", number), str(error)) from error
+            names.append(own)
     return names
-
-
-def _name_of(task: Any) -> str | None:
-    return task.get("name") if isinstance(task, dict) else load_task(str(task)).name
 
 
 def check_axes(file: SweepFile, layers: Sequence[Layer]) -> None:
     """Raise `UsageError` if a setting has several axes, or has one and is a condition's, too."""
     axes: dict[str, str] = {}
     for key, values in file.grid.items():
-        place = nearest_place(layers, ("grid", key))
-        path = setting_path(key, RunConfig, place)
+        path = setting_path(key, RunConfig, nearest_place(layers, ("grid", key)))
         if path in axes:
-            raise UsageError(f"{place}: {key} is the same setting as {axes[path]}")
+            same = f"{key} is the same setting as {axes[path]}"
+            raise _refusal(layers, ("grid", key), same)
         axes[path] = key
         for number, value in enumerate(values):
             if value in values[:number]:
-                raise UsageError(
-                    f"{nearest_place(layers, ('grid', key, number))}: {key}: "
-                    f"{value!r} is there twice"
-                )
+                raise _refusal(layers, ("grid", key, number), f"{key}: {value!r} is there twice")
     for condition, settings in file.conditions.items():
         for path, key in axes.items():
             keys = path.split(".")
             said = _said(settings, keys)
             if said and not any(_is_change(value) for value in [*said, *file.grid[key]]):
-                place = nearest_place(layers, ("conditions", condition, *keys))
-                raise UsageError(f"{place}: {path}: of no use, since {key} is an axis of the grid")
+                problem = f"{path}: cannot be used, since {key} is an axis of the grid"
+                raise _refusal(layers, ("conditions", condition, *keys), problem)
 
 
 def _said(settings: Any, keys: Sequence[str]) -> list[Any]:
@@ -138,16 +133,16 @@ def check_runs(file: SweepFile, runs: "Sequence[PlannedRun]", layers: Sequence[L
     for run in runs:
         name, value = run.config.task.name, run.axes.get("task")
         if values.setdefault(name, value) != value:
-            place = nearest_place(layers, ("grid", "task"))
-            raise UsageError(f"{place}: task: {values[name]} and {value} are both called {name}")
+            both = f"task: {values[name]} and {value} are both called {name}"
+            raise _refusal(layers, ("grid", "task"), both)
     for run in runs:
         for name, measure in file.measures.items():
             if problem := _problem(run.config, measure):
-                place = nearest_place(layers, ("measures", name))
-                raise UsageError(f"{place}: {name}: {problem} ({run.name})")
+                where: Place = ("measures", name)
+                raise _refusal(layers, where, f"{name}: {problem} ({run.name})")
         if file.choose and (problem := _choice_problem(run.config, file.choose.by)):
-            place = nearest_place(layers, ("choose", "by"))
-            raise UsageError(f"{place}: {file.choose.by}: {problem} ({run.name})")
+            where = ("choose", "by")
+            raise _refusal(layers, where, f"{file.choose.by}: {problem} ({run.name})")
 
 
 def _problem(config: RunConfig, measure: Measure) -> str:
@@ -159,19 +154,10 @@ def _problem(config: RunConfig, measure: Measure) -> str:
         return "strings: development needs training.data.examples"
     try:
         if not measure.strings:
-            _draw(task, *_drawn_from(config.task, task, measure))
+            _draw(task, *measure.range_of(config.task, task))
     except (NoSuchLaw, NoSuchLength) as error:
         return str(error)
     return ""
-
-
-def _drawn_from(config: TaskConfig, task: Task, measure: Measure) -> tuple[Lengths, LengthLaw]:
-    """The lengths of a measure's strings, and how they are spread; may raise `NoSuchLaw`."""
-    if measure.depth is None:
-        lengths = measure.lengths or config.ranges.test
-        return lengths, config.law_of(lengths)
-    law = DepthLimit(measure.depth)
-    return measure.lengths or task.lengths_within(law), law
 
 
 @functools.lru_cache
@@ -192,11 +178,9 @@ def _made(generator: str, parameters: str) -> Task:
 
 def _choice_problem(config: RunConfig, by: str) -> str:
     """Why a winner can't be chosen by something; empty if one can."""
-    task = _task_of(config)
+    of_text = isinstance(_task_of(config), Corpus)
     if by == "development accuracy" and not config.training.examples:
         return "needs training.data.examples"
-    if by == "validation perplexity" and not isinstance(task, Corpus):
+    if by == "validation perplexity" and not of_text:
         return "is only for texts"
-    if by == "test accuracy" and isinstance(task, Corpus):
-        return "is not for texts"
-    return ""
+    return "is not for texts" if by == "test accuracy" and of_text else ""

@@ -1,19 +1,25 @@
-"""Running jobs side by side: processes on this machine, or workers of a Dask cluster."""
+"""Carrying out a sweep: by processes on this machine, or by workers of a Dask cluster."""
 
-import functools
 import os
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
+from joblib import cpu_count
+from joblib.externals.loky import ProcessPoolExecutor
+
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.store import Store
 from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, work
 
 MOST_DEATHS = 2
-"""A run that was at work when processes ended without a word, as often as this, is tried alone."""
+"""A run whose process was killed as often as this has failed."""
 CONNECTION_SECONDS = 10
 
 
@@ -21,70 +27,85 @@ class ClusterError(StacktransError):
     """The cluster can't be reached."""
 
 
-def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Record]]:
-    """Work on jobs in processes of this machine, and give their records as they come."""
-    deaths: Counter[str] = Counter()
-    while jobs:
-        left = {job.identity: job for job in jobs}
-        for job in jobs:  # what a process left that was killed
-            (job.directory / RUNNING).unlink(missing_ok=True)
-        try:
-            for job, record in _in_processes(jobs, workers):
-                del left[job.identity]
-                if record is not None:
-                    yield job, record
-                else:
-                    left[job.identity] = replace(job, wait=True)
-        except _Died:
-            at_work = [job for job in left.values() if (job.directory / RUNNING).exists()]
-            deaths.update(job.identity for job in at_work)
-            for job in at_work:
-                if deaths[job.identity] >= MOST_DEATHS:
-                    yield job, _alone(left.pop(job.identity))
-        jobs = list(left.values())
+def carry_out(
+    store: Store,
+    runs: Sequence[PlannedRun],
+    show: Callable[[PlannedRun, Record], None],
+    *,
+    workers: int | None,
+    cluster: str | None,
+    device: str,
+) -> None:
+    """Have the missing ones of some runs done, and write down the results of all.
 
+    Args:
+        store: of the sweep.
+        runs: that are asked for.
+        show: called with each run that ends.
+        workers: runs side by side on this machine; None for as many as it has cores.
+        cluster: address of a Dask scheduler, whose workers are used instead.
+        device: where runs compute.
 
-def _alone(job: Job) -> Record:
-    """The record of a job that was at work when processes died: was it its own that did?
-
-    With one process all others end, so only a job that has none beside it can be told from those
-    that it takes with it.
+    Raises:
+        UsageError: Dask is not installed.
+        ClusterError: the cluster can't be reached.
     """
-    waiting = replace(job, wait=True)
-    try:
-        ((_, record),) = _in_processes([waiting], workers=2)  # one would be this process
-    except _Died:
-        record = None
-    return record or failure(job, "its process was killed")
-
-
-class _Died(Exception):
-    """A process has ended without a word."""
-
-
-def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Record | None]]:
-    from joblib import Parallel, delayed
-    from joblib.externals.loky import get_reusable_executor
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    parallel = Parallel(
-        n_jobs=workers, backend="loky", return_as="generator_unordered", batch_size=1
+    by_identity = {run.identity: run for run in runs}
+    jobs = [store.job(run, device) for run in store.missing(runs)]
+    done = (
+        _on_a_cluster(jobs, cluster) if cluster else on_this_machine(jobs, workers or cpu_count())
     )
     try:
-        yield from parallel(delayed(_job_and_record)(job, os.getpid()) for job in jobs)
-    except TerminatedWorkerError as error:
-        raise _Died from error
-    # All is written: nothing is lost if they don't take a second to tidy up.
-    get_reusable_executor(reuse=True).shutdown(kill_workers=True)
+        for job, record in done:
+            store.records[job.identity] = record
+            show(by_identity[job.identity], record)
+    finally:
+        store.write()
 
 
-def _job_and_record(job: Job, sweep: int) -> tuple[Job, Record | None]:
-    if os.getpid() != sweep:  # with one worker it is the same process
-        _end_with(sweep)
-    return job, work(job)
+def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Record]]:
+    """Work on jobs in processes of this machine, and give their records as they come.
+
+    A job whose process is killed is tried once more, in another process.
+    """
+    for job in jobs:  # a process that was killed has left it
+        (job.directory / RUNNING).unlink(missing_ok=True)
+    left, deaths = deque(jobs), Counter[str]()
+    # One executor for each process, since a process that dies breaks its executor.
+    free = [_executor(workers) for _ in range(min(workers, len(jobs)))]
+    at_work: dict[Future[Record | None], tuple[Job, Any]] = {}
+    try:
+        while left or at_work:
+            while left and free:
+                job, executor = left.popleft(), free.pop()
+                at_work[executor.submit(work, job)] = job, executor
+            for future in wait(at_work, return_when=FIRST_COMPLETED).done:
+                job, executor = at_work.pop(future)
+                try:
+                    record = future.result()
+                except BrokenProcessPool:
+                    (job.directory / RUNNING).unlink(missing_ok=True)
+                    deaths[job.identity] += 1
+                    killed = deaths[job.identity] == MOST_DEATHS
+                    record = failure(job, "its process was killed") if killed else None
+                    executor = _executor(workers)
+                free.append(executor)
+                if record is None:  # or another sweep works on it
+                    left.append(replace(job, wait=True))
+                else:
+                    yield job, record
+    finally:
+        for executor in (*free, *(executor for _, executor in at_work.values())):
+            executor.shutdown(kill_workers=True)
 
 
-@functools.cache
+def _executor(workers: int) -> Any:
+    """One process, with its share of the machine's threads."""
+    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // workers))
+    environment = {"OMP_NUM_THREADS": threads}
+    return ProcessPoolExecutor(1, initializer=_end_with, initargs=(os.getpid(),), env=environment)
+
+
 def _end_with(parent: int) -> None:
     """Have this process end when the sweep is killed, so that another can take over at once."""
 
@@ -96,17 +117,16 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
+def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
     """Work on jobs with the workers of a Dask cluster, and give their records as they come.
 
-    Its scheduler gives the jobs of workers that are lost to others, which go on from the last
+    Its scheduler gives the jobs of workers that are lost to others, which resume from the last
     checkpoint.
-
-    Raises:
-        UsageError: Dask is not installed.
-        ClusterError: the cluster can't be reached.
     """
-    distributed = _distributed()
+    try:
+        import distributed
+    except ImportError as error:
+        raise UsageError("--cluster needs Dask: pip install 'stacktrans[cluster]'") from error
     try:
         client = distributed.Client(address, timeout=CONNECTION_SECONDS)
     except (OSError, ValueError) as error:
@@ -120,14 +140,6 @@ def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Recor
             job = waiting.pop(future)
             try:
                 record = future.result()
-            except Exception as error:  # of the cluster: work itself records what goes wrong
+            except Exception as error:  # of the cluster: `work` records the run's own
                 record = read_record(job.directory) or failure(job, f"lost by the cluster: {error}")
             yield job, record
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise UsageError("--cluster needs Dask: pip install 'stacktrans[cluster]'") from error
-    return distributed

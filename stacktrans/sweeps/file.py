@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
+from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import Range, Strict, Strings
+from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, Task
 
 Figure = float | tuple[float, float, float]
 """What is published of a cell: a number, or least, median and greatest."""
@@ -16,16 +18,16 @@ class Measure(Strict):
     """A number that is measured of every run.
 
     Attributes:
-        of: coarse, fine or symbol accuracy; the share of lengths at which every string is
-            right; or the perplexity of a text, the less the better.
-        strings: those of the run's own on which its summary measured, of a text its validation or
+        of: an accuracy, the share of lengths at which every string is right, or the perplexity of
+            a text, the less the better.
+        strings: those of the run's own that its summary measured on, of a text its validation or
             test text; None draws others.
         lengths: of strings that are drawn; those of the task's test range if not given.
         depth: of derivations, instead of lengths.
-        each: draw `count` strings of every length.
+        each: whether `count` strings are drawn of every length.
         count: how many strings are drawn.
-        seed: which strings are drawn.
-        hard: use the memory without degrees.
+        seed: of their random numbers.
+        hard: make the memory's signals 0 or 1.
     """
 
     of: Literal["coarse", "fine", "symbols", "lengths", "perplexity"]
@@ -41,7 +43,7 @@ class Measure(Strict):
     def _agrees(self) -> Self:
         drawn = self.model_fields_set - {"of", "strings"}
         if self.strings and drawn:
-            raise ValueError(f"{min(drawn)}: of no use with strings: {self.strings}")
+            raise ValueError(f"{min(drawn)}: cannot be used with strings: {self.strings}")
         if self.strings and self.of == "lengths":
             raise ValueError("of: lengths needs strings that are drawn")
         if self.of == "perplexity" and self.strings not in ("valid", "test"):
@@ -55,14 +57,21 @@ class Measure(Strict):
         """The best of some values."""
         return min if self.of == "perplexity" else max
 
+    def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthLaw]:
+        """The lengths of strings that are drawn, and how they are spread; may raise `NoSuchLaw`."""
+        if self.depth is None:
+            lengths = self.lengths or config.ranges.test
+            return lengths, config.law_of(lengths)
+        law = DepthLimit(self.depth)
+        return self.lengths or task.lengths_within(law), law
+
 
 class Choice(Strict):
     """How a winner is chosen.
 
     Attributes:
-        by: what has to be best: the least perplexity in training or, of a text, of the validation
-            text; or the greatest accuracy on the development set or on the run's own strings of
-            the test range.
+        by: the least perplexity in training or, of a text, of the validation text; or the
+            greatest accuracy on the development set or on the run's own strings of the test range.
         among: axes of the grid, along which all runs but the winner are dropped.
     """
 
@@ -80,13 +89,7 @@ class Solved(Strict):
 
 
 class Published(Strict):
-    """Published figures.
-
-    Attributes:
-        source: where they stand.
-        measure: what they are figures of.
-        values: by condition, and by the name of the task where the grid has tasks.
-    """
+    """Published figures of a measure: by condition, and by task where the grid has tasks."""
 
     source: str
     measure: str
@@ -94,14 +97,11 @@ class Published(Strict):
 
 
 class Part(Strict):
-    """A part of a claim, about a cell of the table.
+    """A part of a claim: a bound on a cell of the table.
 
     Attributes:
-        condition: of the cell.
-        task: of the cell, where the grid has tasks: by its name.
-        measure: what is compared; the first measure if not given.
-        least: what it is at least.
-        most: what it is at most.
+        task: name of the cell's task, where the grid has tasks.
+        measure: the first one if not given.
         above: a condition whose figure is smaller.
     """
 
@@ -120,7 +120,7 @@ class Part(Strict):
 
 
 class Claim(Strict):
-    """What a paper says, and what has to hold of the table for it to hold here."""
+    """A paper's claim, and the parts of the table that have to agree for it to hold here."""
 
     claim: str
     source: str
@@ -131,14 +131,14 @@ class SweepFile(Strict):
     """A sweep.
 
     Attributes:
-        title: what it is.
+        title: in a line.
         description: more of it.
         plugins: files, beside this one, with memories, controllers or generators of one's own.
-        settings: what all runs share, as in a configuration file.
+        settings: shared by all runs, as in a configuration file.
         conditions: rows of the table: settings by name.
         grid: settings and the values that they take; all combinations are run. Null, in a
             profile, for an axis that it leaves out.
-        measures: what is measured of every run, by name.
+        measures: taken of every run, by name.
         percent: whether all figures here are in per cent, that of `solved` and the tolerance, too.
         tolerance: how far a figure may be from the published one without being marked.
         solved: when a run counts as solved.
@@ -187,5 +187,5 @@ class SweepFile(Strict):
         texts = [name for name, measure in self.measures.items() if measure.of == "perplexity"]
         if texts and (self.percent or (self.solved and self.solved.measure in texts)):
             key = "percent" if self.percent else "solved"
-            raise ValueError(f"{key}: of no use with {texts[0]}, a perplexity")
+            raise ValueError(f"{key}: cannot be used with {texts[0]}, a perplexity")
         return self

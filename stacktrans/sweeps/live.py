@@ -10,9 +10,8 @@ from rich.console import Console, Group, RenderableType
 from stacktrans.common.visible import in_a_line
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
-from stacktrans.sweeps.captions import caption
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.report import VERDICTS, number, overview_rows
+from stacktrans.sweeps.report import VERDICTS, caption, number, overview_rows
 from stacktrans.sweeps.store import TABLE, Store
 from stacktrans.sweeps.table import cells_of, holds
 from stacktrans.sweeps.work import RUNNING, Record
@@ -22,11 +21,6 @@ class SweepDisplay(ProgressDisplay):
     """Shows conditions, how many of their runs are done, and how long the rest will take.
 
     In a terminal that is a table, which is written again when something in it has changed.
-
-    Args:
-        console: where to show it.
-        store: of the sweep.
-        runs: of the sweep, or those of them that were asked for.
     """
 
     def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
@@ -40,7 +34,7 @@ class SweepDisplay(ProgressDisplay):
         super().__init__(console, transient=False)
 
     def _open(self) -> None:
-        self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self._place()}")
+        self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self.store.directory}")
         if self.live:
             self._watch.start()
 
@@ -57,28 +51,20 @@ class SweepDisplay(ProgressDisplay):
                 self._shown = now
                 self._refresh(at_once=True)
 
-    def _place(self) -> str:
-        return str(self.store.directory)
-
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended."""
-        self._estimate()
-        if self.live:
-            return
-        done = sum(self._ended(other) for other in self.runs)
-        result = record.get("error") or f"{record['outcome']}, {_values(record)}"
-        line = f"[{done}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
-        self._say(in_a_line(line))
+        done = sum(self.store.done(run) for run in self.runs) - self.before
+        ended = sum(map(self._ended, self.runs))
+        self._estimated = time.monotonic()
+        each = (self._estimated - self.began) / done if done else None
+        self._seconds = each and each * (len(self.runs) - ended)
+        if not self.live:
+            result = record.get("error") or f"{record['outcome']}, {_values(record)}"
+            line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
+            self._say(in_a_line(line))
 
     def _ended(self, run: PlannedRun) -> bool:
         return run.identity in self.store.records
-
-    def _estimate(self) -> None:
-        """Estimate how long the rest will take, going by what was done so far."""
-        done = sum(self.store.done(run) for run in self.runs) - self.before
-        missing = sum(not self._ended(run) for run in self.runs)
-        self._estimated = time.monotonic()
-        self._seconds = (self._estimated - self.began) / done * missing if done else None
 
     def _left(self) -> str:
         if all(map(self._ended, self.runs)):
@@ -86,7 +72,7 @@ class SweepDisplay(ProgressDisplay):
         if self._seconds is None:
             return "not known yet"
         seconds = max(0.0, self._seconds - (time.monotonic() - self._estimated))
-        # No finer than it can be known, and so that it does not change all the time.
+        # Rounded, so that it does not change all the time.
         unit = 10 if seconds < 600 else 60 if seconds < 7200 else 600
         return f"about {timedelta(seconds=max(unit, round(seconds / unit) * unit))}"
 
@@ -103,43 +89,35 @@ class SweepDisplay(ProgressDisplay):
         for row in self._rows():
             table.add_row(*row)
         return Group(
-            heading(f"{in_a_line(self.store.plan.file.title)}; in {self._place()}"),
+            heading(f"{in_a_line(self.store.plan.file.title)}; in {self.store.directory}"),
             table,
             remark(f"left: {self._left()}"),
         )
 
     def _rows(self) -> list[list[str]]:
-        best = self._best(next(iter(self.store.plan.file.measures)))
+        file, records = self.store.plan.file, dict(self.store.records)
+        first, measure = next(iter(file.measures.items()))
+        cells = [each for each in cells_of(self.store.plan, records) if each.measure == first]
         rows = []
-        for condition in self.store.plan.file.conditions:
-            runs = [run for run in self.runs if run.condition == condition]
-            if runs:
-                rows.append([condition, *self._counts(runs), best[condition]])
+        for condition in file.conditions:
+            if runs := [run for run in self.runs if run.condition == condition]:
+                done = sum(self.store.done(run) for run in runs)
+                running = sum((self.store.folder(run) / RUNNING).exists() for run in runs)
+                failed = sum("error" in records.get(run.identity, {}) for run in runs)
+                own = [cell for cell in cells if cell.condition == condition]
+                values = [value for cell in own for value in cell.values]
+                best = number(measure.best(values), 3) if values else ""
+                rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows
-
-    def _counts(self, runs: Sequence[PlannedRun]) -> list[str]:
-        done = sum(self.store.done(run) for run in runs)
-        failed = sum("error" in self.store.records.get(run.identity, {}) for run in runs)
-        running = sum((self.store.folder(run) / RUNNING).exists() for run in runs)
-        return [str(number) for number in (done, running, failed, len(runs))]
-
-    def _best(self, measure: str) -> dict[str, str]:
-        values: dict[str, list[float]] = {}
-        for cell in cells_of(self.store.plan, dict(self.store.records)):
-            if cell.measure == measure:
-                values.setdefault(cell.condition, []).extend(cell.values)
-        best = self.store.plan.file.measures[measure].best
-        return {name: number(best(found), 3) if found else "" for name, found in values.items()}
 
 
 def _values(record: Record) -> str:
-    return ", ".join(
-        f"{name} {number(part['value'], 3)}" for name, part in record["measured"].items()
-    )
+    measured = record["measured"].items()
+    return ", ".join(f"{name} {number(part['value'], 3)}" for name, part in measured)
 
 
 def overview(store: Store) -> list[RenderableType]:
-    """What came of a sweep: a table for each measure, the claims, and where the rest is."""
+    """The results of a sweep: a table for each measure, the claims, and where the rest is."""
     plan = store.plan
     cells = cells_of(plan, store.records)
     parts: list[RenderableType] = [heading(in_a_line(plan.file.title))]

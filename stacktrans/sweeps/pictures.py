@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(store: Store) -> list[Path]:
-    """Write a picture of each task's learning curves, and of each measure's accuracy by length.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
+def draw(store: Store) -> None:
+    """Write a picture of each task's learning curves, and of each measure's accuracy by length."""
     tasks = dict.fromkeys(run.config.task.name for run in store.plan.runs)
     pictures: dict[Path, tuple[str, Callable[[Axes], None]]] = {}
     for task in tasks:
@@ -39,11 +35,10 @@ def draw(store: Store) -> list[Path]:
                 pictures[path] = f"{task}: {measure}", lengths
     for path, (title, draw_on) in pictures.items():
         _picture(path, title, draw_on)
-    return list(pictures)
 
 
 def _path(store: Store, name: str, taken: Container[Path]) -> Path:
-    """A file for a picture, whatever signs are in its name."""
+    """A file for a picture, whatever characters are in its name."""
     name = re.sub(r"[^\w.+-]+", "-", name)
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     paths = (store.directory / f"{name}.svg" for name in names)
@@ -86,11 +81,7 @@ def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
 
 
 def _losses(path: Path) -> tuple[list[float], list[float]]:
-    """The batches at which a run has noted its loss, and the losses.
-
-    Raises:
-        StacktransError: the file is damaged.
-    """
+    """The batches at which a run has noted its loss, and the losses."""
     try:
         records = [record for _, record in json_lines(path)]
         return [float(each["step"]) for each in records], [float(each["loss"]) for each in records]

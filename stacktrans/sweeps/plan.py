@@ -1,14 +1,16 @@
 """From a sweep's file to the runs that it asks for."""
 
+import contextlib
 import fnmatch
 import itertools
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -35,14 +37,7 @@ from stacktrans.sweeps.file import SweepFile
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run, as `train --config` takes it.
-
-    Attributes:
-        condition: a row of the table.
-        axes: where it stands in the grid.
-        config: of the run.
-        command: that repeats it by hand.
-    """
+    """A run: its row of the table, its place in the grid, and the command that repeats it."""
 
     condition: str
     axes: Mapping[str, Any]
@@ -56,27 +51,20 @@ class PlannedRun:
 
     @property
     def directory(self) -> str:
-        """What its directory is called."""
+        """The name of its directory."""
         config = self.config
         return f"{config.task.name}-{config.model.memory.name}-{config.seed}-{self.identity}"
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         parts = [self.condition, *(f"{key} {value}" for key, value in self.axes.items())]
         return " ".join(", ".join(parts).split())
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep's file, read, and all of its runs.
-
-    Attributes:
-        path: of the file.
-        profile: that was chosen.
-        file: what it says, the profile laid over it.
-        runs: in the order of the table.
-    """
+    """A sweep's file with a profile laid over it, and all of its runs in the table's order."""
 
     path: Path
     profile: str | None
@@ -85,23 +73,15 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name: the file's, and the profile's."""
         return "-".join([self.path.stem, *([self.profile] if self.profile else [])])
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether the columns of its table are tasks."""
-        return "task" in self.file.grid
 
     def only(self, pattern: str) -> Sequence[PlannedRun]:
         """The runs whose name a pattern fits, or holds; raises `UsageError` if there is none."""
-        found = [
-            run
-            for run in self.runs
-            if pattern in run.name or fnmatch.fnmatchcase(run.name, pattern)
-        ]
+        fits = re.compile(fnmatch.translate(pattern)).match
+        found = [run for run in self.runs if pattern in run.name or fits(run.name)]
         if not found:
-            raise UsageError(f"--only {pattern}: no such run; one is '{self.runs[0].name}'")
+            raise UsageError(f"--only {pattern}: no run of this name; one is '{self.runs[0].name}'")
         return found
 
 
@@ -133,34 +113,25 @@ def _runs_of(
     own = [layer.section("settings") for layer in layers]
     own += [layer.section("conditions", condition) for layer in layers]
     axes = [_axis(key, values, layers) for key, values in file.grid.items()]
+    runs = []
     try:
-        return [_run(condition, own, point) for point in itertools.product(*axes)]
+        for point in itertools.product(*axes):
+            asked = [*own, *(layer for _, layer in point)]
+            place = dict(zip(file.grid, (value for value, _ in point), strict=True))
+            runs.append(PlannedRun(condition, place, resolve(options=asked), _command(asked)))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         first, *others = error.problems
         raise UsageError(f"{where}condition '{condition}': {first}", *others) from error
+    return runs
 
 
-class Coordinate(NamedTuple):
-    """One of the values along an axis of the grid."""
-
-    key: str
-    value: Any
-    layer: Layer
-
-
-def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[Coordinate]:
+def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[tuple[Any, Layer]]:
+    """The values along an axis of the grid, with the settings that they stand for."""
     places = [layer.place(("grid", key)) for layer in layers]
     origin = [place for place in places if place][-1]
     path = setting_path(key, RunConfig, origin)
-    return [Coordinate(key, value, Layer(origin, nested(path, value))) for value in values]
-
-
-def _run(condition: str, own: Sequence[Layer], point: Sequence[Coordinate]) -> PlannedRun:
-    layers = [*own, *(coordinate.layer for coordinate in point)]
-    config = resolve(options=layers)
-    axes = {coordinate.key: coordinate.value for coordinate in point}
-    return PlannedRun(condition, axes, config, _command(layers))
+    return [(value, Layer(origin, nested(path, value))) for value in values]
 
 
 def _command(layers: Sequence[Layer]) -> str:
@@ -183,17 +154,12 @@ def _as_yaml(value: Any) -> str:
     if not plain.isprintable():
         # YAML knows the escapes of what can't be seen, which can only be within quotes.
         plain = visible(json.dumps(value, ensure_ascii=False))
-    try:
+    with contextlib.suppress(DocumentError):
         read = parsed(plain).value
-    except DocumentError:
-        read = None
-    if read == value and type(read) is type(value):
-        return plain
-    return (
-        yaml.safe_dump(value, default_flow_style=True, width=math.inf)
-        .removesuffix("\n...\n")
-        .strip()
-    )
+        if read == value and type(read) is type(value):
+            return plain
+    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    return dumped.removesuffix("\n...\n").strip()
 
 
 _OPTIONS = {

@@ -2,14 +2,13 @@
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 from stacktrans.common.visible import in_a_line, visible
-from stacktrans.sweeps.captions import caption, figure_kind
-from stacktrans.sweeps.file import Figure
-from stacktrans.sweeps.markup import as_cell, as_code, as_text
+from stacktrans.sweeps.file import Figure, Measure, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.table import Cell, Records, cells_of, difference, holds
 from stacktrans.sweeps.work import is_complete, value_of
@@ -18,17 +17,30 @@ VERDICTS = {True: "held", False: "did not hold", None: "not run"}
 _IMMENSE = 1e6
 """Perplexities from here on, which only a run that diverged has, are shown by their magnitude."""
 MARKS = {"over": " ▲", "under": " ▼", "": ""}
+_ACCURACIES = {
+    "coarse": "coarse accuracy",
+    "fine": "fine accuracy",
+    "symbols": "symbol accuracy",
+    "lengths": "share of the lengths at which every string is right",
+    "perplexity": "perplexity",
+}
+_CHOSEN_BY = {
+    "development accuracy": "development",
+    "test accuracy": "test",
+    "validation perplexity": "valid",
+}
+"""The strings that a winner is chosen by."""
+_MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
+"""What Markdown would take for emphasis, code, a link, a picture or a heading."""
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet would take for the beginning of a formula."""
 
 
 def markdown(plan: Plan, records: Records) -> str:
-    """The tables and the claims of a sweep.
-
-    Args:
-        plan: the sweep.
-        records: of the runs that there are, by identity.
-    """
+    """The tables and the claims of a sweep."""
     cells = cells_of(plan, records)
-    parts = [f"# {as_text(in_a_line(plan.file.title))}", summary(plan, records)]
+    parts = [f"# {_line(plan.file.title)}", summary(plan, records)]
     parts += [_details(plan, cells), _failures(plan, records)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -36,12 +48,18 @@ def markdown(plan: Plan, records: Records) -> str:
 def summary(plan: Plan, records: Records) -> str:
     """What was run, published beside measured, and which claims held; without a heading."""
     cells = cells_of(plan, records)
-    description = visible(plan.file.description.strip(), keep="\n")
-    parts = [_origin(plan, records), as_text(description)]
+    parts = [_origin(plan, records), _text(visible(plan.file.description.strip(), keep="\n"))]
     for measure in plan.file.measures:
-        parts.append(as_text(in_a_line(caption(plan.file, measure))))
-        parts.append(_overview(plan, cells, measure))
-    return "\n\n".join(part for part in [*parts, _claims(plan, cells)] if part)
+        heading, *rows = overview_rows(plan, cells, measure)
+        rows = [[_text(name), *figures] for name, *figures in rows]
+        parts += [_line(caption(plan.file, measure)), _table([*map(_text, heading)], rows)]
+    if plan.file.claims:
+        verdicts = [
+            [_text(claim.claim), _text(claim.source), VERDICTS[holds(plan, claim, cells)]]
+            for claim in plan.file.claims
+        ]
+        parts.append(_table(["claim", "source", "here"], verdicts))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _origin(plan: Plan, records: Records) -> str:
@@ -50,27 +68,51 @@ def _origin(plan: Plan, records: Records) -> str:
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
-    command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}")
-    return (
-        f"Written by {as_code(command)}: {len(finished)} of "
-        f"{len(plan.runs)} runs, {hours:.1f} hours of training"
-        + (f" ({as_text(in_a_line('; '.join(versions)))})." if versions else ".")
-    )
+    command = _code(in_a_line(f"stacktrans sweep {plan.path.name}{profile}"))
+    done = f"{len(finished)} of {len(plan.runs)} runs, {hours:.1f} hours of training"
+    by = f" ({_line('; '.join(versions))})" if versions else ""
+    return f"Written by {command}: {done}{by}."
 
 
-def _overview(plan: Plan, cells: Sequence[Cell], measure: str) -> str:
-    heading, *rows = overview_rows(plan, cells, measure)
-    named = [[as_text(name), *cells] for name, *cells in rows]
-    heading = [as_text(name) for name in heading]
-    lines = [_row(heading), "|" + "---|" * len(heading), *(_row(row) for row in named)]
-    return "\n".join(lines)
+def caption(file: SweepFile, name: str) -> str:
+    """What a measure is, which figure stands for the runs of a cell, and what marks mean."""
+    measure, choose = file.measures[name], file.choose
+    unit = ", in per cent" if file.percent else ""
+    figure = "the median of the runs"
+    if choose:
+        best = "the run" if "seed" in choose.among else figure
+        figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
+    parts = [f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure)}{unit}; {figure}"]
+    if choose and measure.strings == _CHOSEN_BY.get(choose.by):
+        parts.append("it was chosen by these very strings, and so is better on them than on others")
+    if any(part.measure == name and part.values for part in file.published):
+        marks = f"▲ and ▼ are more than {file.tolerance:g} over or under"
+        parts.append(f"published → measured; {marks}")
+    return "; ".join(parts) + "."
+
+
+def _strings(measure: Measure) -> str:
+    """The strings that are measured on, in words."""
+    if measure.of == "perplexity":
+        return f"the {'validation' if measure.strings == 'valid' else 'test'} text"
+    if measure.strings:
+        kind = "training" if measure.strings == "train" else measure.strings
+        return f"each run's own {kind} strings"
+    place = f"lengths {measure.lengths}" if measure.lengths else "the test lengths"
+    if measure.depth:
+        place = f"derivations to depth {measure.depth}"
+        place += f" and lengths {measure.lengths}" if measure.lengths else ""
+    each = "each of " if measure.each else ""
+    return f"{measure.count} strings of {each}{place}{', without degrees' if measure.hard else ''}"
 
 
 def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[str]]:
     """Conditions by tasks, published beside measured; the first row is the heading."""
+    choose = plan.file.choose
+    kind = "best run" if choose and "seed" in choose.among else "median"
     shown = [cell for cell in cells if cell.measure == measure]
     tasks = list(dict.fromkeys(cell.task for cell in shown))
-    rows = [[f"{measure}, {figure_kind(plan.file)}", *(task or "measured" for task in tasks)]]
+    rows = [[f"{measure}, {kind}", *(task or "measured" for task in tasks)]]
     for condition in plan.file.conditions:
         of_task = {cell.task: cell for cell in shown if cell.condition == condition}
         rows.append([condition, *(_overview_cell(plan, of_task.get(task)) for task in tasks)])
@@ -92,19 +134,17 @@ def _details(plan: Plan, cells: Sequence[Cell]) -> str:
         *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
         *("median seconds to solve", "median batches to solve", "runs", "failed"),
     ]
-    lines = [_row(heading), "|" + "---|" * len(heading)]
-    lines += [_row(_detail(plan, cell)) for cell in cells if cell.values or cell.failed]
-    return "\n".join(lines)
+    return _table(heading, [_detail(plan, cell) for cell in cells if cell.values or cell.failed])
 
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
-    names = [as_text(name) for name in (cell.condition, cell.task, cell.measure)]
+    names = [_text(name) for name in (cell.condition, cell.task, cell.measure)]
     if not cell.values:
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
     mean = sum(cell.values) / len(cell.values)
     interval = " – ".join(_number(plan, bound) for bound in cell.mean_interval)
     solved = ""
-    if cell.solved is not None and cell.solved_interval:
+    if cell.solved_interval:
         low, high = cell.solved_interval
         solved = f"{cell.solved} of {len(cell.values)} [{low:.2f} – {high:.2f}]"
     return [
@@ -119,23 +159,17 @@ def _detail(plan: Plan, cell: Cell) -> list[str]:
     ]
 
 
-def _claims(plan: Plan, cells: Sequence[Cell]) -> str:
-    if not plan.file.claims:
-        return ""
-    lines = ["| claim | source | here |", "|---|---|---|"]
-    for claim in plan.file.claims:
-        verdict = VERDICTS[holds(plan, claim, cells)]
-        lines.append(_row([as_text(claim.claim), as_text(claim.source), verdict]))
-    return "\n".join(lines)
-
-
 def _failures(plan: Plan, records: Records) -> str:
     failed = [
-        f"- {as_text(in_a_line(f'{run.name}: ' + str(records[run.identity]['error'])))}"
+        f"- {_line(f'{run.name}: ' + str(records[run.identity]['error']))}"
         for run in plan.runs
         if "error" in records.get(run.identity, {})
     ]
     return "\n".join(["Failed:", "", *failed]) if failed else ""
+
+
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([_row(heading), "|" + "---|" * len(heading), *map(_row, rows)])
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -143,9 +177,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _number(plan: Plan, share: float) -> str:
-    if plan.file.percent:
-        return f"{100 * share:.1f}"
-    return number(share, 2)
+    return f"{100 * share:.1f}" if plan.file.percent else number(share, 2)
 
 
 def number(value: float, digits: int) -> str:
@@ -156,6 +188,23 @@ def number(value: float, digits: int) -> str:
 def _figure(plan: Plan, figure: Figure) -> str:
     numbers = figure if isinstance(figure, tuple) else (figure,)
     return " / ".join(_number(plan, number) for number in numbers)
+
+
+def _text(text: str) -> str:
+    """A text as it is written in Markdown to be read as it stands."""
+    return _MARKUP.sub(r"\\\g<0>", text.translate(_HTML))
+
+
+def _line(text: str) -> str:
+    return _text(in_a_line(text))
+
+
+def _code(text: str) -> str:
+    """A text in one line as code in Markdown."""
+    runs = {len(run) for run in re.findall("`+", text)}
+    fence = next("`" * size for size in range(1, len(runs) + 2) if size not in runs)
+    space = " " if runs else ""
+    return f"{fence}{space}{text}{space}{fence}"
 
 
 def as_json(plan: Plan, records: Records) -> dict[str, Any]:
@@ -170,7 +219,7 @@ def as_json(plan: Plan, records: Records) -> dict[str, Any]:
             for claim in plan.file.claims
         ],
         "runs": [
-            run_json(run, records[run.identity]) for run in plan.runs if run.identity in records
+            _run_json(run, records[run.identity]) for run in plan.runs if run.identity in records
         ],
     }
 
@@ -202,8 +251,8 @@ def _cell_json(plan: Plan, cell: Cell) -> dict[str, Any]:
     }
 
 
-def run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
-    """A line of a sweep's record: where in the sweep a run stands, and what came of it."""
+def _run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
+    """A line of a sweep's record: where in the sweep a run stands, and its results."""
     place = {"condition": run.condition, "axes": dict(run.axes)}
     return {**place, **record, **place}  # a record that was read may have an older place
 
@@ -212,25 +261,22 @@ def as_csv(plan: Plan, records: Records) -> str:
     """One line a run, with a column for each measure."""
     stream = io.StringIO()
     own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(
-        _cells(["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"])
-    )
+    rows = [["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"]]
     for run in plan.runs:
         if record := records.get(run.identity):
             values = [record.get(key) for key in own]
             values += [value_of(record, *measure) for measure in plan.file.measures.items()]
-            cells = [
-                run.condition,
-                *run.axes.values(),
-                *("" if value is None else value for value in values),
-                record.get("error", ""),
-                record["command"],
-            ]
-            writer.writerow(_cells(cells))
+            known = ("" if value is None else value for value in values)
+            last = (record.get("error", ""), record["command"])
+            rows.append([run.condition, *run.axes.values(), *known, *last])
+    csv.writer(stream, lineterminator="\n").writerows(map(_csv_cell, row) for row in rows)
     return stream.getvalue()
 
 
-def _cells(values: Sequence[Any]) -> list[Any]:
-    plain = (value if isinstance(value, int | float) else visible(str(value)) for value in values)
-    return [as_cell(value) for value in plain]
+def _csv_cell(value: Any) -> Any:
+    return as_cell(value if isinstance(value, int | float) else visible(str(value)))
+
+
+def as_cell(value: Any) -> Any:
+    """A value as it is written in CSV: texts that a spreadsheet would compute begin with a '."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

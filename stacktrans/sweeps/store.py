@@ -1,15 +1,17 @@
 """What a sweep keeps: a folder for each run, and the records of all in one file."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import write_atomically
 from stacktrans.common.plugins import plugins
 from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.report import as_csv, as_json, markdown, run_json
+from stacktrans.sweeps.report import as_csv, as_json, markdown
 from stacktrans.sweeps.table import has_merit
 from stacktrans.sweeps.work import RECORD, Job, Record, is_complete, is_record, read_record
 
@@ -27,32 +29,21 @@ class SweepError(StacktransError):
 class Store:
     """The directory of a sweep.
 
-    Args:
-        directory: where it is.
-        plan: what is swept.
-
     Attributes:
-        records: of the runs that were ever finished here or that failed, by identity.
+        records: of all runs that were finished here or that failed, by identity.
 
     Raises:
         SweepError: the directory has records that can't be read, or is not one of a sweep.
     """
 
     def __init__(self, directory: Path, plan: Plan) -> None:
-        self.directory = directory
-        self.plan = plan
+        self.directory, self.plan = directory, plan
         self._own = {run.identity for run in plan.runs}
-        self._refuse_others()
+        if not any((directory / name).exists() for name in (RESULTS, RUNS)):
+            for path in (directory / name for name in (TABLE, CSV, JSON)):
+                if path.exists():
+                    raise SweepError(f"{path}: not of a sweep; choose another --out")
         self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
-
-    def _refuse_others(self) -> None:
-        """Raise `SweepError` if there are files here that would be overwritten."""
-        if not (self.directory / RESULTS).exists() and not (self.directory / RUNS).exists():
-            for name in (TABLE, CSV, JSON):
-                if (self.directory / name).exists():
-                    raise SweepError(
-                        f"{self.directory / name}: not of a sweep; choose another --out"
-                    )
 
     def _written(self) -> dict[str, Record]:
         """The records of an earlier sweep."""
@@ -61,24 +52,22 @@ class Store:
             return {}
         records = {}
         for number, line in enumerate(read_bytes(path).splitlines(), start=1):
-            try:
+            record: Any = None
+            with contextlib.suppress(ValueError):
                 record = parsed_json(line)
-            except ValueError:
-                record = None
             if not is_record(record):
                 start = line[:60].decode(errors="backslashreplace")
-                raise SweepError(f"{path}:{number}: no record of a run: {start}")
+                raise SweepError(f"{path}:{number}: not a record of a run: {start}")
             self._refuse_incomparable(record, f"{path}:{number}")
             records[record["identity"]] = record
         return records
 
     def _united(self, *found: Mapping[str, Record]) -> dict[str, Record]:
-        """Records from several places: of a run the last, but none for one with all measures."""
+        """Records from several places: the last of a run, but not instead of a complete one."""
         united: dict[str, Record] = {}
         for records in found:
             for identity, record in records.items():
-                before = united.get(identity)
-                if before is None or self._complete(record) or not self._complete(before):
+                if self._complete(record) or not self._complete(united.get(identity)):
                     united[identity] = record
         return united
 
@@ -99,19 +88,18 @@ class Store:
             raise SweepError(f"{place}: damaged: a record of a run without {choose.by}")
 
     def folder(self, run: PlannedRun) -> Path:
-        """Where a run is."""
+        """The directory of a run."""
         return self.directory / RUNS / run.directory
 
     def done(self, run: PlannedRun) -> bool:
         """Whether a run is finished and measured."""
-        record = self.records.get(run.identity)
-        return record is not None and self._complete(record)
+        return self._complete(self.records.get(run.identity))
 
-    def _complete(self, record: Record) -> bool:
-        return is_complete(record, self.plan.file.measures)
+    def _complete(self, record: Record | None) -> bool:
+        return record is not None and is_complete(record, self.plan.file.measures)
 
     def missing(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-        """Those of some runs that are not done, once each; what failed will be tried again."""
+        """Those of some runs that are not done, once each; failed ones will be tried again."""
         left = {run.identity: run for run in runs if not self.done(run)}
         for identity in left:
             self.records.pop(identity, None)
@@ -119,40 +107,28 @@ class Store:
 
     def job(self, run: PlannedRun, device: str) -> Job:
         """What a worker needs for a run."""
-        folder = self.folder(run).resolve()
-        measures = self.plan.file.measures
+        folder, measures = self.folder(run).resolve(), self.plan.file.measures
         files = [str(plugin.path) for plugin in plugins()]
         return Job(run.identity, run.config, folder, run.command, measures, device, plugins=files)
 
     def write(self) -> Sequence[Path]:
-        """Write records and tables.
+        """Write records and tables, and give their paths.
 
         The records of runs that are not this sweep's, which may be another's, or those that its
         file once asked for, are kept.
-
-        Returns:
-            What was written.
         """
         written = self._written()
         self.records = self._united(written, self.records, self._in_folders())
-        lines = [
-            run_json(run, self.records[run.identity])
-            for run in self.plan.runs
-            if run.identity in self.records
-        ]
+        numbers = as_json(self.plan, self.records)
+        lines = numbers.pop("runs")  # which are in a file of their own
         lines += [record for identity, record in written.items() if identity not in self._own]
         contents = {
             RESULTS: "".join(f"{json.dumps(line)}\n" for line in lines),
             TABLE: markdown(self.plan, self.records),
             CSV: as_csv(self.plan, self.records),
-            JSON: json.dumps(self._json(), indent=1) + "\n",
+            JSON: json.dumps(numbers, indent=1) + "\n",
         }
         self.directory.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             write_atomically(self.directory / name, content)
         return [self.directory / name for name in contents]
-
-    def _json(self) -> dict[str, object]:
-        found = as_json(self.plan, self.records)
-        del found["runs"]  # they are in a file of their own
-        return found

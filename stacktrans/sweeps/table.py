@@ -17,15 +17,13 @@ Records = Mapping[str, Record]
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of a condition on a task, by one measure.
+    """The results of a condition on a task, by one measure.
 
     Attributes:
-        condition: a row.
-        task: a column; empty if there is but one.
-        measure: what was measured.
-        published: figures and where they stand.
-        planned: runs that there should be.
-        failed: runs that ended in an error.
+        task: empty if there is but one.
+        published: sources and their figures.
+        planned: number of runs that there should be.
+        failed: number of runs that ended in an error.
         values: of the finished runs that count: of each group of runs the winner.
         winner: value of the best run, if one is chosen among all seeds.
         solved: how many of those runs are solved; None if nothing says when they are.
@@ -72,20 +70,15 @@ class Cell:
 
 def cells_of(plan: Plan, records: Records) -> list[Cell]:
     """The cells of a sweep, row by row."""
+    runs: dict[tuple[str, str], list[PlannedRun]] = {}
+    for run in plan.runs:
+        task = run.config.task.name if "task" in plan.file.grid else ""
+        runs.setdefault((run.condition, task), []).append(run)
     return [
-        _cell(plan.file, condition, task, measure, runs, records)
-        for condition in plan.file.conditions
-        for task, runs in _by_task(plan, condition).items()
+        _cell(plan.file, *place, measure, own, records)
+        for place, own in runs.items()
         for measure in plan.file.measures
     ]
-
-
-def _by_task(plan: Plan, condition: str) -> dict[str, list[PlannedRun]]:
-    runs: dict[str, list[PlannedRun]] = {}
-    for run in plan.runs:
-        if run.condition == condition:
-            runs.setdefault(run.config.task.name if plan.has_tasks else "", []).append(run)
-    return runs
 
 
 def _cell(
@@ -100,14 +93,14 @@ def _cell(
     names = [measure, *([file.solved.measure] if file.solved else [])]
     needed = {name: file.measures[name] for name in names}
     finished = [(run, record) for run, record in found if is_complete(record, needed)]
-    counted = _winners(file, finished, keep="seed")
-    solved = [record for record in counted if is_solved(file, record)]
+    counted = _winners(file, finished)
+    solved = [record for record in counted if _is_solved(file, record)]
     chosen = file.choose is not None and "seed" in file.choose.among and finished
     return Cell(
         condition=condition,
         task=task,
         measure=measure,
-        published=published_of(file, condition, task, measure),
+        published=_published(file, condition, task, measure),
         planned=len(runs),
         failed=sum("error" in record for _, record in found),
         values=[_value(record, measure) for record in counted],
@@ -127,17 +120,12 @@ def at_least(figure: float, bound: float) -> bool:
     return figure >= bound - 1e-9
 
 
-def _winners(
-    file: SweepFile, finished: Sequence[tuple[PlannedRun, Record]], keep: str
-) -> list[Record]:
-    """Of runs that differ only along the axes that a winner is chosen among, the winner.
+def _winners(file: SweepFile, finished: Sequence[tuple[PlannedRun, Record]]) -> list[Record]:
+    """The winners of groups of runs that differ only along axes that one is chosen among.
 
-    Args:
-        file: says which axes.
-        finished: runs.
-        keep: an axis along which none is chosen here.
+    Every seed has a winner of its own here.
     """
-    among = {*(file.choose.among if file.choose else ())} - {keep}
+    among = {*(file.choose.among if file.choose else ())} - {"seed"}
     groups: dict[str, list[Record]] = {}
     for run, record in finished:
         key = repr([(axis, value) for axis, value in run.axes.items() if axis not in among])
@@ -161,58 +149,47 @@ def has_merit(choose: Choice, record: Record) -> bool:
 
 def _merit(choose: Choice, record: Record) -> list[float]:
     """What makes one run better than another, the greater the better."""
-    if choose.by == "training perplexity":
-        return [-_or_worst(record["perplexity"])]
-    if choose.by == "validation perplexity":
-        return [-_or_worst(record["perplexities"]["valid"])]
-    part = choose.by.split()[0]
-    of = ("symbols",) if part == "development" else ("coarse", "fine")
+    part, of = choose.by.split()
+    if of == "perplexity":
+        found = record["perplexity"] if part == "training" else record["perplexities"]["valid"]
+        # A run that diverged before it was measured is the worst of all.
+        return [-math.inf if found is None or math.isnan(found) else -found]
+    names = ("symbols",) if part == "development" else ("coarse", "fine")
     # Of runs that are as good, one that has met its rule, and not spent its budget.
     met = record["outcome"] not in BUDGETS
-    return [*(float(record["accuracy"][part][name]) for name in of), met]
+    return [*(float(record["accuracy"][part][name]) for name in names), met]
 
 
-def _or_worst(perplexity: float | None) -> float:
-    """A perplexity, or the worst of all where a run diverged before there was one."""
-    return math.inf if perplexity is None or math.isnan(perplexity) else perplexity
+def _is_solved(file: SweepFile, record: Record) -> bool:
+    bound = file.solved
+    return bound is not None and at_least(_value(record, bound.measure), bound.least / file.unit)
 
 
-def is_solved(file: SweepFile, record: Record) -> bool:
-    """Whether a run counts as solved."""
-    if file.solved is None:
-        return False
-    return at_least(_value(record, file.solved.measure), file.solved.least / file.unit)
-
-
-def published_of(
+def _published(
     file: SweepFile, condition: str, task: str, measure: str
 ) -> list[tuple[str, Figure]]:
-    """What is published of a cell, as a share, with the source."""
+    """The published figures of a cell, as shares, with their sources."""
     found = []
     for part in file.published:
         figures = part.values.get(condition) if part.measure == measure else None
         figure = figures.get(task) if isinstance(figures, dict) else figures
         if figure is not None:
-            found.append((part.source, as_share(file, figure)))
+            found.append((part.source, _as_share(file, figure)))
     return found
 
 
-def as_share(file: SweepFile, figure: Figure) -> Figure:
+def _as_share(file: SweepFile, figure: Figure) -> Figure:
     """A figure of the file as a share of 1."""
     if isinstance(figure, tuple):
-        return figure[0] / file.unit, figure[1] / file.unit, figure[2] / file.unit
+        least, middle, greatest = figure
+        return least / file.unit, middle / file.unit, greatest / file.unit
     return figure / file.unit
-
-
-def comparable(figure: Figure) -> float:
-    """The number of a published figure that a measured one is compared with."""
-    return figure[1] if isinstance(figure, tuple) else figure
 
 
 def difference(file: SweepFile, cell: Cell, figure: Figure) -> str:
     """How the cell differs from a published figure: "over", "under", or not ("")."""
     assert cell.figure is not None
-    by = cell.figure - comparable(figure)
+    by = cell.figure - (figure[1] if isinstance(figure, tuple) else figure)
     if at_least(file.tolerance / file.unit, abs(by)):
         return ""
     return "over" if by > 0 else "under"
@@ -222,9 +199,7 @@ def holds(plan: Plan, claim: Claim, cells: Sequence[Cell]) -> bool | None:
     """Whether a claim held; None if not everything was run that it is about."""
     figures = {(cell.condition, cell.task, cell.measure): cell.figure for cell in cells}
     parts = [_part_holds(plan.file, part, figures) for part in claim.holds]
-    if None in parts:
-        return None
-    return all(parts)
+    return None if None in parts else all(parts)
 
 
 def _part_holds(

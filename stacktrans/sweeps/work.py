@@ -1,4 +1,4 @@
-"""What a worker does: one run, from its configuration to its record."""
+"""The work on one run, from its configuration to its record."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes, read_
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.config import RunConfig
 from stacktrans.sweeps.file import Measure
-from stacktrans.training.records import METRICS, SUMMARY
+from stacktrans.training.records import METRICS, SUMMARY, Accuracy
 
 LOCK = ".lock"
 RECORD = "record.json"
@@ -28,17 +28,9 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker needs, wherever it is.
+    """All that a worker needs of a run; it has to be able to reach the directory and the plugins.
 
-    Attributes:
-        identity: of the run.
-        config: of the run.
-        directory: of the run, which all workers can reach.
-        command: that repeats it by hand.
-        measures: what is measured of it.
-        device: where it is computed.
-        wait: wait for another sweep that works on it, instead of leaving it.
-        plugins: files with what it needs, which all workers can reach.
+    `wait` has it wait for another sweep that works on the run, instead of leaving it.
     """
 
     identity: str
@@ -55,7 +47,7 @@ def work(job: Job) -> Record | None:
     """Train and measure, from where an earlier worker left off.
 
     Returns:
-        The record; with an `error` if the run failed, and None if another sweep is at it.
+        The record, with an `error` if the run failed; None if another sweep works on it.
     """
     use_plugins(*job.plugins)
     job.directory.mkdir(parents=True, exist_ok=True)
@@ -73,15 +65,13 @@ def _worked(job: Job) -> Record:
     running = job.directory / RUNNING
     running.touch()
     try:
-        record = _record(job)
-    except Exception as error:  # whatever it is, the other runs go on
+        return _record(job)
+    except Exception as error:  # whatever it is, the other runs continue
         with contextlib.suppress(OSError):  # of a directory that is gone, too
             (job.directory / "error.txt").write_text(traceback.format_exc())
-        reason = str(error) or type(error).__name__
-        return failure(job, reason)
+        return failure(job, str(error) or type(error).__name__)
     finally:
         running.unlink(missing_ok=True)
-    return record
 
 
 def failure(job: Job, reason: str) -> Record:
@@ -109,8 +99,23 @@ def is_record(found: Any) -> bool:
     return True
 
 
-class _OfARun(BaseModel):
+class _Plain(BaseModel):
     model_config = ConfigDict(strict=True)
+
+
+class _Measured(_Plain):
+    value: float
+    measure: dict[str, Any] = {}
+    coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
+
+
+class _Accuracy(_Plain):
+    coarse: float
+    fine: float
+    symbols: float | None = None
+
+
+class _OfARun(_Plain):
     identity: str
     command: str
     seed: int
@@ -118,20 +123,6 @@ class _OfARun(BaseModel):
 
 class _Failed(_OfARun):
     error: str
-
-
-class _Measured(BaseModel):
-    model_config = ConfigDict(strict=True)
-    value: float
-    measure: dict[str, Any] = {}
-    coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
-
-
-class _Accuracy(BaseModel):
-    model_config = ConfigDict(strict=True)
-    coarse: float
-    fine: float
-    symbols: float | None = None
 
 
 class _Finished(_OfARun):
@@ -168,6 +159,7 @@ def _record(job: Job) -> Record:
     if not (job.directory / SUMMARY).exists():
         _train(job)
     summary = _read(job.directory / SUMMARY, parsed_json)
+    texts = {part: found["perplexity"] for part, found in summary["texts"].items()}
     record = {
         "identity": job.identity,
         "outcome": summary["outcome"],
@@ -177,7 +169,7 @@ def _record(job: Job) -> Record:
         "parameters": summary["parameters"],
         "perplexity": _read(job.directory / METRICS, _least_perplexity),
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},
-        **_perplexities(summary),
+        **({"perplexities": texts} if texts else {}),
         "measured": {
             name: _measured(job, measure, summary) for name, measure in job.measures.items()
         },
@@ -197,12 +189,11 @@ def _refuse_another_run(job: Job) -> None:
     if not path.exists():
         return
     there = resolve(config=str(path))
-    # Of a text, the task has learned its words since.
-    if any(getattr(there, part) != getattr(job.config, part) for part in _DECIDING):
+    # The task of a text has learned its words since.
+    deciding = ("model", "training", "seed")
+    if any(getattr(there, part) != getattr(job.config, part) for part in deciding):
         raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
 
-
-_DECIDING = ("model", "training", "seed")
 
 Read = TypeVar("Read")
 
@@ -227,18 +218,12 @@ def _train(job: Job) -> None:
         trainer = Trainer(job.config, job.directory, device, job.command)
     else:
         trainer = Trainer.resume(job.directory, [], device)
-    trainer.run(lambda _: None)
+    trainer.run(lambda record: None)
 
 
 def _least_perplexity(metrics: str) -> float | None:
     """Of the training batches between two records."""
     return min((parsed_json(line)["perplexity"] for line in metrics.splitlines()), default=None)
-
-
-def _perplexities(summary: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Of a run that learns a text, what came of its parts."""
-    texts = {part: found["perplexity"] for part, found in summary["texts"].items()}
-    return {"perplexities": texts} if texts else {}
 
 
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,29 +236,20 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
         str(length): round(scores.of_lengths(length, length).coarse_accuracy, 6)
         for length in sorted(set(scores.lengths.tolist()))
     }
-    return {"measure": asked, "value": _value(scores, measure.of, by_length), "coarse": by_length}
-
-
-def _value(scores: Any, of: str, by_length: Mapping[str, float]) -> float:
-    if of == "lengths":
-        return sum(share == 1 for share in by_length.values()) / len(by_length)
-    values = {
-        "coarse": scores.coarse_accuracy,
-        "fine": scores.fine_accuracy,
-        "symbols": scores.symbol_accuracy,
-    }
-    return float(values[of])
+    if measure.of == "lengths":
+        value = sum(share == 1 for share in by_length.values()) / len(by_length)
+    else:
+        value = float(getattr(Accuracy.of(scores), measure.of))
+    return {"measure": asked, "value": value, "coarse": by_length}
 
 
 def _scores(job: Job, measure: Measure) -> Any:
-    from stacktrans.inference.evaluation import ranges, scores_of_each, scores_of_range
+    from stacktrans.inference.evaluation import scores_of_each, scores_of_range
     from stacktrans.model.checkpoint import load
     from stacktrans.model.devices import find_device
 
     loaded = load(job.directory, find_device(job.device))
     loaded.model.hard = measure.hard
-    config = loaded.config.task
-    bounds = [measure.lengths] if measure.lengths else []
-    ((range_, law),) = ranges(config, loaded.task, bounds, [config.ranges.test], measure.depth)
+    lengths, law = measure.range_of(loaded.config.task, loaded.task)
     scores_of = scores_of_each if measure.each else scores_of_range
-    return scores_of(loaded, range_, law, measure.count, measure.seed)
+    return scores_of(loaded, lengths, law, measure.count, measure.seed)

@@ -1,7 +1,7 @@
 """The starts that a run may need next, trained by other processes meanwhile.
 
 A start depends on nothing but the seed and its number, so it can be trained before it is
-known whether it will be needed. The run takes over what there is of it.
+known whether it will be needed. The run takes over its result.
 """
 
 import os
@@ -23,28 +23,20 @@ FOLDER = ".ahead"
 
 
 class Ahead:
-    """The processes that train ahead; none with one worker, or where nothing starts again.
-
-    Args:
-        config: of the run.
-        directory: of the run.
-        device: where the models are.
-    """
+    """The processes that train ahead; none with one worker, or where nothing restarts."""
 
     def __init__(self, config: RunConfig, directory: Path, device: torch.device) -> None:
-        self.config = config
-        self.directory = directory
-        self.device = device
+        self.config, self.directory, self.device = config, directory, device
         self.running: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        self.stop()  # what a run left that was killed is of no use
+        self.stop()  # the remains of a run that was killed cannot be used
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def go_on(self, attempts: Sequence[int]) -> None:
+    def train(self, attempts: Sequence[int]) -> None:
         """Train these starts, if they are not being trained; end all others if there are none."""
         if not attempts and self.running:
             self.stop()
@@ -62,7 +54,7 @@ class Ahead:
         return self._place(attempt)
 
     def stop(self) -> None:
-        """End all of them and forget what they did."""
+        """End all of them and remove their results."""
         for process in self.running.values():
             process.kill()
             process.wait()
@@ -78,11 +70,9 @@ class Ahead:
         place.mkdir(parents=True)
         write_atomically(place / CONFIG, self.config.to_yaml())
         arguments = [str(place), str(attempt), str(self.device), str(os.getpid())]
+        command = [sys.executable, "-m", "stacktrans.training.trainer", *arguments]
+        null = subprocess.DEVNULL
         # In a session of its own, since Ctrl-C is for the run alone.
         return subprocess.Popen(
-            [sys.executable, "-m", "stacktrans.training.one_start", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            command, stdin=null, stdout=null, stderr=null, start_new_session=True
         )

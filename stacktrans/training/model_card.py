@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.visible import visible
 from stacktrans.inference.decoding import transduce
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
@@ -33,20 +34,20 @@ def model_card(
     Args:
         checkpoint: the model.
         summary: how its run ended, as `summary.json` has it.
-        directory: what the model is called in the examples.
+        directory: of the model in the examples.
         source: of the example, as it is written; a sample of the task unless given.
         evaluations: other measurements of its accuracy, as `eval --json` has them.
         licence: under which the model is passed on; nothing is said of it if there is none.
     """
     config = checkpoint.config
+    count = sum(weight.numel() for weight in checkpoint.model.parameters())
     paragraphs = [
-        f"# {text(config.task.name)}, memory {config.model.memory.name}",
-        f"Task: {text(config.task.description)}" if config.task.description else "",
-        f"{text(model_line(config))}; "
-        f"{sum(weight.numel() for weight in checkpoint.model.parameters()):,} parameters.",
-        console(*_use(checkpoint, shlex.quote(str(directory)), source)),
+        f"# {_text(config.task.name)}, memory {config.model.memory.name}",
+        f"Task: {_text(config.task.description)}" if config.task.description else "",
+        f"{_text(model_line(config))}; {count:,} parameters.",
+        _console(*_use(checkpoint, shlex.quote(str(directory)), source)),
         "## Training",
-        console(f"$ {summary['command']}") if summary["command"] else "",
+        _console(f"$ {summary['command']}") if summary["command"] else "",
         _training(config, summary),
         "## Accuracy",
         "\n".join(_accuracies(checkpoint, summary, evaluations)),
@@ -86,8 +87,8 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
         f"Lengths of sources: {lengths.train}" if lengths else "",
         f"Seed: {summary['seed']}",
         f"Ended after {summary['steps']:,} batches, in start {summary['attempts']}: "
-        f"{text(summary['rule'])}",
-        f"Versions: stacktrans {text(summary['version'])}, torch {text(summary['torch'])}",
+        f"{_text(summary['rule'])}",
+        f"Versions: stacktrans {_text(summary['version'])}, torch {_text(summary['torch'])}",
     ]
     return "\n".join(f"- {part}" for part in said if part)
 
@@ -99,7 +100,7 @@ def _accuracies(
     if summary.get("texts"):
         yield from ("| text | symbols | perplexity |", "|---|---|---|")
         for name, found in summary["texts"].items():
-            yield f"| {text(name)} | {found['symbols']} | {found['perplexity']:.2f} |"
+            yield f"| {_text(name)} | {found['symbols']} | {found['perplexity']:.2f} |"
         return
     yield "Coarse: the share of strings that are right from first to last symbol. Fine: the mean"
     yield "share of a string before its first error. Symbols: the share of scored symbols."
@@ -123,19 +124,11 @@ def _row(strings: str, found: Mapping[str, Any]) -> str:
     return f"| {strings} | {found['count']} | {coarse} | {fine} | {symbols} |"
 
 
-def console(*lines: str) -> str:
+def _console(*lines: str) -> str:
     """Lines of a terminal, as they are."""
-    return "\n".join(["```console", *map(printable, lines), "```"])
+    return "\n".join(["```console", *map(visible, lines), "```"])
 
 
-def text(words: str) -> str:
+def _text(words: str) -> str:
     """Words that mean nothing to Markdown."""
-    return _MARKUP.sub(r"\\\1", printable(words))
-
-
-def printable(words: str) -> str:
-    """Words without control characters, which are shown escaped, as all that can't be seen is."""
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in words
-    )
+    return _MARKUP.sub(r"\\\1", visible(words))

@@ -1,6 +1,7 @@
-"""What training minimises: cross-entropy, and what undecided or idle signals cost."""
+"""What training minimises, and how the weights follow: optimisers, and the mean of weights."""
 
-from dataclasses import dataclass
+import copy
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -8,19 +9,19 @@ from torch import Tensor, nn
 from stacktrans.memory.buffers import buffer_penalty
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import BUFFER_SIGNALS, RunConfig
+from stacktrans.settings.config import BUFFER_SIGNALS, RunConfig, TrainingConfig
 from stacktrans.tasks.layouts import Batch
+from stacktrans.training.state import check_alike, check_keys, check_value
 
 
-@dataclass(frozen=True)
-class Objective:
-    """What came of a batch.
+class Objective(NamedTuple):
+    """The losses of a batch.
 
     Attributes:
-        minimised: [] the sum that is minimised, with its gradients.
-        loss: [] cross-entropy in nats, the sum over all symbols that count.
-        scored: how many they are; 1 if there are none.
-        signals: [steps, signals] the strengths of all strings' steps.
+        minimised: [] with its gradients.
+        loss: [] cross-entropy in nats, summed over all scored symbols.
+        scored: number of these; 1 if there are none.
+        signals: [steps, signals] of all strings' steps.
     """
 
     minimised: Tensor
@@ -37,22 +38,17 @@ def indecision(strengths: Tensor) -> Tensor:
 def objective(
     model: Transducer, config: RunConfig, batch: Batch, unrolled: Unrolled, settled: bool
 ) -> Objective:
-    """The objective of one batch.
-
-    Args:
-        model: what was run.
-        config: of the run.
-        batch: what it was run over.
-        unrolled: what came of it.
-        settled: whether the loss is so low that signals are to be sharpened.
-    """
+    """Cross-entropy, the cost of undecided signals once `settled`, and that of idle buffers."""
     training = config.training
     device = unrolled.signals.device
     targets, mask = (torch.from_numpy(each).to(device) for each in (batch.targets, batch.mask))
     logits = model.logits(unrolled, mask)
     loss = nn.functional.cross_entropy(logits, targets[mask], reduction="sum")
     scored = max(len(logits), 1)
-    signals = _of_strings(batch, unrolled)
+    # Shorter strings are padded.
+    taken = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
+    steps = torch.arange(unrolled.signals.shape[1]) < taken
+    signals = unrolled.signals[steps.to(device)]
     shares = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
     minimised = loss / shares[training.loss_per]
     if settled and training.settle and training.settle.sharpening:
@@ -62,8 +58,86 @@ def objective(
     return Objective(minimised, loss.detach(), scored, signals)
 
 
-def _of_strings(batch: Batch, unrolled: Unrolled) -> Tensor:
-    """The signals of the steps that strings have; shorter ones are padded."""
-    taken = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
-    steps = torch.arange(unrolled.signals.shape[1]) < taken
-    return unrolled.signals[steps.to(unrolled.signals.device)]
+def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Optimizer:
+    """The optimiser that a configuration asks for."""
+    rate = config.learning_rate
+    weights: list[Any] = list(model.parameters())
+    if config.read_rate != 1:
+        reading = set(model.controller.read_weights)
+        others = [weight for weight in weights if weight not in reading]
+        weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
+    shared: Any = {"lr": rate, "weight_decay": config.weight_decay}
+    if config.optimizer == "adam":
+        return torch.optim.Adam(weights, betas=(0.9, 0.999), fused=True, **shared)
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(weights, foreach=True, **shared)
+    return torch.optim.RMSprop(weights, alpha=0.9, foreach=True, **shared)
+
+
+def stepped(optimizer: torch.optim.Optimizer) -> bool:
+    """Change the weights by their gradients; False if the learning rate makes them overflow."""
+    try:
+        optimizer.step()
+    except RuntimeError as error:
+        if "overflow" not in str(error):
+            raise
+        return False
+    return True
+
+
+def check_optimizer(found: Any, model: Transducer, training: TrainingConfig) -> None:
+    """Raise `ValueError` unless a state is one that the optimiser of a model can have.
+
+    Its learning rates may have fallen, or have changed when the run settled; weights that have
+    never had a gradient have no state.
+    """
+    trained = copy.deepcopy(model)
+    for weight in trained.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimizer = make_optimizer(trained, training)
+    stepped(optimizer)
+    expected = optimizer.state_dict()
+    check_keys("optimizer", found, expected)
+    groups, state = found["param_groups"], found["state"]
+    most = max(1.0, training.settle.rate if training.settle else 1.0) * (1 + 1e-9)
+    pairs = zip(groups, expected["param_groups"], strict=False) if isinstance(groups, list) else ()
+    for number, (group, other) in enumerate(pairs):
+        rate = group.get("lr") if isinstance(group, dict) else None
+        right = isinstance(rate, float) and 0 <= rate <= other["lr"] * most
+        check_value(f"optimizer.param_groups.{number}.lr", rate, right)
+        other["lr"] = rate
+    if isinstance(state, dict):
+        expected["state"] = {key: part for key, part in expected["state"].items() if key in state}
+    check_alike("optimizer", found, expected)
+
+
+class RunningMean:
+    """A model whose weights follow those of another as a running mean.
+
+    `decay` is the share that is kept at each update; at the first, nothing is.
+    """
+
+    def __init__(self, model: Transducer, decay: float) -> None:
+        self.model = copy.deepcopy(model)
+        self._from = [weight.detach() for weight in model.parameters()]
+        self._to = [weight.detach() for weight in self.model.parameters()]
+        self._share = 1 - decay
+        self._begun = False
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Follow the other model's weights."""
+        torch._foreach_lerp_(self._to, self._from, self._share if self._begun else 1.0)
+        self._begun = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes."""
+        return {"model": self.model.state_dict(), "begun": self._begun}
+
+    def load_state_dict(self, found: Any) -> None:
+        """Take up a state; raises `ValueError` naming what it can't have been."""
+        begun = found.get("begun") if isinstance(found, dict) else None
+        check_value("average.begun", begun, isinstance(begun, bool))
+        check_alike("average", found, {**self.state_dict(), "begun": begun})
+        self.model.load_state_dict(found["model"])
+        self._begun = bool(begun)

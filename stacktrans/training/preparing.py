@@ -1,34 +1,38 @@
-"""What a run is trained on, and whether it can be."""
+"""The source that a run is trained on, and whether the run can be carried out on this machine."""
+
+import math
+import os
 
 import torch
 
+from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import GENERATORS
 from stacktrans.memory import make_memory
-from stacktrans.model.transducer import kind_of
+from stacktrans.model.transducer import Transducer, kind_of, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks import make_task
 from stacktrans.tasks.corpus import Corpus
-from stacktrans.training.examples import Examples
-from stacktrans.training.room import check_room
-from stacktrans.training.source import Source
-from stacktrans.training.streams import Streams
-from stacktrans.training.strings import Strings
-from stacktrans.training.texts import Texts
+from stacktrans.tasks.layouts import Layout
+from stacktrans.training.sources import Examples, Source, Strings
+from stacktrans.training.streams import Streams, Texts
+
+_BYTES = 4
+_COPIES = 3
+"""Of the weights: themselves, their gradients, and their mean."""
 
 
 def learns_text(config: RunConfig) -> bool:
-    """Whether it is a text that is learned."""
+    """Whether a text is learned."""
     return GENERATORS.load(config.task.generator) is Corpus
 
 
-def source_of(config: RunConfig) -> Source:
-    """What a run is trained on; raises `StacktransError` if it can't be had."""
+def _source_of(config: RunConfig) -> Source:
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
     stream, examples = config.training.stream, config.training.examples
     if isinstance(task, Corpus):
         return Texts(config, task)
     if stream:
-        return Streams(config, stream, task)
+        return Streams(config, task, stream)
     return Examples(config, task, examples) if examples else Strings(config, task)
 
 
@@ -37,11 +41,53 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
 
     Raises:
         NoSuchLength: there are no strings to train or to test on.
-        UsageError: there is no such kernel, or no room.
+        UsageError: there is no such kernel, no room, or a setting does not fit the task.
     """
-    source = source_of(config)
+    source = _source_of(config)
     model, weight = config.model, torch.empty(0, device=device)
     kind_of(model, make_memory(model), weight, model.kernel)
     check_room(config, source.layout)
     source.check()
     return source
+
+
+def check_room(config: RunConfig, layout: Layout) -> None:
+    """Raise `UsageError` if a run surely needs more memory than this machine has."""
+    there = _bytes_of_machine()
+    model = without_numbers(config.model, layout.inputs, layout.outputs)
+    weights = _BYTES * _COPIES * count_weights(model)
+    if weights > there:
+        raise UsageError(f"model: its weights {_refusal(weights, there)}")
+    # Of a batch at least gates, states and outputs are kept.
+    rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in model.controller.all_layers)
+    size = config.training.batch_size
+    needed = weights + _BYTES * size * _steps(config) * (rows + layout.outputs)
+    if needed > there:
+        raise UsageError(f"training.batch_size: {size} strings at once {_refusal(needed, there)}")
+
+
+def count_weights(model: Transducer) -> int:
+    """How many numbers a model holds, those that are not learned included."""
+    return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+
+
+def _steps(config: RunConfig) -> int:
+    """At least how many steps a sequence of a batch has on average."""
+    training = config.training
+    if training.stream:
+        return training.stream.steps
+    shortest, longest = config.task.ranges.train
+    law = training.length_law or config.task.length_law
+    return shortest if law or training.curriculum else (shortest + longest) // 2
+
+
+def _bytes_of_machine() -> float:
+    """The machine's memory; infinite where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _refusal(needed: float, there: float) -> str:
+    return f"need at least {needed / 2**30:,.1f} GiB; this machine has {there / 2**30:,.1f}"

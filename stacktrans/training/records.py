@@ -1,8 +1,9 @@
 """What a run writes down: a record every so many batches, and a summary at its end."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.base import Lengths
 
 if TYPE_CHECKING:
@@ -25,9 +26,8 @@ class Accuracy:
     @classmethod
     def of(cls, scores: "Scores") -> Self:
         """Summarise scores."""
-        return cls(
-            scores.coarse_accuracy, scores.fine_accuracy, scores.count, scores.symbol_accuracy
-        )
+        coarse, fine, symbols = scores.coarse_accuracy, scores.fine_accuracy, scores.symbol_accuracy
+        return cls(coarse, fine, scores.count, symbols)
 
 
 @dataclass
@@ -64,30 +64,27 @@ class Record:
     validation: float | None = None
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Summary:
     """How a run ended.
 
     Attributes:
-        outcome: which of `RULES` ended it.
-        rule: what that means.
+        outcome: the one of `RULES` that ended it.
+        rule: the meaning of the outcome.
         decided_by: what the run went by when it stopped.
         reported_on: what the accuracies here are measured on, which decided nothing.
         steps: batches trained on, all attempts together.
-        attempts: starts.
+        attempts: number of starts.
         seconds: time trained.
         best_step: the batch after which the kept weights were taken.
         train: accuracy of the kept weights on training lengths, or on the training set; None on
             a text.
-        test: accuracy of the kept weights on lengths of the test range, or on the test set; None
-            likewise.
-        development: accuracy of the kept weights on the development set, if there is one.
-        texts: perplexity of the validation and the test text, if they are what is learned.
-        parameters: of the model.
-        command: what was run.
+        test: the same on lengths of the test range, or on the test set.
+        development: the same on the development set, if there is one.
+        texts: perplexity of the validation and the test text, if they are learned.
+        parameters: number of them.
         version: of stacktrans.
         torch: version of torch.
-        seed: of the run.
     """
 
     outcome: str
@@ -98,10 +95,10 @@ class Summary:
     attempts: int
     seconds: float
     best_step: int
-    train: Accuracy | None
-    test: Accuracy | None
-    development: Accuracy | None
-    texts: dict[str, "Perplexity"]
+    train: Accuracy | None = None
+    test: Accuracy | None = None
+    development: Accuracy | None = None
+    texts: dict[str, "Perplexity"] = field(default_factory=dict)
     parameters: int
     command: str
     version: str
@@ -122,7 +119,7 @@ def achieved(found: Record | Summary) -> dict[str, Any]:
 BUDGETS = {"max_steps", "time_limit"}
 """Outcomes after which there may be more to train; the others are rules that a run has met."""
 RULES = {
-    "solved": "the coarse accuracy on validation strings was high enough so often running as asked",
+    "solved": "the coarse accuracy in validation was high enough as often in a row as asked",
     "converged": "the training perplexity did not improve any more",
     "development": "the accuracy on the development set did not improve any more",
     "epochs": "the training set was gone through as often as asked",
@@ -130,3 +127,43 @@ RULES = {
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",
 }
+
+
+def decided_by(config: RunConfig) -> str:
+    """What a run goes by when it stops, and when it keeps weights as its best, in words.
+
+    Never on the same draws as `reported_on`: each `randomness.Purpose` has its own.
+    """
+    by, strings = _ended_by(config), config.training.measure.strings
+    if not config.training.rounding:
+        return by
+    other = f"{strings} other fresh validation strings of either range"
+    return f"{by}; what rounding and pruning keep, {other}"
+
+
+def _ended_by(config: RunConfig) -> str:
+    training = config.training
+    if config.task.lengths is None:
+        return "the perplexity of the validation text"
+    train, test = config.task.lengths.train, config.task.lengths.test
+    fresh = f"{training.measure.strings} fresh validation strings"
+    if training.stream:
+        return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
+    if training.examples:
+        count = training.examples.development
+        return f"{count} development strings of lengths {train}, drawn once"
+    if training.stop and training.stop.converged:
+        return "the training perplexity"
+    also = f" and some of lengths {train}" if training.solved.ranges == "both" else ""
+    return f"{fresh} of lengths {test}{also}, drawn anew each time"
+
+
+def reported_on(config: RunConfig) -> str:
+    """What the accuracies in a run's summary are measured on, in words."""
+    if config.task.lengths is None:
+        return "the test text, which decides nothing, and the validation text"
+    test, examples = config.task.lengths.test, config.training.examples
+    if examples:
+        drawn = f"{examples.test} test strings of lengths {test}, which decide nothing"
+        return f"{drawn}, and the strings that were trained on"
+    return "other strings, drawn for the summary alone"

@@ -1,4 +1,4 @@
-"""Making a model certain of what it does with its memory (joulin2015, section 3.3)."""
+"""Making a model use its memory with hard signals, and less of it (joulin2015, section 3.3)."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -11,7 +11,6 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ROUNDINGS, RoundingConfig, TrainingConfig
 from stacktrans.tasks.layouts import Layout, Pair
 from stacktrans.training.objective import indecision
-from stacktrans.training.pruning import least, prunable
 from stacktrans.training.state import Part, Weights
 
 if TYPE_CHECKING:
@@ -19,18 +18,15 @@ if TYPE_CHECKING:
 
 Accuracies = tuple[float, float]
 """Coarse accuracy of a model as it is, and hard."""
+Measure = Callable[[Transducer], Accuracies]
 
 
 class Rounding(Part):
-    """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm.
-
-    Attributes:
-        asked: whether anything is to be done when a rule has ended a start.
-        uncertain: the weights of which the others are made; None if nothing is to be done now.
-    """
+    """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm."""
 
     name = "rounding"
     uncertain: Weights | None = None
+    """The weights to begin from; None if nothing is to be done now."""
 
     def __init__(self, training: TrainingConfig) -> None:
         self._rounding = ROUNDINGS[training.rounding] if training.rounding else None
@@ -41,15 +37,12 @@ class Rounding(Part):
     def certain(
         self, start: "Start", go_on: Callable[[], None], may_fail: bool
     ) -> Transducer | None:
-        """What becomes of `uncertain`, rounded if it is as good without degrees, and pruned.
+        """The model of the weights `uncertain`: rounded, if it is as good when hard, and pruned.
 
         Args:
-            start: whose model is trained further; what it has learned is over.
+            start: whose model is trained further; its own weights are lost.
             go_on: called after each batch; may raise what is to end it.
-            may_fail: whether to give up if the task is not solved without degrees.
-
-        Returns:
-            The model; None if it was given up.
+            may_fail: whether to give None if the hard model does not solve the task.
         """
         assert self.uncertain is not None
         assert self._rounding is not None
@@ -73,11 +66,7 @@ class Rounding(Part):
         return without_needless(best, measured)
 
     def _fine_tune(
-        self,
-        rounding: RoundingConfig,
-        start: "Start",
-        go_on: Callable[[], None],
-        measured: Callable[[Transducer], Accuracies],
+        self, rounding: RoundingConfig, start: "Start", go_on: Callable[[], None], measured: Measure
     ) -> None:
         """Train with signals that are ever less undecided; the last weights or the best stay."""
         start.model.load_state_dict(self.uncertain or {})
@@ -112,14 +101,73 @@ def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accu
         model.hard = False
 
 
-def without_needless(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:
-    """The model without the stacks or lists that it does without, be it hard or not."""
+def without_needless(model: Transducer, measured: Measure) -> Transducer:
+    """The model without the stacks or lists that it does not need, soft or hard."""
     if not prunable(model):
         return model
-    whole = measured(model)
+    soft, hard = measured(model)
 
     def as_good(smaller: Transducer) -> bool:
-        found = measured(smaller)
-        return found[0] >= whole[0] and found[1] >= whole[1]
+        smaller_soft, smaller_hard = measured(smaller)
+        return smaller_soft >= soft and smaller_hard >= hard
 
     return least(model, as_good)
+
+
+def prunable(model: Transducer) -> bool:
+    """Whether some of a model's memory may be left out."""
+    return model.memory.count > 1 and bool(model.controller.read_weights)
+
+
+def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transducer:
+    """The model with as few stacks or lists as a depth-first search finds to be as good.
+
+    Each in turn is left out, if what remains is as good as the whole, and from there on those
+    after it, until nothing more can be left out.
+    """
+
+    def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
+        best = kept
+        later = [index for index in kept if index >= first]
+        for place, index in enumerate(later):
+            if len(kept) - len(later) + place >= len(best):
+                break  # not even without all that come after would fewer be left
+            fewer = tuple(other for other in kept if other != index)
+            if fewer and as_good(pruned(model, fewer)):
+                found = search(fewer, index)
+                best = min(best, found, key=len)
+        return best
+
+    return pruned(model, search(tuple(range(model.memory.count)), 0))
+
+
+def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
+    """A prunable model with only those stacks or lists whose indices are kept, one at least.
+
+    To its controller the others are empty for ever, as far as its biases can say so.
+    """
+    if not prunable(model):
+        raise TypeError("only some of several stacks or lists can be left out")
+    memory = model.memory
+    fewer = model.config.memory.model_copy(update={"count": len(kept)})
+    config = model.config.model_copy(update={"memory": fewer})
+    smaller = Transducer(config, model.inputs, len(model.classifier.weight))
+    weights = dict(model.state_dict())
+    own, count = torch.tensor(list(kept)), memory.count
+    size = model.config.memory_size
+    rows = {"signals": len(memory.signal_names) // count, "values": memory.pushes // count * size}
+    for part, each in rows.items():
+        for kind in ("weight", "bias"):
+            name = f"operation.{part}.{kind}"
+            if name in weights:
+                weights[name] = weights[name].unflatten(0, (-1, each))[own].flatten(0, 1)
+    below = weights["controller.layers.0.below_weight"]
+    by_memory = below.unflatten(1, (count, -1))
+    weights["controller.layers.0.below_weight"] = by_memory[:, own].flatten(1)
+    if "controller.layers.0.bias" in weights:
+        left_out = torch.ones(count, dtype=torch.bool).index_fill(0, own, False)
+        empty = memory.initial_reads(1, size, below).view(count, -1)[left_out].flatten()
+        silent = (by_memory[:, left_out].flatten(1) * empty).sum(dim=1)
+        weights["controller.layers.0.bias"] = weights["controller.layers.0.bias"] + silent
+    smaller.to(device=below.device, dtype=below.dtype).load_state_dict(weights)
+    return smaller.eval()

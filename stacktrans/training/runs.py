@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import complain
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def check_free(directory: Path) -> None:
     """Raise `UsageError` if something is in a run's directory to be, or a file above it.
 
-    What a run leaves that was killed before it was saved for the first time is nothing.
+    The remains of a run that was killed before it was saved for the first time do not count.
     """
     above = next(parent for parent in directory.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise UsageError(f"--out {directory}: {above} is no directory")
+        raise UsageError(f"--out {directory}: {above} is not a directory")
     if not directory.exists() or _is_free(directory):
         return
     hint = ""
@@ -35,11 +35,11 @@ def check_free(directory: Path) -> None:
 
 
 def last_saved(directory: Path) -> Path:
-    """The last checkpoint of a run to go on with; raises `CheckpointError` if it has none."""
+    """The last checkpoint of a run to resume; raises `CheckpointError` if it has none."""
     try:
         return last_of(directory)
     except CheckpointError as error:
-        if directory.is_dir() and _is_free(directory):
+        if _is_free(directory):
             said = f"nothing has been saved yet; begin it with --out {directory}"
             raise CheckpointError(f"{directory}: no run to resume here; {said}") from error
         raise
@@ -56,41 +56,32 @@ def _is_left(path: Path) -> bool:
 def claim(out: Path | None, name: str) -> Path:
     """Make a directory that no other run has, even one that starts at the same moment.
 
-    Args:
-        out: the directory; None for one in checkpoints/.
-        name: what that one is called, with a number if there is one already.
+    That is `out`, or else one in checkpoints/, called `name` with a number if there is one already.
     """
     if out is not None:
         check_free(out)
         out.mkdir(parents=True, exist_ok=True)
         return out
-    for number in itertools.count(1):
-        path = Path("checkpoints") / (name if number == 1 else f"{name}-{number}")
-        with contextlib.suppress(FileExistsError):
+    path, numbers = Path("checkpoints") / name, itertools.count(2)
+    while True:
+        try:
             path.mkdir(parents=True)
+        except FileExistsError:
+            path = path.with_name(f"{name}-{next(numbers)}")
+        else:
             return path
-    raise AssertionError("numbers do not end")
 
 
 class Place:
-    """A run's directory as it was when it was opened, wherever it is moved since.
-
-    Args:
-        path: of the directory.
-    """
+    """A run's directory as it was when it was opened, wherever it is moved since."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor: int | None = None
+        self._descriptor = os.open(path, os.O_RDONLY)
 
-    def __enter__(self) -> Self:
-        self._descriptor = os.open(self.path, os.O_RDONLY)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+    def close(self) -> None:
+        """Forget where it was."""
+        os.close(self._descriptor)
 
     @contextlib.contextmanager
     def staying(self) -> Iterator[None]:
@@ -102,22 +93,15 @@ class Place:
             self._check()
 
     def _check(self) -> None:
-        if self._descriptor is None:
-            return
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(self._descriptor), os.stat(self.path)):
                 return
-        moved = self._now()
-        where = f"it is {moved} now, which train --resume goes on with" if moved else "it is gone"
-        raise StacktransError(f"{self.path}: the run's directory was moved or removed; {where}")
-
-    def _now(self) -> str | None:
-        """Where the directory is, if the system can tell and it is anywhere."""
-        with contextlib.suppress(OSError):
+        where = "it is gone"
+        with contextlib.suppress(OSError):  # not every system can tell
             now = os.readlink(f"/proc/self/fd/{self._descriptor}")
             if os.path.isdir(now):
-                return now
-        return None
+                where = f"it is {now} now, which train --resume continues"
+        raise StacktransError(f"{self.path}: the run's directory was moved or removed; {where}")
 
 
 @contextlib.contextmanager

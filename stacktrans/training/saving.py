@@ -4,7 +4,7 @@ import functools
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,20 +18,28 @@ from stacktrans.common.files import locked, tidy, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.training.judging import decided_by, reported_on
-from stacktrans.training.records import BUDGETS, METRICS, RULES, SUMMARY, Summary
+from stacktrans.training.records import (
+    BUDGETS,
+    METRICS,
+    RULES,
+    SUMMARY,
+    Record,
+    Summary,
+    achieved,
+    decided_by,
+    reported_on,
+)
 from stacktrans.training.runs import Place
-from stacktrans.training.source import Source
-from stacktrans.training.start import Start
-from stacktrans.training.starts import Starts
+from stacktrans.training.sources import Source
+from stacktrans.training.start import Start, Starts
 from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
 
 LAYOUT = 2
-"""Version of what a run saves to go on."""
+"""Version of what a run saves to be resumed from."""
 
 
 class TrainingError(StacktransError):
-    """Training can't go on."""
+    """Training can't continue."""
 
 
 class Progress(Part):
@@ -39,7 +47,7 @@ class Progress(Part):
 
     Attributes:
         seconds: of training.
-        best: what the best weights were told by; empty if there are none.
+        best: how good the best weights are; empty if there are none.
         best_step: when they were taken.
         metrics_size: bytes of the metrics that were written by then.
         ended: the rule that has ended the training, while rounding and pruning go on.
@@ -65,26 +73,16 @@ class Progress(Part):
 
 
 class SavedRun:
-    """A run between two batches, and what it writes into its directory.
+    """A run between two batches, at its n-th start, and what it writes into its directory."""
 
-    Args:
-        config: of the run.
-        source: what it is trained on.
-        device: where the model is.
-        command: what is noted as the run's command.
-        attempt: which start it is at, from 1.
-    """
-
-    def __init__(
-        self, config: RunConfig, source: Source, device: torch.device, command: str, attempt: int
-    ) -> None:
-        self.config, self.source, self.device, self.command = config, source, device, command
-        self.progress, self.starts = Progress(), Starts(config, attempt)
+    def __init__(self, source: Source, device: torch.device, command: str, attempt: int) -> None:
+        self.config, self.source, self.device, self.command = source.config, source, device, command
+        self.progress, self.starts = Progress(), Starts(source.config, attempt)
 
     @functools.cached_property
     def start(self) -> Start:
-        """What learns now; its weights are drawn when it is first asked for."""
-        return Start(self.config, self.source, self.device, self.starts)
+        """The start that learns now; its weights are drawn when it is first asked for."""
+        return Start(self.source, self.device, self.starts)
 
     @property
     def step(self) -> int:
@@ -94,19 +92,15 @@ class SavedRun:
     @property
     def parameter_count(self) -> int:
         """Number of parameters of the model."""
-        return sum(weight.numel() for weight in self.start.weights)
+        return sum(weight.numel() for weight in self.start.model.parameters())
 
     @contextmanager
     def opened(self, directory: Path) -> Iterator[None]:
-        """Have a directory, with a checkpoint in it, for this process alone.
-
-        Raises:
-            TrainingError: another process is training there.
-        """
+        """Have a directory, with a checkpoint in it, alone; else raise `TrainingError`."""
         path = directory / METRICS
         # Without a buffer, which would fail once more when it is closed on a full disk.
         mode = "r+" if path.exists() else "w"
-        with Place(directory) as self._place, FileIO(path, mode) as self._metrics:
+        with closing(Place(directory)) as self._place, FileIO(path, mode) as self._metrics:
             if not locked(self._metrics):
                 raise TrainingError(f"{directory}: another process is training here")
             # What was recorded after the checkpoint that is resumed will be recorded again.
@@ -124,7 +118,7 @@ class SavedRun:
             write_atomically(self._place.path / name, content)
 
     def write_record(self, record: Mapping[str, Any]) -> None:
-        """Add a line to the metrics; raises `TrainingError` if that can't be."""
+        """Add a line to the metrics; raises `TrainingError` if it can't be written."""
         try:
             left = f"{json.dumps(record)}\n".encode()
             while left:
@@ -133,7 +127,7 @@ class SavedRun:
             raise TrainingError(f"{self._place.path / METRICS}: {error.strerror}") from error
 
     def summary(self, outcome: str) -> Summary:
-        """How the run has ended, but for what is measured."""
+        """How the run has ended, without measurements."""
         return Summary(
             outcome=outcome,
             rule=RULES[outcome],
@@ -143,16 +137,38 @@ class SavedRun:
             attempts=self.starts.attempt,
             seconds=round(self.progress.seconds, 1),
             best_step=self.progress.best_step,
-            train=None,
-            test=None,
-            development=None,
-            texts={},
             parameters=self.parameter_count,
             command=self.command,
             version=__version__,
             torch=torch.__version__,
             seed=self.config.seed,
         )
+
+    @property
+    def needs_others(self) -> bool:
+        """Whether it can't continue without other starts, to be compared with or to follow it."""
+        compared = self.source.resumable and self.start.rule.compares_next
+        return self.starts.failed or self.progress.ended is not None or compared
+
+    def judge(self, record: Record) -> str | None:
+        """Keep the weights if they are the best so far; a rule's name if it ends the run."""
+        progress, starts, rule = self.progress, self.starts, self.start.rule
+        merit = rule.merit(record)
+        if merit is None:
+            return None
+        if rule.better(merit, progress.best):
+            progress.best, progress.best_step = merit, self.step
+            self.save_best(accuracy=achieved(record))
+        ended_by = rule.judge(record, merit, self.start)
+        starts.failed = bool(ended_by) and starts.more_wanted
+        return None if starts.failed else ended_by
+
+    def end(self, rule: str) -> None:
+        """Note that a rule has ended the training."""
+        self.progress.ended = rule
+        if self.start.rounding.asked:
+            # Made certain, they take the place of what they came from, which is kept until then.
+            self.start.rounding.uncertain = self.load_best().model.state_dict()
 
     def load_best(self) -> checkpoint.Checkpoint:
         """The weights that are kept."""
@@ -168,7 +184,7 @@ class SavedRun:
             checkpoint.save(self._place.path / "best", config, model.state_dict(), **described)
 
     def save_last(self) -> None:
-        """Save the run so that it can go on from here; or, if it can't from here, do nothing."""
+        """Save the run so that it can be resumed from here, if it can be from here."""
         if not self.source.resumable and not self.progress.outcome:
             return
         os.fsync(self._metrics.fileno())
@@ -185,16 +201,15 @@ class SavedRun:
             checkpoint.save(self._place.path / "last", self.config, weights, state)
 
     def load(self, directory: Path) -> None:
-        """Go on from a run's last checkpoint; raises `CheckpointError` naming what is wrong."""
+        """Take up a run's last checkpoint; raises `CheckpointError` naming what is wrong."""
         last = checkpoint.last_of(directory)
         path, saved = last / checkpoint.TRAINING, checkpoint.load_training(last)
-        layout = saved.get("layout", 1)
+        layout, metrics = saved.get("layout", 1), directory / METRICS
         if type(layout) is int and layout != LAYOUT:
             raise CheckpointError(
                 f"{path}: a training state of layout {layout}; this stacktrans resumes layout "
                 f"{LAYOUT}. Resume with stacktrans {self.config.version}, or start the run again"
             )
-        metrics = directory / METRICS
         try:
             self._take(saved, metrics.stat().st_size if metrics.exists() else 0)
         except ValueError as error:
@@ -215,16 +230,12 @@ class SavedRun:
         check_value("starts.failed", starts.failed, not (starts.failed and progress.ended))
 
     def take_over(self, directory: Path, most: int | None) -> None:
-        """Go on with a start that has not begun as far as another process has trained it.
+        """Take up a start that has not begun as far as another process has saved it.
 
-        If that can't be read, or is more than may be trained, the start begins here.
-
-        Args:
-            directory: where that process has saved it.
-            most: batches that the run may be trained on.
+        If that can't be read, or is more than the `most` batches of the run, the start begins here.
         """
         ours, began, best = self.progress, self.starts.began, None
-        other = SavedRun(self.config, self.source, self.device, "", self.starts.attempt)
+        other = SavedRun(self.source, self.device, "", self.starts.attempt)
         theirs = other.progress
         try:
             other.load(directory)

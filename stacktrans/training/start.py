@@ -1,75 +1,209 @@
-"""One start of a run: a model that learns, and what changes meanwhile."""
+"""A start of a run: a model that learns, what changes meanwhile, and when the next start begins."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.controllers import GateNoise, no_noise
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
-from stacktrans.training.objective import objective
-from stacktrans.training.optimizers import RunningMean, check_optimizer, make_optimizer, stepped
+from stacktrans.settings.config import CurriculumConfig, RunConfig
+from stacktrans.training.objective import (
+    RunningMean,
+    check_optimizer,
+    make_optimizer,
+    objective,
+    stepped,
+)
 from stacktrans.training.records import Record
 from stacktrans.training.rounding import Rounding
-from stacktrans.training.source import Moment, Source
-from stacktrans.training.starts import Curriculum, Losses, Settling, Starts
-from stacktrans.training.state import Part, check_keys
+from stacktrans.training.sources import Moment, Source
+from stacktrans.training.state import Count, Number, Part, Truth, check_keys, check_value
 from stacktrans.training.stopping import rule_of
 
+RUNNING_DECAY = 0.95
+"""Decay of the mean of recent losses."""
 
-class Noise:
-    """Draws the noise of a run's batches, by its seed and by the moment alone."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self._seed, self._deviation = config.seed, config.training.gate_noise
+class Losses(Part):
+    """The losses of a start's batches, nats a symbol.
 
-    def at(self, moment: Moment) -> GateNoise:
-        """The noise of one batch."""
-        if not self._deviation:
-            return no_noise
-        rng = generator(self._seed, Purpose.NOISE, moment.attempt, moment.step)
-        source = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    Attributes:
+        step: number of all of them.
+        running: mean of recent ones; None before there is one.
+        total: sum of those since the last record.
+        count: number of these.
+    """
 
-        def noisy(sums: Tensor) -> Tensor:
-            # Drawn on the CPU, so that it is the same on every accelerator.
-            noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
-            return sums + self._deviation * noise.to(sums.device)
+    name = "losses"
+    step: Count = 0
+    running: Number | None = None
+    total: Number = 0.0
+    count: Count = 0
 
-        return noisy
+    def note(self, loss: float) -> None:
+        """Note the loss of a batch."""
+        self.step += 1
+        self.total += loss
+        self.count += 1
+        if self.running is None:
+            self.running = loss
+        self.running += (1 - RUNNING_DECAY) * (loss - self.running)
+
+    def taken(self) -> float:
+        """The mean since the last record, for the next."""
+        mean = self.total / self.count
+        self.total, self.count = 0.0, 0
+        return mean
+
+    def forget(self) -> None:
+        """Forget all but how many there were."""
+        self.running, self.total, self.count = None, 0.0, 0
+
+    def check_state(self) -> None:
+        check_value("losses.count", self.count, self.count <= self.step)
+
+
+class Curriculum(Part):
+    """Has the strings of a start grow longer.
+
+    Attributes:
+        share: of the training lengths, from the shortest on, that is trained on.
+    """
+
+    name = "curriculum"
+    share: Annotated[Number, Field(gt=0, le=1)]
+
+    def __init__(self, settings: CurriculumConfig | None, first: float) -> None:
+        self._settings, self._first, self.share = settings, first, first
+
+    @property
+    def begun(self) -> bool:
+        """Whether strings have grown longer."""
+        return self.share != self._first
+
+    def lengthen(self, losses: Losses) -> None:
+        """Train on longer strings if those so far are learned well enough."""
+        settings = self._settings
+        if settings and losses.running is not None and losses.running < settings.loss:
+            self.share = min(1.0, self.share * settings.growth)
+            losses.running = None
+
+    def check_state(self) -> None:
+        check_value("curriculum.share", self.share, self.share >= self._first)
+
+
+class Settling(Part):
+    """Whether the loss has been so low that the learning rate has fallen, which it does once."""
+
+    name = "settling"
+    settled: Truth = False
+
+
+class Starts(Part):
+    """The starts of a run: one after another until one takes off, or as many as asked for.
+
+    Attributes:
+        attempt: number of the start, from 1.
+        began: the batches of those before.
+        failed: whether it has come to its end, so that the next begins.
+        judged: the loss of each that was compared with those before.
+    """
+
+    name = "starts"
+    attempt: Annotated[Count, Field(ge=1)]
+    began: Count = 0
+    failed: Truth = False
+    judged: list[Number]
+
+    def __init__(self, config: RunConfig, attempt: int = 1) -> None:
+        training = config.training
+        self._restart, self._workers = training.restart, config.workers
+        self._most = training.stream.starts if training.stream else None
+        self.attempt, self.judged = attempt, []
+
+    @property
+    def more_wanted(self) -> bool:
+        """Whether starts come after this one even if it comes to its end."""
+        return self._most is not None and self.attempt < self._most
+
+    @property
+    def another_allowed(self) -> bool:
+        """Whether another may begin if this one fails."""
+        return self._restart is not None if self._most is None else self.more_wanted
+
+    def failure(self, start: "Start") -> str | None:
+        """Why a start is to be given up after a batch, if it is."""
+        if self._restart is None:
+            return None
+        low = (start.losses.running or 0.0) <= self._restart.loss
+        if start.step == self._restart.after and not low and not start.curriculum.begun:
+            return "the run has not taken off"
+        over = start.step == self._restart.give_up_after
+        return "the start has not ended the run" if over else None
+
+    def needed(self, step: int) -> range:
+        """The next starts that may be needed after `step` batches, one for each other worker."""
+        first, restart = self.attempt + 1, self._restart
+        after = first + self._workers - 1
+        if self._most is not None:  # all are needed, as far as they don't depend on this one
+            return range(first, min(after, self._most + 1))
+        limit = (restart.after or restart.give_up_after) if restart else None
+        over = limit is None or (step >= limit and not self.failed)
+        return range(first, first if over else after)
+
+    def worse_than_before(self, loss: float) -> bool:
+        """Whether a start with this loss is worse than the mean so far."""
+        self.judged = [*self.judged, loss]
+        return loss > sum(self.judged) / len(self.judged)
+
+    def begin_next(self, step: int) -> None:
+        """Go to the next start, after so many batches of the run."""
+        self.attempt, self.began, self.failed = self.attempt + 1, step, False
+
+    def check_state(self) -> None:
+        allowed = self._most is None or self.attempt <= self._most
+        check_value("starts.attempt", self.attempt, allowed)
+        check_value("starts.judged", self.judged, len(self.judged) <= self.attempt)
+
+
+def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
+    """The noise of a batch, drawn by the run's seed and by the moment alone."""
+    deviation = config.training.gate_noise
+    if not deviation:
+        return no_noise
+    rng = generator(config.seed, Purpose.NOISE, moment.attempt, moment.step)
+    source = torch.Generator().manual_seed(int(rng.integers(2**62)))
+
+    def noisy(sums: Tensor) -> Tensor:
+        # Drawn on the CPU, so that it is the same on every accelerator.
+        noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
+        return sums + deviation * noise.to(sums.device)
+
+    return noisy
 
 
 class Start:
     """A model that has learned nothing yet, and all that is to change it.
 
-    Args:
-        config: of the run.
-        source: what it is trained on, which goes to its first batch.
-        device: where the model is.
-        starts: of the run, which say which it is.
-
     Attributes:
-        model: what learns.
-        optimizer: what changes its weights.
-        average: their running mean, which is what is measured and kept.
+        average: the running mean of its weights, which is measured and kept.
         signals: [steps, signals] of the last batch.
     """
 
-    def __init__(
-        self, config: RunConfig, source: Source, device: torch.device, starts: Starts
-    ) -> None:
-        training = config.training
-        self._config, self._training, self._device = config, training, device
+    def __init__(self, source: Source, device: torch.device, starts: Starts) -> None:
+        self._config, self._training = source.config, source.config.training
         self._starts, self._attempt, self.source = starts, starts.attempt, source
-        self._clip = training.gradient_clip
-        self._averaging, self._noise = training.averaging, Noise(config)
-        self.losses = Losses()
-        self.curriculum = Curriculum(training.curriculum, source.first_share(self._attempt))
-        self.settling, self.rounding = Settling(training), Rounding(training)
+        self._device, self._clip = device, self._training.gradient_clip
+        self.losses, self.settling = Losses(), Settling()
+        first_share = source.first_share(self._attempt)
+        self.curriculum = Curriculum(self._training.curriculum, first_share)
+        self.rounding = Rounding(self._training)
         self.draw()
-        self.rule = rule_of(config, starts, self.model.state_dict())
+        self.rule = rule_of(self._config, starts, self.model.state_dict())
 
     def draw(self) -> None:
         """Begin with the weights that the seed and the attempt say, and with the first batch."""
@@ -78,7 +212,7 @@ class Start:
             torch.manual_seed(int(rng.integers(2**62)))
             self.model = self.new_model()
         self.weights = list(self.model.parameters())
-        self.average = RunningMean(self.model, self._averaging)
+        self.average = RunningMean(self.model, self._training.averaging)
         self.renew_optimizer()
         self.source.begin(self.model)
 
@@ -123,7 +257,8 @@ class Start:
     def train_on_batch(self) -> None:
         """One update of the weights, and what follows from its loss."""
         moment = self.moment
-        batch, unrolled = self.source.unroll(self.model, moment, self._noise.at(moment))
+        noise = gate_noise(self._config, moment)
+        batch, unrolled = self.source.unroll(self.model, moment, noise)
         found = objective(self.model, self._config, batch, unrolled, self.settling.settled)
         self.signals = found.signals.detach()
         self.optimizer.zero_grad()
@@ -133,10 +268,10 @@ class Start:
         if moment.share < 1:
             self.curriculum.lengthen(self.losses)
         else:
-            self.settling.settle(self)
+            self._settle()
 
     def _learn(self) -> bool:
-        """Change the weights by their gradients; whether these, and the step, are numbers."""
+        """Change the weights by their gradients; whether these, and the step, are finite."""
         if self._clip and self._clip.value:
             nn.utils.clip_grad_value_(self.weights, self._clip.value, foreach=True)
         most = (self._clip and self._clip.norm) or math.inf
@@ -146,8 +281,14 @@ class Start:
         self.average.update()
         return True
 
+    def _settle(self) -> None:
+        settle, running = self._training.settle, self.losses.running
+        if settle and not self.settling.settled and running is not None and running < settle.loss:
+            self.settling.settled = True
+            self.multiply_rate(settle.rate)
+
     def record(self, seconds: float) -> Record:
-        """The record of batches after so many seconds, but for what is measured."""
+        """The record of the batches after so many seconds, without measurements."""
         loss, means = self.losses.taken(), self.signals.mean(dim=0).tolist()
         return Record(
             step=self.run_step,
@@ -162,7 +303,7 @@ class Start:
 
     def is_finite(self) -> bool:
         """Whether weights and optimiser can be saved and read again."""
-        # What follows weights that are no numbers is none, either.
+        # The mean of weights that are not finite isn't, either.
         states = [part for state in self.optimizer.state.values() for part in state.values()]
         tensors = [*self.average.model.parameters(), *filter(torch.is_tensor, states)]
         return all(bool(tensor.isfinite().all()) for tensor in tensors)
@@ -175,14 +316,11 @@ class Start:
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` takes; the model's weights are saved apart."""
         state = {part.name: part.state_dict() for part in self._parts}
-        return {
-            **state,
-            "optimizer": self.optimizer.state_dict(),
-            "average": self.average.state_dict(),
-        }
+        more = {"optimizer": self.optimizer.state_dict(), "average": self.average.state_dict()}
+        return state | more
 
     def load_state_dict(self, found: Any) -> None:
-        """Go on from a state; raises `ValueError` naming what it can't have been."""
+        """Take up a state; raises `ValueError` naming what it can't have been."""
         check_keys("start", found, self.state_dict())
         for part in self._parts:
             part.load_state_dict(found[part.name], self.model.state_dict())

@@ -1,6 +1,5 @@
-"""What a run remembers besides its weights to go on, and how that is checked when it is read."""
+"""What a run remembers besides its weights, and how that is checked when it is read."""
 
-import math
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
@@ -10,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_
 from torch import Tensor
 
 MOST = 2**53
-"""What is counted stays under this, so that it is the same as a float."""
+"""Counts stay under this, so that they are the same as floats."""
 
 
 def _plain(value: Any) -> Any:
@@ -24,15 +23,13 @@ Count = Annotated[int, BeforeValidator(_plain), Field(strict=True, ge=0, le=MOST
 Number = Annotated[float, BeforeValidator(_plain), Field(strict=True, allow_inf_nan=False)]
 Truth = Annotated[bool, Field(strict=True)]
 Merit = Annotated[list[Number], Field(max_length=2)]
-"""What tells weights apart, the more the better; empty before anything was measured."""
+"""How good weights are, the more the better; empty before anything was measured."""
 Weights = dict[str, Any]
 """Tensors by name."""
 
 
 class Part:
-    """Something of a run whose state is saved: its annotated attributes.
-
-    They are plain numbers, or weights, by name.
+    """A part of a run whose state is saved: its annotated attributes, plain numbers or weights.
 
     Attributes:
         name: what the state is called where it is saved.
@@ -51,12 +48,7 @@ class Part:
         return {key: getattr(self, key) for key in self._kinds.model_fields}
 
     def load_state_dict(self, found: Any, like: Weights | None = None) -> None:
-        """Go on from a state; raises `ValueError` naming what can't be that of a model like this.
-
-        Args:
-            found: what was read.
-            like: the weights of the run's model.
-        """
+        """Take up a state; raises `ValueError` naming what can't be so of weights like these."""
         check_keys(self.name, found, self._kinds.model_fields)
         try:
             read = dict(self._kinds.model_validate(found))
@@ -75,7 +67,7 @@ class Part:
 
 def check_keys(name: str, found: Any, expected: Iterable[str]) -> None:
     """Raise `ValueError` unless what was read is a dict with these keys; it names the others."""
-    if not isinstance(found, dict):
+    if not isinstance(found, Mapping):
         raise _wrong(name, found)
     different = ", ".join(sorted(map(str, found.keys() ^ set(expected))))
     check_value(name, different, not different)
@@ -90,20 +82,16 @@ def check_value(name: str, value: object, right: bool) -> None:
 def check_alike(name: str, found: Any, expected: Any) -> None:
     """Raise `ValueError` unless two states differ in nothing but the numbers in their tensors.
 
-    Args:
-        name: what to call what was found.
-        found: what was read; its tensors must hold finite numbers.
-        expected: a state of the same kind.
+    Those of what was found must be finite.
     """
     if isinstance(expected, Tensor):
         right = isinstance(found, Tensor) and found.layout is torch.strided
         if not right or (found.shape, found.dtype) != (expected.shape, expected.dtype):
             raise _wrong(name, found)
         if found.is_floating_point() and not found.isfinite().all():
-            raise ValueError(f"{name}: not all of it are finite numbers")
+            raise ValueError(f"{name}: not all finite numbers")
     elif isinstance(expected, Mapping):
-        if not isinstance(found, Mapping) or found.keys() != expected.keys():
-            raise _wrong(name, sorted(map(str, found)) if isinstance(found, Mapping) else found)
+        check_keys(name, found, expected)
         for key, part in expected.items():
             check_alike(f"{name}.{key}", found[key], part)
     elif isinstance(expected, (list, tuple)):
@@ -120,11 +108,6 @@ _REPR.maxstring = _REPR.maxother = 60
 
 
 def _wrong(name: str, value: object) -> ValueError:
-    shown = f"{list(value.shape)} {value.dtype}" if isinstance(value, Tensor) else _shown(value)
-    return ValueError(f"{name}: {shown}")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return _REPR.repr(value)
+    if isinstance(value, Tensor):
+        return ValueError(f"{name}: {list(value.shape)} {value.dtype}")
+    return ValueError(f"{name}: {_REPR.repr(value)}")

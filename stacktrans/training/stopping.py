@@ -1,4 +1,4 @@
-"""Which weights are better than others, and when a start has learned what it can."""
+"""When weights are better than others, and when a start has learned what it can."""
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from stacktrans.settings.config import RunConfig, StreamConfig, TrainingConfig
 from stacktrans.training.records import Record
-from stacktrans.training.starts import Starts
 from stacktrans.training.state import Count, Merit, Part, Weights, check_value
 
 if TYPE_CHECKING:
-    from stacktrans.training.start import Start
+    from stacktrans.training.start import Start, Starts
 
 
 class Rule(Part, ABC):
@@ -18,19 +17,19 @@ class Rule(Part, ABC):
 
     name = "stopping"
 
-    def better(self, merit: list[float], best: list[float]) -> bool:
-        """Whether weights are to be kept instead of the best of a run so far."""
-        # Of weights that are as good, the later: they were trained on for longer.
-        return not best or merit >= best
-
     @property
     def compares_next(self) -> bool:
         """Whether the next measurement compares the start with those before."""
         return False
 
+    def better(self, merit: list[float], best: list[float]) -> bool:
+        """Whether weights are to be kept instead of the best of a run so far."""
+        # Of weights that are as good, the later: they were trained on for longer.
+        return not best or merit >= best
+
     @abstractmethod
     def merit(self, record: Record) -> list[float] | None:
-        """What weights are told by, the more the better; None where it was not measured."""
+        """How good weights are, the more the better; None where it was not measured."""
 
     @abstractmethod
     def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
@@ -61,12 +60,12 @@ class Patience(Rule):
     """Ends a start when for so many records nothing has become better, or at its last epoch.
 
     What is to become better is the training perplexity; with sets of examples, the accuracy on
-    that for development, which is measured once an epoch.
+    the development set, which is measured once an epoch.
 
     Attributes:
         best: the merit of the best record; empty before there is one.
-        since: how many records there were since then.
-        count: how many there were.
+        since: number of records since then.
+        count: number of all records.
     """
 
     best: Merit
@@ -93,31 +92,31 @@ class Patience(Rule):
 
 
 class Falling(Rule):
-    """Goes back to the best weights with a lower rate after each epoch in which nothing is gained.
+    """Returns to the best weights with a lower rate after each epoch in which nothing is gained.
 
-    So it ends a start when the rate is too low, or after so many epochs, or when it is worse than
+    It ends a start when the rate is too low, or after so many epochs, or when it is worse than
     those before (joulin2015, section 4).
 
     Attributes:
-        epochs: how many are done.
-        best: the merit of the best; empty before there is one.
-        kept: its weights.
+        epochs: number of those done.
+        best: the merit of the best weights; empty before there are any.
+        kept: these weights.
     """
 
     epochs: Count = 0
     best: Merit
     kept: Weights
 
-    def __init__(self, stream: StreamConfig, starts: Starts, weights: Weights) -> None:
-        self._decay, self._least, self._most = stream.RATE_DECAY, stream.LEAST_RATE, stream.epochs
-        self._starts, self.best, self.kept = starts, list[float](), deepcopy(weights)
+    def __init__(self, stream: StreamConfig, starts: "Starts", weights: Weights) -> None:
+        self._stream, self._starts = stream, starts
+        self.best, self.kept = list[float](), deepcopy(weights)
 
     def better(self, merit: list[float], best: list[float]) -> bool:
         return not best or merit > best
 
     @property
     def compares_next(self) -> bool:
-        return self._starts.compared_after(self.epochs + 1)
+        return self.epochs + 1 == self._stream.JUDGED_AFTER
 
     def merit(self, record: Record) -> list[float] | None:
         return None if record.validation is None else [-record.validation]
@@ -127,17 +126,17 @@ class Falling(Rule):
             self.best, self.kept = merit, deepcopy(start.model.state_dict())
         else:
             start.model.load_state_dict(self.kept)
-            start.multiply_rate(self._decay)
-        self.epochs += 1
-        worse = self._starts.worse_than_before(self.epochs, -self.best[0])
-        over = start.rate < self._least or self.epochs >= self._most
+            start.multiply_rate(self._stream.RATE_DECAY)
+        compared, self.epochs = self.compares_next, self.epochs + 1
+        worse = compared and self._starts.worse_than_before(-self.best[0])
+        over = start.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
         return "starts" if over or worse else None
 
     def check_state(self) -> None:
-        check_value("stopping.epochs", self.epochs, self.epochs <= self._most)
+        check_value("stopping.epochs", self.epochs, self.epochs <= self._stream.epochs)
 
 
-def rule_of(config: RunConfig, starts: Starts, weights: Weights) -> Rule:
+def rule_of(config: RunConfig, starts: "Starts", weights: Weights) -> Rule:
     """What ends the starts of a run, of which one has begun with these weights."""
     training = config.training
     if training.stream:

@@ -1,68 +1,123 @@
-"""An unsegmented stream of sequences that are drawn (joulin2015, section 4)."""
+"""Streams and texts, cut into pieces for truncated backpropagation (joulin2015, section 4)."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import cross_entropy
-from stacktrans.model.transducer import Transducer
+from stacktrans.inference.perplexity import Perplexity, perplexity
+from stacktrans.memory import make_memory
+from stacktrans.model.controllers import GateNoise
+from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig, StreamConfig
 from stacktrans.tasks.base import Lengths, Task
-from stacktrans.tasks.layouts import Pair, Stream
-from stacktrans.training.pieces import InPieces, Piece, cut
+from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
+from stacktrans.tasks.layouts import Batch, Ids, Mask, Pair, Stream
 from stacktrans.training.records import Record, Summary
-from stacktrans.training.source import Moment
-from stacktrans.training.strings import Draws
+from stacktrans.training.sources import Moment, Ran, Source
+from stacktrans.training.state import Count
 
 
-class Streams(InPieces):
-    """Streams of sequences, others in each epoch.
+class Piece(NamedTuple):
+    """T steps of B streams, or fewer at the end of all, and [B] the streams that begin with it.
 
-    Args:
-        config: of the run.
-        stream: how the streams are cut.
-        task: what draws the sequences.
-
-    Raises:
-        UsageError: the task is no stream, or does not fit how it is cut.
+    Where a stream has ended nothing is scored.
     """
 
-    def __init__(self, config: RunConfig, stream: StreamConfig, task: Task) -> None:
-        super().__init__(config, config.task, task.layout)
-        training = config.training
-        if not isinstance(task.layout, Stream):
-            raise UsageError(f"training.data.stream: task {config.task.name} is no stream")
-        if stream.sequences is None:
-            raise UsageError(
-                "training.data.stream.sequences: null is for a text; expected a number"
-            )
-        self._seed, self._drawn_from, self._sequences = config.seed, task, stream.sequences
-        self._steps = stream.steps
-        self._streams = training.batch_size
-        self._validation_count = training.measure.strings
-        self._draws = Draws(config, task)
+    batch: Batch
+    new: Mask
+
+
+def cut(batch: Batch, steps: int) -> Iterator[Piece]:
+    """The pieces, of `steps` steps, of streams that begin anew."""
+    count, longest = batch.inputs.shape
+    for begin in range(0, longest, steps):
+        part = np.s_[:, begin : begin + steps]
+        inputs = batch.inputs[part]
+        lengths = [inputs.shape[1]] * count
+        piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
+        yield Piece(piece, np.full(count, begin == 0))
+
+
+class Pieces(Source):
+    """Goes through pieces, epoch after epoch; each continues from the state the last one left.
+
+    That state is not saved, so that a run is resumed where an epoch begins.
+    """
+
+    epoch: Count = 0
+    """The epoch of the start that begins next, from 0."""
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self._begin_epoch(0)
+
+    @abstractmethod
+    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+        """The pieces of an epoch of a start."""
 
     def check(self) -> None:
-        super().check()
-        self._draws.check()
+        make_memory(self.config.model).check_carries()
+        if self.task.drawn:
+            super().check()
+
+    def begin(self, model: Transducer) -> None:
+        self._begin_epoch(0)
+
+    def _begin_epoch(self, number: int) -> None:
+        self.epoch, self._left = number, list[Piece]()
+        self._carried: Carried | None = None
+
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
+        self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
+        piece = self._left.pop()
+        carried = self._carried and self._carried.restarted(torch.from_numpy(piece.new))
+        inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
+        unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
+        if not self._left:
+            self._begin_epoch(self.epoch + 1)
+        return piece.batch, unrolled
+
+    @property
+    def resumable(self) -> bool:
+        return not self._left
+
+    def due(self, step: int) -> tuple[bool, bool]:
+        return self.resumable, self.resumable
+
+
+class Streams(Pieces):
+    """Unsegmented streams of sequences, others in each epoch (joulin2015, section 4)."""
+
+    def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
+        super().__init__(config, task)
+        if not isinstance(task.layout, Stream):
+            raise UsageError(f"training.data.stream: task {config.task.name} is not a stream")
+        if stream.sequences is None:
+            place = "training.data.stream.sequences"
+            raise UsageError(f"{place}: null is for a text; expected a number")
+        self._sequences, self._steps = stream.sequences, stream.steps
 
     def pieces(self, attempt: int, epoch: int) -> list[Piece]:
-        rng = generator(self._seed, Purpose.TRAINING, attempt, epoch)
-        law = self.task.law_of(self.task.ranges.train)
-        lengths = self.lengths_of(epoch)
-        pairs = self._drawn_from.sample(rng, lengths, self._sequences, law)
-        return list(self._cut([pairs[row :: self._streams] for row in range(self._streams)]))
+        rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
+        law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_size
+        pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
+        return list(self._cut([pairs[row::rows] for row in range(rows)]))
 
     def _cut(self, streams: Sequence[Sequence[Pair]]) -> Iterator[Piece]:
-        longest = max(map(len, streams))
         every = StreamConfig.EMPTY_AFTER
-        for first in range(0, longest, every):
+        for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
             yield from cut(self.layout.joined(parts, True), self._steps)
 
     def lengths_of(self, epoch: int) -> Lengths:
         """The lengths of an epoch, from 0: the longest grows by one an epoch."""
-        shortest, longest = self.task.ranges.train
+        shortest, longest = self.ranges.train
         first = max(shortest, StreamConfig.FIRST_LONGEST)
         return Lengths(shortest, min(longest, first + epoch))
 
@@ -71,13 +126,83 @@ class Streams(InPieces):
         return self.lengths_of(self.epoch - 1)
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        train, count = self.task.ranges.train, self._validation_count
-        pairs = self._draws.strings(Purpose.VALIDATION, moment, train, count)
+        count = self.config.training.measure.strings
+        pairs = self.strings(Purpose.VALIDATION, moment, self.ranges.train, count)
         record.validation = cross_entropy(model, self.layout, pairs, True)
-        record.train, record.test = self._draws.measure(model, Purpose.VALIDATION, moment)
+        record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
+
+
+def pieces_of(text: Ids, count: int, steps: int) -> Iterator[Piece]:
+    """The pieces of a text, [N + 1], whose `count` parts of equal length are read side by side.
+
+    The last part may be shorter; the first symbol is read but not predicted.
+    """
+    length = -(-(len(text) - 1) // count)
+    shape, padding = (count, length), count * length + 1 - len(text)
+    padded = np.pad(text, (0, padding))
+    inputs, targets = padded[:-1].reshape(shape), padded[1:].reshape(shape)
+    mask = (np.arange(count * length) < len(text) - 1).reshape(shape)
+    return cut(Batch(inputs, targets, mask, [length] * count), steps)
+
+
+class Texts(Pieces):
+    """The three parts of a text, one of which is trained on (joulin2015, section 5.3).
+
+    The task that is saved has the symbols that the model knows, so that the files are not needed
+    any more.
+
+    Attributes:
+        texts: the text's parts, each [N + 1].
+
+    Raises:
+        UsageError: a file is not named or can't be read, or a setting is not for a text.
+        StacktransError: a file's line is not text, or it has none.
+    """
+
+    def __init__(self, config: RunConfig, corpus: Corpus) -> None:
+        training = config.training
+        if training.stream is None:
+            raise UsageError("training.data.stream: null is not for a text; expected settings")
+        if training.rounding:
+            raise UsageError("training.rounding: not for a text, which has no right answers")
+        sentences = {part: read_sentences(corpus.file(part), corpus.vocabulary) for part in PARTS}
+        known = corpus.known or known_symbols(corpus, sentences["train"])
+        parameters = {**config.task.parameters, "known": known}
+        task = config.task.model_copy(update={"parameters": parameters})
+        learned = Corpus(**parameters)
+        super().__init__(config.model_copy(update={"task": task}), learned)
+        self.vocabulary = learned.vocabulary
+        self.texts = {part: as_stream(self.vocabulary, lines) for part, lines in sentences.items()}
+        steps = training.stream.steps
+        self._cut = list(pieces_of(self.texts["train"], training.batch_size, steps))
+
+    def begin(self, model: Transducer) -> None:
+        """Have a model that knows nothing predict each symbol as often as it comes.
+
+        Otherwise it learns that first, by driving all its units the same way until they do not
+        react to anything any more, those that see many cells of stacks most of all.
+        """
+        super().begin(model)
+        if self.config.model.controller.biases:
+            counts = np.bincount(self.texts["train"][1:], minlength=len(self.vocabulary)) + 1
+            with torch.no_grad():
+                model.classifier.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
+
+    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+        return self._cut
+
+    def due(self, step: int) -> tuple[bool, bool]:
+        loss_every = self.config.training.measure.loss_every
+        return self.resumable, self.resumable or step % loss_every == 0
+
+    def lengths(self, share: float) -> None:
+        return None
+
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        record.validation = self._perplexity(model, "valid").nats
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.train, summary.test = self._draws.measure(model, Purpose.SUMMARY, moment)
+        summary.texts = {part: self._perplexity(model, part) for part in ("valid", "test")}
 
-    def validation(self, moment: Moment) -> list[Pair]:
-        return self._draws.validation(moment)
+    def _perplexity(self, model: Transducer, part: str) -> Perplexity:
+        return perplexity(model, self.vocabulary, self.texts[part])

@@ -1,7 +1,10 @@
-"""The loop of training: batches, records, starts, and what ends a run."""
+"""The loop of training: batches, records, starts, and the end of a run."""
 
+import contextlib
 import json
 import math
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -10,15 +13,17 @@ from typing import Self
 
 import torch
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.formats import unsayable
 from stacktrans.settings.layers import Layer, overlay, read_layer, validated
+from stacktrans.settings.resolve import resolve
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
 from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved
+from stacktrans.training.runs import stopping
 from stacktrans.training.saving import SavedRun, TrainingError
 
 
@@ -30,17 +35,10 @@ class Interrupted(Exception):
 
 
 class Trainer:
-    """Runs one training run, in a directory of its own.
-
-    Args:
-        config: what to do.
-        directory: where the run writes.
-        device: where the model is.
-        command: what to note as the run's command.
-        attempt: which start to begin with, from 1.
+    """Runs one training run, in a directory of its own, from its n-th start on.
 
     Attributes:
-        config: what is done, with all that the source has learned of the task.
+        config: of the run, with all that the source has learned of the task.
         state: how far it is, and what learns.
         stop_requested: set to a signal's number, it ends `run` after the batch.
 
@@ -59,29 +57,24 @@ class Trainer:
     ) -> None:
         torch.set_num_threads(config.threads)
         self.source = prepared(config, device)
-        self.config = config.model_copy(update={"task": self.source.task})
+        self.config = self.source.config
         self.directory, self.stop_requested = directory, 0
-        self.state = SavedRun(self.config, self.source, device, command, attempt)
+        self.state = SavedRun(self.source, device, command, attempt)
         self._max_steps, self._time_limit = config.training.max_steps, config.training.time_limit
 
     @classmethod
     def resume(cls, directory: Path, budgets: Sequence[Layer], device: torch.device) -> Self:
-        """Take up a run from its last checkpoint.
-
-        Args:
-            directory: of the run.
-            budgets: changes to the training configuration's `max_steps` and `time_limit`.
-            device: where the model is.
+        """Take up a run from its last checkpoint, perhaps with another step or time limit.
 
         Raises:
             CheckpointError: there is no run, or its last checkpoint is damaged; the message
                 names the value.
-            UsageError: it is a run of an older version with settings that are none any more.
+            UsageError: it is a run of an older version with settings that do not exist any more.
         """
         last = checkpoint.last_of(directory)
         if lost := unsayable(read_layer(last / checkpoint.CONFIG)):
             raise UsageError(
-                *(f"{each}: of an older version, which alone can go on" for each in lost)
+                *(f"{each}: of an older version, which alone can resume it" for each in lost)
             )
         saved = Layer(str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump())
         layers = [saved, *budgets]
@@ -90,14 +83,11 @@ class Trainer:
         return trainer
 
     def run(self, report: Callable[[Record], None]) -> Summary:
-        """Train until a rule or a budget ends the run.
-
-        Args:
-            report: called with every record, once it is written and before it is judged.
+        """Train until a rule or a budget ends the run; `report` is called with every record.
 
         Raises:
             Interrupted: `stop_requested` was set; the run is saved and can be resumed.
-            TrainingError: the loss is no number any more and restarts are off, or the run's
+            TrainingError: the loss is not a finite number and restarts are off, or the run's
                 directory is another than it was.
         """
         self._report = report
@@ -107,36 +97,30 @@ class Trainer:
             return self._finish(self._train())
 
     def run_ahead(self, wanted: Callable[[], bool]) -> None:
-        """Train one start as far as that can be done without those before it, and save it.
-
-        It ends where the next would begin, where a rule would end the run, and where it would be
-        compared with the starts before.
-
-        Args:
-            wanted: whether to go on; asked before each batch.
-        """
+        """Train one start while it is wanted and needs no others, and save it."""
         self._report = lambda _: None
         with self.state.opened(self.directory):
-            while wanted() and not self.stop_requested and not self._needs_others():
+            while wanted() and not self.stop_requested and not self.state.needs_others:
                 self._advance()
             self._check_weights()
             self.state.save_last()
 
-    def _needs_others(self) -> bool:
-        """Whether a start can't go on without what came of those before."""
-        state = self.state
-        compared = self.source.resumable and state.start.rule.compares_next
-        return state.starts.failed or state.progress.ended is not None or compared
-
     def _train(self) -> str:
-        """Train until something ends the run; what it is."""
-        outcome = self.state.progress.outcome or self._budget_spent()
+        """Train until a rule or a budget ends the run, and say which."""
+        progress = self.state.progress
+        outcome = progress.outcome or self._budget_spent()
         with Ahead(self.config, self.directory, self.state.device) as self._ahead:
             while not outcome:
                 began = time.monotonic()
-                ended = self._go_on()
-                self.state.progress.seconds += time.monotonic() - began
-                outcome, stop = ended or self._budget_spent(), self.stop_requested
+                if progress.ended is None:
+                    if self.config.workers > 1:
+                        starts = self.state.starts
+                        self._ahead.train(starts.needed(self.state.start.step))
+                    self._advance()
+                elif self._made_certain():
+                    outcome = progress.ended
+                progress.seconds += time.monotonic() - began
+                outcome, stop = outcome or self._budget_spent(), self.stop_requested
                 if outcome or stop:
                     self._check_weights()
                 if stop and not outcome:
@@ -151,17 +135,6 @@ class Trainer:
             return "max_steps"
         limit, seconds = self._time_limit, self.state.progress.seconds
         return "time_limit" if limit is not None and seconds >= limit else None
-
-    def _go_on(self) -> str | None:
-        """One batch, or what comes after the last; the rule by which the run has ended, if so."""
-        rule = self.state.progress.ended
-        if rule is None:
-            if self.config.workers > 1:
-                self._ahead.go_on(self.state.starts.needed(self.state.start.step))
-            self._advance()
-        elif self._made_certain():
-            return rule
-        return None
 
     def _advance(self) -> None:
         """One batch and what is due after it; or a new start, if the last one has failed."""
@@ -179,7 +152,7 @@ class Trainer:
         if recorded and not starts.failed:
             rule = self._record(measured)
         if rule:
-            self._end(rule)
+            self.state.end(rule)
         elif reason := starts.failure(start):
             self._fail(reason)
         # Last, so that a resumed run finds every decision taken.
@@ -197,27 +170,7 @@ class Trainer:
             return None
         self.state.write_record(asdict(record))
         self._report(record)
-        return self._judge(record)
-
-    def _judge(self, record: Record) -> str | None:
-        """Keep the weights if they are the best so far; a rule's name if it ends the run."""
-        start, progress, starts = self.state.start, self.state.progress, self.state.starts
-        merit = start.rule.merit(record)
-        if merit is None:
-            return None
-        if start.rule.better(merit, progress.best):
-            progress.best, progress.best_step = merit, self.state.step
-            self.state.save_best(accuracy=achieved(record))
-        ended_by = start.rule.judge(record, merit, start)
-        starts.failed = bool(ended_by) and starts.more_wanted
-        return None if starts.failed else ended_by
-
-    def _end(self, rule: str) -> None:
-        """Note that a rule has ended the training."""
-        self.state.progress.ended = rule
-        if self.state.start.rounding.asked:
-            # Made certain, they take the place of what they came from, which is kept until then.
-            self.state.start.rounding.uncertain = self.state.load_best().model.state_dict()
+        return self.state.judge(record)
 
     def _made_certain(self) -> bool:
         """Round and prune the kept weights, if asked for; whether the run ends so."""
@@ -231,22 +184,22 @@ class Trainer:
 
         best = start.rounding.certain(start, go_on, may_fail)
         if best is None:
-            self._fail("without degrees the model is wrong")
+            self._fail("the model is wrong when it is hard")
             return False
         self.state.save_best(best)
         return True
 
     def _check_weights(self) -> None:
-        """Have the start end if its weights are no numbers any more, which are not saved."""
+        """Have the start end if its weights are not finite, and so must not be saved."""
         if not self.state.start.is_finite():
             self._diverge()
 
     def _diverge(self) -> None:
-        """Have a start end whose loss or weights are no numbers any more."""
+        """Have a start end whose loss or weights are not finite."""
         # What is saved must be readable; of this start nothing is needed any more.
         self.state.start.losses.forget()
         self.state.start.draw()
-        self._fail(f"the loss is no number any more after batch {self.state.step}")
+        self._fail(f"the loss is not a finite number after batch {self.state.step}")
 
     def _fail(self, reason: str) -> None:
         """Have the run start again, if another start is allowed."""
@@ -263,7 +216,7 @@ class Trainer:
         if trained := self._ahead.take(state.starts.attempt):
             state.take_over(trained, self._max_steps)
         if state.progress.ended:
-            self._end(state.progress.ended)
+            state.end(state.progress.ended)
         if state.start.step:
             state.save_last()
 
@@ -283,3 +236,18 @@ class Trainer:
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
+
+
+def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
+    """Train a start until it ends, fails, or is asked for by the process `parent`; then save it.
+
+    This is what the processes of `Ahead` do.
+    """
+    config = resolve(config=str(directory / checkpoint.CONFIG))
+    trainer = Trainer(config, directory, device, "", attempt)
+    with stopping(trainer), contextlib.suppress(StacktransError):  # which the run itself will meet
+        trainer.run_ahead(lambda: os.getppid() == parent)
+
+
+if __name__ == "__main__":
+    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,244 @@
+"""What a run is trained on and measured by: strings drawn anew, or sets of examples."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.evaluation import Scores, score
+from stacktrans.model.controllers import GateNoise
+from stacktrans.model.definition import Unrolled
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import ExamplesConfig, RunConfig, TaskLengths
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
+from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream
+from stacktrans.training.records import Accuracy, Record, Summary
+from stacktrans.training.state import Part
+
+FIRST_LOOK = 100
+"""Validation begins with this many strings, and continues only while the task may be solved."""
+
+Ran = tuple[Batch, Unrolled]
+"""A batch, and the result of running a model over it."""
+
+
+class Moment(NamedTuple):
+    """A point in a run.
+
+    Attributes:
+        attempt: number of the start, from 1.
+        step: number of its batches that are done.
+        share: of the training lengths, from the shortest on, that it is time for.
+        loss: mean of recent losses, nats a symbol; None before there is one.
+    """
+
+    attempt: int
+    step: int
+    share: float = 1.0
+    loss: float | None = None
+
+
+class Source(Part, ABC):
+    """What a run is trained on, start after start, and measured by: drawn strings by default.
+
+    What it gives depends on the run's seed and on the moment alone, so that a run that is
+    interrupted and resumed comes to the same. What it must remember besides is its state.
+
+    Attributes:
+        config: of the run, with all that the source has learned of the task.
+    """
+
+    name = "source"
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        self.config, self.task, self.layout = config, task, task.layout
+
+    @cached_property
+    def ranges(self) -> TaskLengths:
+        """The lengths of the strings; raises `UsageError` if none are drawn."""
+        return self.config.task.ranges
+
+    @cached_property
+    def _laws(self) -> tuple[LengthLaw, LengthLaw]:
+        law_of = self.config.task.law_of
+        return law_of(self.ranges.train), law_of(self.ranges.test)
+
+    def check(self) -> None:
+        """Raise `StacktransError` if there is nothing to train on, or to measure by."""
+        for lengths in (self.ranges.train, self.ranges.test):
+            self.strings(Purpose.VALIDATION, Moment(1, 0), lengths, 1)
+
+    def strings(
+        self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
+    ) -> list[Pair]:
+        """Draw `count` strings; `further` numbers tell draws of one purpose and moment apart."""
+        train_law, test_law = self._laws
+        # A part of the training lengths is drawn from as all of them are.
+        law = test_law if lengths == self.ranges.test else train_law
+        if purpose is Purpose.TRAINING:
+            law = self.config.training.length_law or law
+        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
+        return self.task.sample(rng, lengths, count, law)
+
+    def begin(self, model: Transducer) -> None:
+        """Go to the first batch of a start; its model has just been drawn, and may be changed."""
+
+    @abstractmethod
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
+        """Run a model, with some noise, over the batch of a moment, which follows the last."""
+
+    @abstractmethod
+    def due(self, step: int) -> tuple[bool, bool]:
+        """After `step` batches, whether weights are measured and saved, and whether recorded."""
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the next batch follows from the state that is saved now."""
+        return True
+
+    def first_share(self, attempt: int) -> float:
+        """The share of the training lengths to begin with, so that some string is that short."""
+        curriculum = self.config.training.curriculum
+        share = curriculum.share if curriculum else 1.0
+        while curriculum and share < 1:
+            try:
+                self.strings(Purpose.TRAINING, Moment(attempt, 0), self._shortest(share), 1)
+            except NoSuchLength:
+                share = min(1.0, share * curriculum.growth)
+            else:
+                break
+        return share
+
+    def lengths(self, share: float) -> Lengths | None:
+        """The lengths that a record tells of, if there are any."""
+        return self._shortest(share)
+
+    def _shortest(self, share: float) -> Lengths:
+        shortest, longest = self.ranges.train
+        return Lengths(shortest, shortest + math.ceil(share * (longest - shortest)))
+
+    @abstractmethod
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        """Fill in what is measured of weights."""
+
+    def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
+        """Fill in how good the weights are that a run has kept."""
+        summary.train, summary.test = self.accuracies(model, Purpose.SUMMARY, moment)
+
+    def validation(self, moment: Moment) -> list[Pair]:
+        """Strings of both ranges that show whether rounding or pruning does harm."""
+        ranges, count = (self.ranges.train, self.ranges.test), self.config.training.measure.strings
+        drawn = (self.strings(Purpose.VALIDATION, moment, each, count) for each in ranges)
+        return [pair for pairs in drawn for pair in pairs]
+
+    def accuracies(
+        self, model: Transducer, purpose: Purpose, moment: Moment
+    ) -> tuple[Accuracy, Accuracy]:
+        """Accuracy on training lengths and on lengths of the test range."""
+        count, solved = self.config.training.measure.strings, self.config.training.solved
+        # Those of training lengths are few where they do not decide.
+        few = min(FIRST_LOOK, count) if solved.ranges == "test" else count
+        train = self._accuracy(model, purpose, moment, self.ranges.train, few)
+        return train, self._accuracy(model, purpose, moment, self.ranges.test, count)
+
+    def _accuracy(
+        self, model: Transducer, purpose: Purpose, moment: Moment, lengths: Lengths, count: int
+    ) -> Accuracy:
+        """Accuracy on `count` strings; validation stops once too many are wrong."""
+        allowed = count
+        if purpose is Purpose.VALIDATION:
+            allowed -= math.ceil(count * self.config.training.solved.accuracy)
+        scores: Scores | None = None
+        while scores is None or (scores.count < count and scores.wrong <= allowed):
+            done = scores.count if scores else 0
+            size = min(max(FIRST_LOOK, 2 * done), count - done)
+            found = score(model, self.layout, self.strings(purpose, moment, lengths, size, done))
+            scores = scores + found if scores else found
+        return Accuracy.of(scores)
+
+
+class Strings(Source):
+    """Draws new strings for each batch, and others to measure by."""
+
+    def batch(self, moment: Moment) -> Batch:
+        """The batch of a moment."""
+        training = self.config.training
+        rows, size = training.batch_size, training.batch_size
+        if isinstance(self.layout, Stream):
+            size *= training.sequences
+        pairs = self.strings(Purpose.TRAINING, moment, self._shortest(moment.share), size)
+        return self.layout.joined([pairs[row::rows] for row in range(rows)])
+
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
+        batch = self.batch(moment)
+        inputs = torch.from_numpy(batch.inputs).to(model.classifier.weight.device)
+        return batch, model.unroll(inputs, batch.lengths, noise)
+
+    def due(self, step: int) -> tuple[bool, bool]:
+        measures = self.config.training.measure
+        measured = step % measures.accuracy_every == 0
+        return measured, measured or step % measures.loss_every == 0
+
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        limit, loss = self.config.training.measure.accuracy_loss, moment.loss
+        if limit is None or (loss is not None and loss < limit):
+            record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
+
+
+class Examples(Strings):
+    """Sets that are drawn once: for training, in a new order each epoch, development and test.
+
+    See hao2018, section 5. An epoch has `epoch` batches, the last of which may be smaller.
+    """
+
+    def __init__(self, config: RunConfig, task: Task, sizes: ExamplesConfig) -> None:
+        super().__init__(config, task)
+        self.train = self._drawn(0, self.ranges.train, sizes.train)
+        self.development = self._drawn(1, self.ranges.train, sizes.development)
+        self._test_size = sizes.test
+        self.epoch = -(-sizes.train // config.training.batch_size)
+        self._ordered: tuple[int, int] | None = None
+
+    def _drawn(self, which: int, lengths: Lengths, count: int) -> list[Pair]:
+        rng = generator(self.config.seed, Purpose.EXAMPLES, which)
+        return self.task.sample(rng, lengths, count, self.config.task.law_of(lengths))
+
+    @cached_property
+    def test(self) -> list[Pair]:
+        """To measure at the end; drawn only then, since long strings take their time."""
+        return self._drawn(2, self.ranges.test, self._test_size)
+
+    def batch(self, moment: Moment) -> Batch:
+        return self.layout.batch(self.chosen(moment))
+
+    def chosen(self, moment: Moment) -> list[Pair]:
+        """The examples of a moment's batch."""
+        epoch, place = divmod(moment.step, self.epoch)
+        size = self.config.training.batch_size
+        order = self._order(moment.attempt, epoch)[place * size : (place + 1) * size]
+        return [self.train[index] for index in order]
+
+    def _order(self, attempt: int, epoch: int) -> Ids:
+        if self._ordered != (attempt, epoch):
+            rng = generator(self.config.seed, Purpose.EXAMPLES, 3, attempt, epoch)
+            self._ordered, self._last_order = (attempt, epoch), rng.permutation(len(self.train))
+        return self._last_order
+
+    def due(self, step: int) -> tuple[bool, bool]:
+        ended = step % self.epoch == 0
+        return ended, ended
+
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        record.development = self._score(model, self.development)
+
+    def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
+        summary.train = self._score(model, self.train)
+        summary.test = self._score(model, self.test)
+        summary.development = self._score(model, self.development)
+
+    def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
+        return Accuracy.of(score(model, self.layout, pairs))
