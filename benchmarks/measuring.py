@@ -241,7 +241,7 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     import torch
 
     from stacktrans.common.registry import MEMORIES as REGISTERED
-    from stacktrans.kernels.autograd import fused_memory
+    from stacktrans.kernels.alone import fused_memory
 
     store = REGISTERED.load(memory)()
     kernel = store.compiled()

@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.kernels.autograd import Kind, LayerWeights, fused_memory, fused_sequence
+from stacktrans.kernels.alone import fused_memory
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.running import Running
-from stacktrans.kernels.stores import Kernel
+from stacktrans.kernels.drive import Kind
+from stacktrans.kernels.kernel import Kernel
+from stacktrans.kernels.sequences import LayerWeights, ModelWeights, Running, fused_sequence
 from stacktrans.memory import Deque, Memory, Nothing, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.settings.resolve import resolve
@@ -121,14 +122,16 @@ class Case:
         return [self.tensors[f"projected{layer}"] for layer in range(self.layers)]
 
     @property
-    def layer_weights(self) -> list[LayerWeights]:
-        """The weights and the initial state of each layer."""
-        return [
+    def weights(self) -> ModelWeights:
+        """All that compiled code is given."""
+        layers = [
             LayerWeights(
                 self.tensors[f"below{layer}"], self.tensors[f"hidden{layer}"], self._initial(layer)
             )
             for layer in range(self.layers)
         ]
+        projected = [sums.flatten(0, 1) for sums in self.projected]
+        return ModelWeights(projected, layers, *self.heads)
 
     @property
     def heads(self) -> list[Tensor]:
@@ -148,13 +151,7 @@ class Case:
         """What compiled code makes of it."""
         batch, steps, _ = self.projected[0].shape
         done = fused_sequence(
-            self.kind(),
-            [steps] * batch,
-            [steps] * batch,
-            torch.arange(batch * steps),
-            [projected.flatten(0, 1) for projected in self.projected],
-            self.layer_weights,
-            *self.heads,
+            self.kind(), [steps] * batch, [steps] * batch, torch.arange(batch * steps), self.weights
         )
         return {name: part.unflatten(0, (batch, steps)) for name, part in done._asdict().items()}
 
@@ -231,8 +228,7 @@ def signatures(entry: Any, kind: type) -> list[Any]:
 def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, Running]:
     """What comes of going on from call to call, with so many steps in each."""
     batch, steps, _ = case.projected[0].shape
-    projected = [sums.flatten(0, 1) for sums in case.projected]
-    running = Running(case.kind(hard), batch, projected, case.layer_weights, *case.heads)
+    running = Running(case.kind(hard), batch, case.weights)
     inputs = torch.arange(batch * steps).view(batch, steps)
     with torch.no_grad():
         parts = [running.step(part)._asdict() for part in inputs.split(pieces, dim=1)]

@@ -6,10 +6,9 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from stacktrans.kernels import drive
+from stacktrans.kernels import kernel
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_adjoint
-from stacktrans.kernels.stores import Kernel, Room
+from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.tensors import fresh, fresh_zeros, in_place
 from stacktrans.memory import Memory, MemoryState
 
@@ -37,7 +36,7 @@ class Latch(Memory[Cell]):
         return Cell(content), content.unsqueeze(1)
 
     def kernel(self) -> Kernel:
-        return LatchKernel()
+        return LatchKernel(signals=1, pushes=1, reads=1)
 
 
 class Forward(NamedTuple):
@@ -57,34 +56,19 @@ class Backward(NamedTuple):
     grad_values: Array
 
 
-@drive.implements(drive.set_signals, Forward)
-def set_signals(memory: Forward, sums: Array, bias: Array, signals: Array) -> None:
-    sigmoid_signals(sums, bias, signals)
-
-
-@drive.implements(drive.signals_adjoint, Backward)
-def signals_adjoint(memory: Backward, signals: Array, grad: Array) -> None:
-    sigmoid_signals_adjoint(signals, grad)
-
-
-@drive.implements(drive.make_hard, Forward)
-def make_hard(memory: Forward, signals: Array) -> None:
-    rounded(signals)
-
-
-@drive.implements(drive.pushed, Forward, Backward)
+@kernel.implements(kernel.pushed, Forward, Backward)
 def pushed(memory: Forward, item: int, step: int, place: int) -> Array:
     vectors: Array = memory.values[place]
     return vectors
 
 
-@drive.implements(drive.pushed_adjoint, Backward)
-def pushed_adjoint(memory: Backward, item: int, step: int, place: int) -> Array:
+@kernel.implements(kernel.pushed_gradient, Backward)
+def pushed_gradient(memory: Backward, item: int, step: int, place: int) -> Array:
     return memory.grad_values
 
 
-@drive.implements(drive.memory_step, Forward)
-def memory_step(
+@kernel.implements(kernel.step_forward, Forward)
+def step_forward(
     memory: Forward, item: int, step: int, place: int, later: int, signals: Array, reads: Array
 ) -> None:
     cell, value = memory.cells[item], memory.values[place, 0]
@@ -94,8 +78,8 @@ def memory_step(
         reads[i] = cell[i]
 
 
-@drive.implements(drive.memory_adjoint, Backward)
-def memory_adjoint(
+@kernel.implements(kernel.step_backward, Backward)
+def step_backward(
     memory: Backward,
     item: int,
     step: int,
@@ -144,8 +128,6 @@ class LatchStore(NamedTuple):
 
 class LatchKernel(Kernel):
     """Its compiled steps."""
-
-    signals = pushes = reads = 1
 
     def store(self, room: Room) -> LatchStore:
         cells = fresh_zeros(room.batch, room.columns, dtype=room.dtype)

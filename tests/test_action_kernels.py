@@ -28,8 +28,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels import drive
 from stacktrans.memory import ActionList, ActionMemory, ActionStack
-from stacktrans.memory.actions import steps
-from stacktrans.memory.actions.store import CellStore
+from stacktrans.memory.actions.cells import Backward, Cells
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 
@@ -119,7 +118,7 @@ def test_running_equals_the_definition(
     memory: ActionMemory[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that room runs out, and cells move, several times.
-    monkeypatch.setattr("stacktrans.kernels.stores._LEAST_ROOM", 2)
+    monkeypatch.setattr("stacktrans.kernels.tensors._LEAST_ROOM", 2)
     case = Case.drawn("lstm", memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
@@ -145,9 +144,9 @@ def test_running_keeps_no_empty_cells(memory: ActionMemory[Any]) -> None:
     case = case.changed(signal_weight=torch.zeros(signals, 9), signal_bias=bias.flatten())
     _, running = run_in_pieces(case, [10] * 400)
     store = running._store
-    assert isinstance(store, CellStore)
+    assert isinstance(store, Cells)
     if isinstance(memory, ActionStack):
-        assert store.cells.used.max() < 100
+        assert store.used.max() < 100
         assert store.room < 300
 
 
@@ -206,7 +205,7 @@ def test_compiles_once_for_each_type() -> None:
     model = transducer("list-rnn")
     state = model.unroll_piece(INPUTS[:, :3])[1]
     model.unroll_piece(INPUTS, state)[0].hidden.sum().backward()
-    for entry, kind in ((drive.forward, steps.Forward), (drive.backward, steps.Backward)):
+    for entry, kind in ((drive.forward, Cells), (drive.backward, Backward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 

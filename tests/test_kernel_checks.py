@@ -9,8 +9,7 @@ from shapes import shaped
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
-from stacktrans.kernels.autograd import fused_sequence
-from stacktrans.kernels.running import Running
+from stacktrans.kernels.sequences import Running, fused_sequence
 from stacktrans.memory import ActionStack
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -88,8 +87,7 @@ def test_weights_of_other_sizes(memory: Any, name: str) -> None:
 
 
 def running(case: Case) -> Running:
-    projected = [sums.flatten(0, 1) for sums in case.projected]
-    run = Running(case.kind(), SHAPE.batch, projected, case.layer_weights, *case.heads)
+    run = Running(case.kind(), SHAPE.batch, case.weights)
     run.step(torch.zeros(SHAPE.batch, 2, dtype=torch.int64))
     return run
 
@@ -98,11 +96,8 @@ def running(case: Case) -> Running:
 def test_steps_and_ids_that_do_not_fit(lengths: list[int], ids: int) -> None:
     case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
     inputs = torch.zeros(ids, dtype=torch.int64)
-    projected = [sums.flatten(0, 1) for sums in case.projected]
     with pytest.raises(ValueError, match=r"longest first|not those of the steps"):
-        fused_sequence(
-            case.kind(), lengths, lengths, inputs, projected, case.layer_weights, *case.heads
-        )
+        fused_sequence(case.kind(), lengths, lengths, inputs, case.weights)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +149,4 @@ def test_a_buffered_model_does_not_go_on_from_call_to_call(kernel: str) -> None:
         transducer(buffered=True, kernel=kernel).start(1)
     case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
     with pytest.raises(ValueError, match="buffered"):
-        Running(
-            case.kind()._replace(buffered=True), 3, case.projected, case.layer_weights, *case.heads
-        )
+        Running(case.kind()._replace(buffered=True), 3, case.weights)

@@ -35,7 +35,6 @@ from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory.strengths import steps
-from stacktrans.memory.strengths.store import RowStore
 from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -264,7 +263,7 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
 @pytest.mark.parametrize("controller", KINDS)
 def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that room runs out, and rows move, several times.
-    monkeypatch.setattr("stacktrans.kernels.stores._LEAST_ROOM", 2)
+    monkeypatch.setattr("stacktrans.kernels.tensors._LEAST_ROOM", 2)
     case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
@@ -279,7 +278,7 @@ def test_pieces_keep_only_what_can_be_read() -> None:
     )
     _, running = run_in_pieces(case, [10] * 400)
     store = running._store
-    assert isinstance(store, RowStore)
+    assert isinstance(store, steps.Rows)
     assert store.values.shape[1] < 200
 
 
@@ -345,7 +344,7 @@ def test_compiles_once_for_each_type() -> None:
                 for dtype in TOLERANCE:
                     case = Case.drawn(controller, memory, shape, dtype)
                     gradients(case.fused(), case.tensors)
-    for entry, kind in ((drive.forward, steps.Forward), (drive.backward, steps.Backward)):
+    for entry, kind in ((drive.forward, steps.Rows), (drive.backward, steps.Backward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 

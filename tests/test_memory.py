@@ -82,7 +82,7 @@ def test_strengths_equal_the_literal_ones(name: str) -> None:
         literal.step(signals[0, step], values[0, step])
         expected = torch.stack(literal.strengths)
         torch.testing.assert_close(state.strengths[0], expected, rtol=0, atol=1e-12)
-        torch.testing.assert_close(state.rows.values[0], torch.stack(literal.values))
+        torch.testing.assert_close(state.values[0], torch.stack(literal.values))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -269,7 +269,7 @@ def test_a_state_can_be_stepped_from_twice(name: str) -> None:
         memory.step(start, signals[:, 5], values[:, 5])
         again, read_again = memory.step(start, signals[:, 4], values[:, 4])
     assert torch.equal(read, read_again)
-    assert torch.equal(first.rows.values, again.rows.values)
+    assert torch.equal(first.values, again.values)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -289,4 +289,4 @@ def test_rows_know_the_step_that_pushed_them(name: str) -> None:
     for step in range(steps):
         signals = torch.full((1, len(memory.signal_names)), 0.5)
         state, _ = memory.step(state, signals, numbers[:, step])
-    assert state.rows.values.flatten().tolist() == memory.row_origins(steps)
+    assert state.values.flatten().tolist() == memory.row_origins(steps)

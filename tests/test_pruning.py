@@ -6,7 +6,7 @@ import pytest
 import torch
 from shapes import shaped
 
-from stacktrans.memory.actions.base import EMPTY
+from stacktrans.memory.actions import EMPTY
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.rounding import least, prunable, pruned

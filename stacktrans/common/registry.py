@@ -175,11 +175,11 @@ MEMORIES = Registry(
     "stacktrans.memories",
     "stacktrans.memory.base:Memory",
     {
-        "stack": "stacktrans.memory.strengths.stack:Stack",
-        "queue": "stacktrans.memory.strengths.queue:Queue",
-        "deque": "stacktrans.memory.strengths.deque:Deque",
-        "stack-rnn": "stacktrans.memory.actions.stack:ActionStack",
-        "list-rnn": "stacktrans.memory.actions.list:ActionList",
+        "stack": "stacktrans.memory.strengths.definition:Stack",
+        "queue": "stacktrans.memory.strengths.definition:Queue",
+        "deque": "stacktrans.memory.strengths.definition:Deque",
+        "stack-rnn": "stacktrans.memory.actions.definition:ActionStack",
+        "list-rnn": "stacktrans.memory.actions.definition:ActionList",
         "none": "stacktrans.memory.nothing:Nothing",
     },
 )

@@ -1,10 +1,10 @@
-"""Recurrent units: one step of one item of the batch, and its adjoint.
+"""Recurrent units: one step of one item of the batch, forward and backward.
 
-A kind of units is an entry in `CELLS` and a branch each in `cell_step` and `cell_adjoint`; which of
-them a controller is run by, it says itself (`Layer.cell`).
+A kind of units is an entry in `CELLS` and a branch each in `cell_step` and `cell_backward`; which
+of them a controller is run by, it says itself (`Layer.cell`).
 
 The sums of the gates come in two parts, since the GRU needs them apart: `outer` from the input
-and from below, `inner` from the hidden state. What the adjoint needs of a step is in `saved`.
+and from below, `inner` from the hidden state. What going backwards needs of a step is in `saved`.
 Rows of `outer` and `inner` may be longer than H. Loops write to one array each, since only
 such are vectorised.
 """
@@ -22,7 +22,7 @@ class Cell(NamedTuple):
         number: by which compiled code knows it.
         gates: blocks of H rows in the weights.
         states: vectors the state is made of; the first is the output.
-        saved: vectors kept for the adjoint at each step.
+        saved: vectors kept at each step for going backwards.
         split: whether the gradients of `outer` and `inner` differ.
     """
 
@@ -62,7 +62,7 @@ def cell_step(
         inner: [gates, H or more] sums over the hidden state.
         hidden: [H] the first vector of the state, changed in place.
         memory: [H] the last vector of the state, changed in place.
-        saved: [saved, H] for the adjoint.
+        saved: [saved, H] for going backwards.
     """
     if cell == LSTM:
         _lstm_step(projected, outer, inner, hidden, memory, saved)
@@ -77,7 +77,7 @@ def cell_step(
 
 
 @compiled
-def cell_adjoint(
+def cell_backward(
     cell: int,
     saved: Array,
     before: Array,
@@ -99,13 +99,13 @@ def cell_adjoint(
         grad_inner: [gates, H] set; the same array as grad_outer unless the units are `split`.
     """
     if cell == LSTM:
-        _lstm_adjoint(saved, grad_hidden, grad_memory, grad_outer)
+        _lstm_backward(saved, grad_hidden, grad_memory, grad_outer)
     elif cell == GRU:
-        _gru_adjoint(saved, before, grad_hidden, grad_outer, grad_inner)
+        _gru_backward(saved, before, grad_hidden, grad_outer, grad_inner)
     elif cell == RNN:
-        _rnn_adjoint(saved, grad_hidden, grad_outer)
+        _rnn_backward(saved, grad_hidden, grad_outer)
     elif cell == SIGMOID:
-        _sigmoid_units_adjoint(saved, grad_hidden, grad_outer)
+        _sigmoid_units_backward(saved, grad_hidden, grad_outer)
     else:
         copy(grad_outer[0], grad_hidden)
         grad_hidden.fill(0)
@@ -124,7 +124,7 @@ def _tanh_sums(projected: Array, outer: Array, inner: Array, out: Array) -> None
 
 
 @compiled
-def _sigmoid_adjoint(value: Array, grad: Array, other: Array, out: Array) -> None:
+def _sigmoid_backward(value: Array, grad: Array, other: Array, out: Array) -> None:
     """Gradient of the sum under a sigmoid whose product with `other` has the gradient `grad`."""
     one = value.dtype.type(1)
     for i in range(out.shape[0]):
@@ -132,7 +132,7 @@ def _sigmoid_adjoint(value: Array, grad: Array, other: Array, out: Array) -> Non
 
 
 @compiled
-def _tanh_adjoint(value: Array, grad: Array, other: Array, out: Array) -> None:
+def _tanh_backward(value: Array, grad: Array, other: Array, out: Array) -> None:
     """Gradient of the sum under a tanh whose product with `other` has the gradient `grad`."""
     one = value.dtype.type(1)
     for i in range(out.shape[0]):
@@ -162,7 +162,7 @@ def _lstm_step(
 
 
 @compiled
-def _lstm_adjoint(saved: Array, grad_hidden: Array, grad_memory: Array, grad: Array) -> None:
+def _lstm_backward(saved: Array, grad_hidden: Array, grad_memory: Array, grad: Array) -> None:
     admit, keep, show, candidate, before = saved[0], saved[1], saved[2], saved[3], saved[4]
     one = saved.dtype.type(1)
     shown = grad[0]  # tanh of the memory, until the place is needed
@@ -170,10 +170,10 @@ def _lstm_adjoint(saved: Array, grad_hidden: Array, grad_memory: Array, grad: Ar
         shown[i] = tanh(keep[i] * before[i] + admit[i] * candidate[i])
     for i in range(grad_memory.shape[0]):
         grad_memory[i] += grad_hidden[i] * show[i] * (one - shown[i] * shown[i])
-    _sigmoid_adjoint(show, grad_hidden, shown, grad[2])
-    _sigmoid_adjoint(admit, grad_memory, candidate, grad[0])
-    _sigmoid_adjoint(keep, grad_memory, before, grad[1])
-    _tanh_adjoint(candidate, grad_memory, admit, grad[3])
+    _sigmoid_backward(show, grad_hidden, shown, grad[2])
+    _sigmoid_backward(admit, grad_memory, candidate, grad[0])
+    _sigmoid_backward(keep, grad_memory, before, grad[1])
+    _tanh_backward(candidate, grad_memory, admit, grad[3])
     _multiply(grad_memory, keep)
     grad_hidden.fill(0)
 
@@ -193,7 +193,7 @@ def _gru_step(projected: Array, outer: Array, inner: Array, hidden: Array, saved
 
 
 @compiled
-def _gru_adjoint(
+def _gru_backward(
     saved: Array, before: Array, grad_hidden: Array, grad_outer: Array, grad_inner: Array
 ) -> None:
     reset, update, candidate, recalled = saved[0], saved[1], saved[2], saved[3]
@@ -204,9 +204,9 @@ def _gru_adjoint(
         change[i] = before[i] - candidate[i]
     for i in range(share.shape[0]):
         share[i] = one - update[i]
-    _sigmoid_adjoint(update, grad_hidden, change, grad_outer[1])
-    _tanh_adjoint(candidate, grad_hidden, share, grad_outer[2])
-    _sigmoid_adjoint(reset, grad_outer[2], recalled, grad_outer[0])
+    _sigmoid_backward(update, grad_hidden, change, grad_outer[1])
+    _tanh_backward(candidate, grad_hidden, share, grad_outer[2])
+    _sigmoid_backward(reset, grad_outer[2], recalled, grad_outer[0])
     for gate in range(3):
         copy(grad_inner[gate], grad_outer[gate])
     _multiply(grad_inner[2], reset)
@@ -221,7 +221,7 @@ def _rnn_step(projected: Array, outer: Array, inner: Array, hidden: Array, saved
 
 
 @compiled
-def _rnn_adjoint(saved: Array, grad_hidden: Array, grad: Array) -> None:
+def _rnn_backward(saved: Array, grad_hidden: Array, grad: Array) -> None:
     value, sums = saved[0], grad[0]
     one = saved.dtype.type(1)
     for i in range(sums.shape[0]):
@@ -239,7 +239,7 @@ def _sigmoid_step(
 
 
 @compiled
-def _sigmoid_units_adjoint(saved: Array, grad_hidden: Array, grad: Array) -> None:
+def _sigmoid_units_backward(saved: Array, grad_hidden: Array, grad: Array) -> None:
     value, sums = saved[0], grad[0]
     one = saved.dtype.type(1)
     for i in range(sums.shape[0]):

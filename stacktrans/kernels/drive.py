@@ -1,126 +1,47 @@
-"""Whole sequences, forward and backward: any controller with any memory, or a memory alone.
+"""All steps of a batch in compiled code, forward and backward: any controller with any memory."""
 
-What differs between memories are the functions at the top. Each memory has its own, for the
-NamedTuple types that its arrays are of when going forwards and backwards, and numba chooses by the
-type. A step of a memory is numbered within its string, and has a place among the N steps of all
-strings, which stand one string after the other.
-"""
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import numpy as np
+import torch
+from torch import Tensor
 
-from numba.extending import overload
-
+from stacktrans.kernels import kernel
 from stacktrans.kernels.arithmetic import copy
+from stacktrans.kernels.cells import Cell
 from stacktrans.kernels.compiling import Array, compiled_entry
+from stacktrans.kernels.kernel import Kernel, Room, Store
 from stacktrans.kernels.steps import (
     Backward,
     Forward,
+    Inputs,
+    Trace,
+    Weights,
     add,
     going_on,
-    position_adjoint,
+    position_backward,
     position_step,
     rounded,
     sigmoid_signals,
-    sigmoid_signals_adjoint,
-    units_adjoint,
+    sigmoid_signals_backward,
+    units_backward,
     units_step,
-    values_adjoint,
+    values_backward,
     values_step,
 )
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-_IMPLEMENTATIONS: dict[tuple[str, type], Callable[..., Any]] = {}
-
-
-def _by_type(function: Function) -> Function:
-    """A function of compiled code that is another for each type of its first argument."""
-
-    def choose(memory: Any, *_: Any) -> Callable[..., Any] | None:
-        return _IMPLEMENTATIONS.get((function.__name__, getattr(memory, "instance_class", object)))
-
-    # Written out in the driver: to count the references to a memory's arrays takes its time.
-    overload(function, strict=False, inline="always")(choose)
-    return function
-
-
-def implements(function: Callable[..., Any], *kinds: type) -> Callable[[Function], Function]:
-    """Declare what one of the functions below does for some types of arrays."""
-
-    def declared(own: Function) -> Function:
-        for kind in kinds:
-            _IMPLEMENTATIONS[function.__name__, kind] = own
-        return own
-
-    return declared
-
-
-@_by_type
-def set_signals(memory: Any, sums: Array, bias: Array, signals: Array) -> None:
-    """Set the memory's signals, [signals], by the sums under them."""
-    raise NotImplementedError
-
-
-@_by_type
-def signals_adjoint(memory: Any, signals: Array, grad: Array) -> None:
-    """Turn the gradients of the memory's signals, in place, into those of the sums under them."""
-    raise NotImplementedError
-
-
-@_by_type
-def make_hard(memory: Any, signals: Array) -> None:
-    """Make the memory's signals 0 or 1."""
-    raise NotImplementedError
-
-
-@_by_type
-def pushed(memory: Any, item: int, step: int, place: int) -> Array:
-    """What is pushed at a step, [pushes, m]: to be set going forwards, known going backwards."""
-    raise NotImplementedError
-
-
-@_by_type
-def pushed_adjoint(memory: Any, item: int, step: int, place: int) -> Array:
-    """The gradients of what was pushed, [pushes, m], after `memory_adjoint` of the step."""
-    raise NotImplementedError
-
-
-@_by_type
-def memory_step(
-    memory: Any, item: int, step: int, place: int, later: int, signals: Array, reads: Array
-) -> None:
-    """Do what signals say with what is `pushed`, then read.
-
-    Args:
-        memory: changed in place.
-        item: which of the batch.
-        step: which of its steps.
-        place: of the step.
-        later: how many steps of this item come after it.
-        signals: [signals or more].
-        reads: [reads * m] set.
-    """
-    raise NotImplementedError
-
-
-@_by_type
-def memory_adjoint(
-    memory: Any,
-    item: int,
-    step: int,
-    place: int,
-    later: int,
-    signals: Array,
-    grad_reads: Array,
-    grad_signals: Array,
-) -> None:
-    """Carry gradients back over a step; arguments as for `memory_step`.
-
-    Args:
-        grad_reads: [reads * m or more] of what was read.
-        grad_signals: [signals or more] set.
-    """
-    raise NotImplementedError
+from stacktrans.kernels.tensors import (
+    as_array,
+    check_shape,
+    fresh,
+    fresh_zeros,
+    gate_panels,
+    in_place,
+    padded,
+    panels,
+    workspace,
+)
 
 
 @compiled_entry
@@ -141,19 +62,19 @@ def forward(run: Forward, memory: Any, own: int) -> None:
         for item in range(going):
             place = starts[item] + step
             signals, sums = trace.signals[place], heads[item]
-            set_signals(memory, sums, bias, signals[:own])
+            kernel.set_signals(memory, sums, bias, signals[:own])
             if hard:
-                make_hard(memory, signals[:own])
+                kernel.make_hard(memory, signals[:own])
             if buffered:
                 sigmoid_signals(sums[own:], bias[own:], signals[own:])
                 if hard:
                     rounded(signals[own:])
-            vectors = pushed(memory, item, step, place)
+            vectors = kernel.pushed(memory, item, step, place)
             values_step(sums, bias, count, tanh_values, vectors)
             if buffered:
                 position_step(trace, starts, item, place)
             later = starts[item + 1] - place - 1
-            memory_step(memory, item, step, place, later, signals, read[item])
+            kernel.step_forward(memory, item, step, place, later, signals, read[item])
             copy(trace.reads[place], read[item])
 
 
@@ -178,63 +99,292 @@ def backward(run: Backward, memory: Any, own: int) -> None:
             signals, grad = trace.signals[place], heads[item]
             later = starts[item + 1] - place - 1
             add(grad_read[item], grads.reads[place])
-            memory_adjoint(memory, item, step, place, later, signals, grad_read[item], grad)
+            kernel.step_backward(memory, item, step, place, later, signals, grad_read[item], grad)
             if buffered:
-                position_adjoint(count, grad_position[item], grad)
+                position_backward(count, grad_position[item], grad)
             add(grad, grads.signals[place])
-            signals_adjoint(memory, signals[:own], grad[:own])
+            kernel.signals_backward(memory, signals[:own], grad[:own])
             if buffered:
-                sigmoid_signals_adjoint(signals[own:], grad[own:])
-            vectors = pushed(memory, item, step, place)
-            grad_vectors = pushed_adjoint(memory, item, step, place)
-            values_adjoint(tanh_values, vectors, grad_vectors, count, grad)
+                sigmoid_signals_backward(signals[own:], grad[own:])
+            vectors = kernel.pushed(memory, item, step, place)
+            grad_vectors = kernel.pushed_gradient(memory, item, step, place)
+            values_backward(tanh_values, vectors, grad_vectors, count, grad)
             copy(grad_heads[place], grad)
-        units_adjoint(run, step, going)
+        units_backward(run, step, going)
 
 
-@compiled_entry
-def memory_forward(memory: Any, signals: Array, reads: Array) -> None:
-    """All steps of a memory alone, in which what is pushed is set.
+class Kind(NamedTuple):
+    """What is run.
 
-    Args:
-        memory: before the first step; becomes that after the last.
-        signals: [B, T, signals].
-        reads: [B, T, reads * m] set.
+    Attributes:
+        units: of the controller.
+        memory: its compiled steps.
+        buffered: whether inputs are read from a buffer; the last two signals are then the
+            strengths of reading on and of writing.
+        tanh_values: whether values go through a tanh, and not a sigmoid.
+        state_gradient: share of the gradient that goes back through the state at each step.
+        hard: whether signals are made 0 or 1, and of actions one is taken for certain; there are
+            no gradients then.
     """
-    batch, steps = signals.shape[:2]
-    for item in range(batch):
-        for step in range(steps):
-            place, later = item * steps + step, steps - step - 1
-            memory_step(memory, item, step, place, later, signals[item, step], reads[item, step])
+
+    units: Cell
+    memory: Kernel
+    buffered: bool = False
+    tanh_values: bool = True
+    state_gradient: float = 1.0
+    hard: bool = False
 
 
-@compiled_entry
-def memory_backward(
-    memory: Any, signals: Array, grad_reads: Array, grad_signals: Array, grad_values: Array
+class Sizes(NamedTuple):
+    """The sizes of everything in a run.
+
+    What a run is given is checked once a call, before the steps: a model's own sizes agree, but
+    the rest may be anything, and compiled code would read and write out of bounds.
+
+    Attributes:
+        kind: what is run.
+        layers: L.
+        batch: B.
+        size: H.
+        signals: how many a step, those of buffers included.
+        columns: size m of a pushed vector.
+        dtype: of all numbers.
+    """
+
+    kind: Kind
+    layers: int
+    batch: int
+    size: int
+    signals: int
+    columns: int
+    dtype: torch.dtype
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        signals: int,
+        initial: Tensor,
+        heads: Tensor,
+        bias: Tensor,
+        weights: Sequence[Tensor],
+    ) -> Self:
+        """The sizes of a run with weights as `ModelWeights.joined` has them.
+
+        Raises:
+            ValueError: they are not of the right shapes.
+        """
+        layers, _, batch, size = initial.shape
+        columns = (len(heads) - signals) // max(kind.memory.pushes, 1)
+        sizes = cls(kind, layers, batch, size, signals, columns, heads.dtype)
+        check_shape("signals", (signals,), (kind.memory.signals + (2 if kind.buffered else 0),))
+        check_shape("weights of signals and values", heads.shape, (sizes.heads, size))
+        check_shape("biases of signals and values", bias.shape, (sizes.heads,))
+        check_shape("initial state", initial.shape, (layers, kind.units.states, batch, size))
+        for index, weight in enumerate(weights):
+            layer, hidden = divmod(index, 2)
+            expected = (kind.units.gates * size, size if layer or hidden else sizes.read)
+            what = "hidden" if hidden else "below"
+            check_shape(f"{what} of layer {layer}", weight.shape, expected)
+        return sizes
+
+    @property
+    def heads(self) -> int:
+        """Numbers that come out of the controller for the memory at each step."""
+        return self.signals + self.kind.memory.pushes * self.columns
+
+    @property
+    def read(self) -> int:
+        """Numbers read at each step."""
+        return self.kind.memory.reads * self.columns
+
+    def store(self, steps: int, places: int | None = None, held: object = None) -> Store:
+        """A memory of the batch; arguments as `Room` has them."""
+        return self.kind.memory.store(
+            Room(self.batch, self.columns, self.dtype, steps, places, held)
+        )
+
+    def nothing_read(self) -> Tensor:
+        """What was read before the first step: [B, reads * m]."""
+        return fresh(self.batch, self.read, dtype=self.dtype).fill_(self.kind.memory.nothing)
+
+    def new_trace(self, places: int, saved: int) -> tuple[Tensor, ...]:
+        """Room for all that `Trace` keeps of N steps; of what is saved, for as many as said."""
+        return (
+            fresh(saved, self.layers, self.kind.units.saved, self.size, dtype=self.dtype),
+            fresh(places, self.layers, self.size, dtype=self.dtype),
+            fresh(places, self.signals, dtype=self.dtype),
+            fresh(places, self.read, dtype=self.dtype),
+            fresh_zeros(places if self.kind.buffered else 0, dtype=self.dtype),
+        )
+
+    def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Tensor) -> Inputs:
+        """What the steps of a whole batch read.
+
+        Args:
+            starts: [B + 1] where the steps of each item start, and N.
+            input_starts: [B + 1] where the inputs of each item start, and M.
+            ids: as `Inputs` has them.
+            projected: [ids, L * gates * H].
+
+        Raises:
+            IndexError: there are no sums over an id.
+            ValueError: an item takes more steps than one before it, or there are too few ids or
+                sums, or too many.
+        """
+        taken, given = np.diff(starts), np.diff(input_starts)
+        if len(taken) != self.batch or (taken < 0).any() or (np.diff(taken) > 0).any():
+            what = f"expected the steps of {self.batch} items, the longest first"
+            raise ValueError(f"{what}, not {taken}")
+        buffered = self.kind.buffered
+        expected = int(input_starts[-1]) + (2 * self.batch if buffered else 0)
+        in_step = buffered or np.array_equal(input_starts, starts)
+        if not in_step or len(given) != self.batch or (given < 0).any() or len(ids) != expected:
+            raise ValueError(f"the {len(ids)} ids are not those of the steps")
+        shape = (self.layers, self.kind.units.gates, self.size)
+        check_shape("sums over the ids", projected.shape, (len(projected), math.prod(shape)))
+        check_ids(ids, len(projected))
+        return Inputs(input_starts, ids, as_array(projected.unflatten(1, shape)), int(buffered))
+
+
+def check_ids(ids: Array, count: int) -> None:
+    """Raise `IndexError` unless all ids are under a count."""
+    if len(ids) and not 0 <= ids.min() <= ids.max() < count:
+        raise IndexError(f"ids are {ids.min()} to {ids.max()}; expected 0 to {count - 1}")
+
+
+def forward_weights(gates: int, weights: Sequence[Tensor], heads: Tensor) -> Weights:
+    """Weights in panels, from `below` and `hidden` of each layer and those of the heads."""
+    return _stacked([gate_panels(weight, gates) for weight in weights], panels(heads.t()))
+
+
+def backward_weights(weights: Sequence[Tensor], heads: Tensor) -> Weights:
+    """The transposed weights in panels."""
+    return _stacked([panels(weight) for weight in weights], panels(heads))
+
+
+def _stacked(layers: list[Tensor], heads: Tensor) -> Weights:
+    between, hidden = layers[2::2], torch.stack(layers[1::2])
+    above = torch.stack(between) if between else hidden[:0]
+    return Weights(as_array(layers[0]), as_array(above), as_array(hidden), as_array(heads))
+
+
+def forward_part(
+    sizes: Sizes,
+    part: slice,
+    weights: Weights,
+    bias: Tensor,
+    starts: Array,
+    inputs: Inputs,
+    state: Tensor,
+    read: Tensor,
+    store: Store,
+    trace: Sequence[Tensor],
 ) -> None:
-    """All steps of a memory alone backwards.
+    """Run all steps for a part of the batch; arguments as `Forward` has them.
 
-    Args:
-        memory: after the last step.
-        signals: [B, T, signals].
-        grad_reads: [B, T, reads * m].
-        grad_signals: [B, T, signals] set.
-        grad_values: [B, T, pushes, m] set.
+    Of the whole batch are `starts`, `inputs`, `store` and `trace`.
     """
-    batch, steps = grad_signals.shape[:2]
-    for item in range(batch):
-        for step in range(steps - 1, -1, -1):
-            place, later = item * steps + step, steps - step - 1
-            memory_adjoint(
-                memory,
-                item,
-                step,
-                place,
-                later,
-                signals[item, step],
-                grad_reads[item, step],
-                grad_signals[item, step],
-            )
-            given, found = grad_values[item, step], pushed_adjoint(memory, item, step, place)
-            for push in range(given.shape[0]):
-                copy(given[push], found[push])
+    if part.start == part.stop:
+        return
+    kind, dtype = sizes.kind, sizes.dtype
+    count, places = part.stop - part.start, slice(starts[part.start], starts[part.stop])
+    gates = (count, kind.units.gates, padded(sizes.size, dtype))
+    run = Forward(
+        kind.units.number,
+        int(kind.tanh_values),
+        int(kind.hard),
+        weights,
+        as_array(bias),
+        _starts_of(part, starts),
+        _inputs_of(part, inputs),
+        in_place(state),
+        in_place(read),
+        _trace_of(places, trace),
+        workspace(*gates, dtype=dtype),
+        workspace(*gates, dtype=dtype),
+        workspace(count, padded(sizes.heads, dtype), dtype=dtype),
+        workspace(kind.units.gates, sizes.size, dtype=dtype),
+    )
+    forward(run, store.forward(part, places), kind.memory.signals)
+
+
+class Grads(NamedTuple):
+    """Gradients that come from outside (`hidden` to `reads`), or are found step by step.
+
+    Attributes are as `Backward` has them.
+    """
+
+    hidden: Tensor
+    signals: Tensor
+    reads: Tensor
+    projected: Tensor
+    inner: Tensor
+    heads: Tensor
+
+
+def backward_part(
+    sizes: Sizes,
+    part: slice,
+    weights: Weights,
+    starts: Array,
+    inputs: Inputs,
+    initial: Tensor,
+    store: Store,
+    trace: Sequence[Tensor],
+    grads: Grads,
+) -> Tensor:
+    """Run the steps backwards for a part of the batch.
+
+    Arguments are as for `forward_part`, and `initial` is [L, states, B, H]; gives back its
+    gradient.
+    """
+    kind, dtype, count = sizes.kind, sizes.dtype, part.stop - part.start
+    if not count:
+        return fresh_zeros(*initial.shape, dtype=dtype)
+    places = slice(starts[part.start], starts[part.stop])
+    own = _trace_of(places, trace)
+    hidden, signals, reads = (as_array(grad[places]) for grad in grads[:3])
+    grad_state = fresh_zeros(*initial[:, :, part].shape, dtype=dtype)
+    outer = workspace(count, kind.units.gates, sizes.size, dtype=dtype)
+    run = Backward(
+        kind.units.number,
+        int(kind.tanh_values),
+        weights,
+        _starts_of(part, starts),
+        _inputs_of(part, inputs),
+        as_array(initial[:, :, part]),
+        float(kind.state_gradient),
+        own,
+        Trace(own.saved, hidden, signals, reads, own.positions),
+        in_place(grads.projected[places]),
+        in_place(grads.inner[places]),
+        in_place(grads.heads[places]),
+        in_place(grad_state),
+        outer,
+        np.empty_like(outer) if kind.units.split else outer,
+        workspace(count, sizes.heads, dtype=dtype),
+        workspace(count, padded(sizes.read, dtype), dtype=dtype),
+        workspace(count, padded(sizes.size, dtype), dtype=dtype),
+        np.zeros(count, outer.dtype),
+    )
+    backward(run, store.backward(part, places), kind.memory.signals)
+    return grad_state
+
+
+def _starts_of(part: slice, starts: Array) -> Array:
+    """Where the steps of each item of a part of the batch start, from the first of the part."""
+    own: Array = starts[part.start : part.stop + 1] - starts[part.start]
+    return own
+
+
+def _inputs_of(part: slice, inputs: Inputs) -> Inputs:
+    more = 2 * inputs.buffered
+    first = inputs.starts[part.start] + more * part.start
+    last = inputs.starts[part.stop] + more * part.stop
+    return inputs._replace(starts=_starts_of(part, inputs.starts), ids=inputs.ids[first:last])
+
+
+def _trace_of(places: slice, trace: Sequence[Tensor]) -> Trace:
+    """What is kept of some of the steps; what is kept of one step only, or of none, is whole."""
+    return Trace._make(as_array(each[places] if len(each) > 1 else each) for each in trace)

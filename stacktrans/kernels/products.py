@@ -2,20 +2,17 @@
 
 A step multiplies B rows, B being the batch, by each weight. Libraries for linear
 algebra copy such operands into the order their inner loop wants at every call; here the
-weight is put into that order once a sequence, in panels of `panel_width` columns, and
+weight is put into that order once a sequence, in panels of `PANEL_BYTES`, and
 the inner loop keeps one tile of the result in registers. It is written as
 LLVM vectors, which become whatever vector registers the processor has.
 """
 
 from typing import Any
 
-import torch
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from torch import Tensor
-from torch.nn import functional
 
 from stacktrans.kernels.compiling import Array, compiled
 
@@ -35,55 +32,10 @@ def _registers() -> tuple[int, int]:
 
 
 _VECTOR_BYTES, _REGISTERS = _registers()
+PANEL_BYTES = _VECTORS * _VECTOR_BYTES
+"""How wide a panel is."""
 # A tile of `rows` by _VECTORS vectors, one panel row and one factor fill the registers.
 _MAX_ROWS = min(12, (_REGISTERS - 2) // _VECTORS - 1)
-
-
-def panel_width(dtype: torch.dtype) -> int:
-    """How many columns of a matrix of `dtype` one panel holds."""
-    return _VECTORS * _VECTOR_BYTES // dtype.itemsize
-
-
-def panels(matrix: Tensor) -> Tensor:
-    """The columns of a matrix in panels.
-
-    Args:
-        matrix: [K, N].
-
-    Returns:
-        [ceil(N / width), K, width], with zeros after the last column.
-    """
-    rows, columns = matrix.shape
-    width = panel_width(matrix.dtype)
-    whole, rest = divmod(columns, width)
-    out = matrix.new_empty(whole + bool(rest), rows, width)
-    out[:whole] = matrix[:, : whole * width].unflatten(1, (whole, width)).transpose(0, 1)
-    if rest:
-        out[whole, :, :rest] = matrix[:, whole * width :]
-        out[whole, :, rest:] = 0
-    return out
-
-
-def gate_panels(weight: Tensor, gates: int) -> Tensor:
-    """The rows of a weight as the columns of panels, each gate starting a panel.
-
-    Args:
-        weight: [gates * H, K].
-
-    Returns:
-        [gates * ceil(H / width), K, width].
-    """
-    size = weight.shape[0] // gates
-    short = padded(size, weight.dtype) - size
-    if short:
-        weight = functional.pad(weight.unflatten(0, (gates, size)), (0, 0, 0, short)).flatten(0, 1)
-    return panels(weight.t())
-
-
-def padded(columns: int, dtype: torch.dtype) -> int:
-    """`columns` with those that fill the last panel."""
-    width = panel_width(dtype)
-    return -(-columns // width) * width
 
 
 class _Tile:

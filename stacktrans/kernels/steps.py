@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 from stacktrans.kernels.arithmetic import copy, dot, scale, sigmoid, tanh
-from stacktrans.kernels.cells import cell_adjoint, cell_step
+from stacktrans.kernels.cells import cell_backward, cell_step
 from stacktrans.kernels.compiling import Array, compiled, inlined
 from stacktrans.kernels.products import product
 
@@ -47,8 +47,8 @@ class Trace(NamedTuple):
     """What went on in N steps, those of each item of a batch one after the other.
 
     Attributes:
-        saved: [N, L, saved, H] what the adjoint of the units needs; [1, L, saved, H] where there
-            will be none, of whichever step was last.
+        saved: [N, L, saved, H] what going backwards needs of the units; without that,
+            [1, L, saved, H] of whichever step was last.
         hidden: [N, L, H].
         signals: [N, signals].
         reads: [N, reads * m].
@@ -161,7 +161,7 @@ def sigmoid_signals(sums: Array, bias: Array, signals: Array) -> None:
 
 
 @compiled
-def sigmoid_signals_adjoint(signals: Array, grad: Array) -> None:
+def sigmoid_signals_backward(signals: Array, grad: Array) -> None:
     """Turn the gradients of signals into those of the sums under them."""
     one = grad.dtype.type(1)
     for i in range(signals.shape[0]):
@@ -202,7 +202,7 @@ def values_step(sums: Array, bias: Array, first: int, tanh_values: int, values: 
 
 
 @compiled
-def values_adjoint(
+def values_backward(
     tanh_values: int, values: Array, grad_values: Array, first: int, grad: Array
 ) -> None:
     """Gradients of the sums under the values of one item.
@@ -247,7 +247,7 @@ def _between(first: Array, second: Array, share: Any, out: Array) -> None:
 
 
 @compiled
-def _between_adjoint(first: Array, second: Array, grad: Array) -> Any:
+def _between_backward(first: Array, second: Array, grad: Array) -> Any:
     """The gradient of the share."""
     total = grad.dtype.type(0)
     for gate in range(first.shape[0]):
@@ -316,14 +316,14 @@ def position_step(trace: Trace, starts: Array, item: int, place: int) -> None:
 
 
 @compiled
-def position_adjoint(count: int, grad_position: Any, grad: Array) -> None:
+def position_backward(count: int, grad_position: Any, grad: Array) -> None:
     """Set the gradients of the signals of the buffers, which are the last of `count`."""
     grad[count - 2] = grad_position
     grad[count - 1] = 0
 
 
 @inlined
-def units_adjoint(run: Backward, step: int, going: int) -> None:
+def units_backward(run: Backward, step: int, going: int) -> None:
     """Carry gradients back over what `units_step` does, from those of the sums in `heads`."""
     cell, weights, starts, inputs = run.cell, run.weights, run.starts, run.inputs
     initial, state_gradient, trace, grads = run.initial, run.state_gradient, run.trace, run.grads
@@ -341,7 +341,7 @@ def units_adjoint(run: Backward, step: int, going: int) -> None:
         for item in range(going):
             place = starts[item] + step
             before = trace.hidden[place - 1, layer] if step else initial[layer, 0, item]
-            cell_adjoint(
+            cell_backward(
                 cell,
                 trace.saved[place, layer],
                 before,
@@ -353,7 +353,7 @@ def units_adjoint(run: Backward, step: int, going: int) -> None:
             copy(grad_projected[place, layer], outer_rows[item])
             if inputs.buffered:
                 one, other, _ = _neighbours(inputs, item, trace.positions[place])
-                grad_position[item] += _between_adjoint(
+                grad_position[item] += _between_backward(
                     inputs.projected[one, layer], inputs.projected[other, layer], outer[item]
                 )
             if grad_inner.shape[0]:

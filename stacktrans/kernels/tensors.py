@@ -10,25 +10,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.products import PANEL_BYTES
 
-_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
+"""The types of numbers that there is compiled code for, and numpy's name of each."""
+TENSOR_DTYPES = {array: tensor for tensor, array in ARRAY_DTYPES.items()}
 
 
 def can_run(tensor: Tensor) -> bool:
     """Whether there is compiled code for tensors like this one."""
-    return tensor.device.type == "cpu" and tensor.dtype in _DTYPES
-
-
-def array_dtype(dtype: torch.dtype) -> np.dtype[Any]:
-    """Numpy's name of a dtype."""
-    if dtype not in _DTYPES:
-        raise TypeError(f"compiled code is for float32 and float64, and these are {dtype}")
-    return _DTYPES[dtype]
+    return tensor.device.type == "cpu" and tensor.dtype in ARRAY_DTYPES
 
 
 # Buffers that nothing refers to any more, by their size in bytes, the size last used at the end, to
@@ -50,17 +47,13 @@ def fresh(*shape: int, dtype: torch.dtype) -> Tensor:
     """
     size = math.prod(shape) * dtype.itemsize
     if not _LEAST_BYTES <= size <= _MOST_BYTES:
-        return torch.from_numpy(np.empty(shape, dtype=array_dtype(dtype)))
-    buffer = _taken(_rounded(size))
-    array = buffer[:size].view(array_dtype(dtype)).reshape(shape)
+        return torch.from_numpy(np.empty(shape, dtype=ARRAY_DTYPES[dtype]))
+    # A size that others nearby have, too, at most an eighth greater.
+    step = 2 ** (size.bit_length() - 4)
+    buffer = _taken(-(-size // step) * step)
+    array = buffer[:size].view(ARRAY_DTYPES[dtype]).reshape(shape)
     weakref.finalize(array, _put_back, buffer).atexit = False
     return torch.from_numpy(array)
-
-
-def _rounded(size: int) -> int:
-    """A size that others nearby have, too, at most an eighth greater."""
-    step: int = 2 ** (size.bit_length() - 4)
-    return -(-size // step) * step
 
 
 def _taken(size: int) -> Array:
@@ -91,7 +84,7 @@ def fresh_zeros(*shape: int, dtype: torch.dtype) -> Tensor:
 
 
 def as_array(tensor: Tensor) -> Array:
-    """The numbers of a tensor for compiled code to read; a copy if they are not in a row."""
+    """The numbers of a tensor for compiled code to read; a copy if it is not contiguous."""
     array: Array = tensor.detach().contiguous().numpy()
     return array
 
@@ -99,11 +92,49 @@ def as_array(tensor: Tensor) -> Array:
 def in_place(tensor: Tensor) -> Array:
     """The numbers of a tensor for compiled code to change."""
     if not tensor.is_contiguous():
-        raise ValueError("compiled code changes only tensors whose numbers are in a row")
+        raise ValueError("compiled code changes only contiguous tensors")
     return as_array(tensor)
+
+
+def workspace(*shape: int, dtype: torch.dtype) -> Array:
+    """A new array with anything in it, for compiled code to work in."""
+    return as_array(fresh(*shape, dtype=dtype))
 
 
 def check_shape(what: str, given: Sequence[int], expected: tuple[int, ...]) -> None:
     """Raise `ValueError` unless a shape is the expected one."""
     if tuple(given) != expected:
         raise ValueError(f"{what}: expected the shape {expected}, not {tuple(given)}")
+
+
+_LEAST_ROOM = 64
+
+
+def room_for(used: int, needed: int) -> int:
+    """How much room to make: as much again as is used, so that on average a thing moves once."""
+    return max(2 * used, needed, _LEAST_ROOM)
+
+
+def padded(columns: int, dtype: torch.dtype) -> int:
+    """`columns` with those that fill the last panel."""
+    width = PANEL_BYTES // dtype.itemsize
+    return -(-columns // width) * width
+
+
+def panels(matrix: Tensor) -> Tensor:
+    """The columns of a matrix [K, N] in panels: [ceil(N / width), K, width], see `products`.
+
+    After the last column there are zeros.
+    """
+    columns, width = matrix.shape[1], PANEL_BYTES // matrix.dtype.itemsize
+    whole = padded(columns, matrix.dtype)
+    filled = functional.pad(matrix, (0, whole - columns)) if whole > columns else matrix
+    split: Tensor = filled.unflatten(1, (whole // width, width))
+    return split.transpose(0, 1).contiguous()
+
+
+def gate_panels(weight: Tensor, gates: int) -> Tensor:
+    """The rows of a weight [gates * H, K] as columns of panels, each gate starting a panel."""
+    by_gate = weight.unflatten(0, (gates, -1))
+    short = padded(by_gate.shape[1], weight.dtype) - by_gate.shape[1]
+    return panels(functional.pad(by_gate, (0, 0, 0, short)).flatten(0, 1).t())

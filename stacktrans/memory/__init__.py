@@ -6,15 +6,10 @@ A new memory is one class beside these and one line in `stacktrans.common.regist
 from typing import Any
 
 from stacktrans.common.registry import MEMORIES
-from stacktrans.memory.actions.base import ActionMemory
-from stacktrans.memory.actions.list import ActionList
-from stacktrans.memory.actions.stack import ActionStack
+from stacktrans.memory.actions.definition import ActionList, ActionMemory, ActionStack
 from stacktrans.memory.base import Memory, MemoryState, Reading
 from stacktrans.memory.nothing import Nothing
-from stacktrans.memory.strengths.base import StrengthMemory
-from stacktrans.memory.strengths.deque import Deque
-from stacktrans.memory.strengths.queue import Queue
-from stacktrans.memory.strengths.stack import Stack
+from stacktrans.memory.strengths.definition import Deque, Queue, Stack, StrengthMemory
 from stacktrans.settings.config import ModelConfig
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from stacktrans.common.errors import UsageError
 
 if TYPE_CHECKING:
-    from stacktrans.kernels.stores import Kernel
+    from stacktrans.kernels.kernel import Kernel
     from stacktrans.settings.config import ModelConfig
 
 

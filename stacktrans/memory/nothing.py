@@ -7,7 +7,7 @@ from torch import Tensor
 from stacktrans.memory.base import Memory, MemoryState
 
 if TYPE_CHECKING:
-    from stacktrans.kernels.stores import Kernel
+    from stacktrans.kernels.kernel import Kernel
 
 
 class Nothing(Memory[MemoryState]):
@@ -31,6 +31,6 @@ class Nothing(Memory[MemoryState]):
         return state, values
 
     def kernel(self) -> "Kernel":
-        from stacktrans.memory.strengths.store import StrengthKernel  # waits for numba
+        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
 
         return StrengthKernel.of(pops=[], pushes=[], reads=[])

@@ -18,10 +18,16 @@ from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.kernels import stores
-from stacktrans.kernels.autograd import Kind, LayerWeights, fused_piece, fused_sequence
+from stacktrans.kernels import kernel
 from stacktrans.kernels.cells import CELLS
-from stacktrans.kernels.running import Running
+from stacktrans.kernels.drive import Kind
+from stacktrans.kernels.sequences import (
+    LayerWeights,
+    ModelWeights,
+    Running,
+    fused_piece,
+    fused_sequence,
+)
 from stacktrans.kernels.tensors import can_run
 from stacktrans.memory import Memory, MemoryState, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
@@ -32,7 +38,7 @@ from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 SYMBOLS_AT_ONCE = 256
 """Symbols of an answer that are read from the output buffer at once."""
-Carried = stores.Carried | definition.Carried
+Carried = kernel.Carried | definition.Carried
 """What B sequences carry from one piece to the next."""
 
 
@@ -213,8 +219,7 @@ class Transducer(nn.Module):
             [lengths[row] for row in longest_first],
             [steps[row] for row in longest_first],
             ids,
-            projected,
-            *self._weights(),
+            self._weights(projected),
         )
         longest = self.steps_over(inputs.shape[1])
         places = _places(longest_first, steps, longest)
@@ -243,8 +248,7 @@ class Transducer(nn.Module):
             projected = [functional.embedding(ids, sums) for sums in projected]
         return [noise(sums) for sums in projected], torch.arange(len(ids))
 
-    def _weights(self) -> tuple[list[LayerWeights], Tensor, Tensor, Tensor, Tensor]:
-        """The layers; weight and bias of the signals, weight and bias of the values."""
+    def _weights(self, projected: Sequence[Tensor]) -> ModelWeights:
         layers = [
             LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
             for layer in self.controller.all_layers
@@ -258,7 +262,7 @@ class Transducer(nn.Module):
 
         operation = self.operation
         signals, values = (operation.signals, operation.values) if operation else (None, None)
-        return (layers, *head(signals), *head(values))
+        return ModelWeights(projected, layers, *head(signals), *head(values))
 
     def unroll_piece(
         self, inputs: Tensor, state: Carried | None = None, noise: GateNoise = no_noise
@@ -278,12 +282,12 @@ class Transducer(nn.Module):
         self._refuse_buffers()
         self.memory.check_carries()
         if not (kind := self.kind()):
-            assert not isinstance(state, stores.Carried)
+            assert not isinstance(state, kernel.Carried)
             return definition.piece(self, inputs, state, noise)
         assert not isinstance(state, definition.Carried)
         projected, ids = self._projected(inputs.flatten(), noise)
-        layers, *heads = self._weights()
-        done, carried = fused_piece(kind, ids.view(inputs.shape), projected, layers, state, *heads)
+        weights = self._weights(projected)
+        done, carried = fused_piece(kind, ids.view(inputs.shape), weights, state)
         hidden, signals = (part.unflatten(0, inputs.shape) for part in done[:2])
         return Unrolled(hidden, signals), carried
 
@@ -309,7 +313,7 @@ class Transducer(nn.Module):
         # Once for each id and not for each step: there are far fewer of them.
         ids = torch.arange(self.inputs)
         sums = [self.sums(layer, ids) for layer in self.controller.all_layers]
-        return Running(kind, batch_size, sums, *self._weights())
+        return Running(kind, batch_size, self._weights(sums))
 
     def kind(self) -> Kind | None:
         """What compiled code has to run; None if the model is run in torch.

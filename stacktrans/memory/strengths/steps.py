@@ -20,21 +20,32 @@ minus, to u. A read gives the boundary, the row within which the sum reaches 1, 
 1: so where x[i] is the product of the gradient of what is read with the value of row i,
 each row before the boundary has the gradient x[i] - x[boundary].
 
-Ties are those of `stacktrans.memory.strengths`. If the rows taken away have just the strength of
-the pop, the boundary keeps its gradient to itself; if those before the boundary fill a read, it
-has no part in it. A row pushed with strength 0 has the gradient of the reads of its own step,
-whether or not they get that far, and of the first pop after it, if it is taken away by it.
+Ties are those of `stacktrans.memory.strengths.definition`. If the rows taken away have just the
+strength of the pop, the boundary keeps its gradient to itself; if those before the boundary fill a
+read, it has no part in it. A row pushed with strength 0 has the gradient of the reads of its own
+step, whether or not they get that far, and of the first pop after it, if it is taken away by it.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from stacktrans.kernels import drive
+from stacktrans.kernels import kernel
 from stacktrans.kernels.arithmetic import add_scaled, copy, dot
 from stacktrans.kernels.compiling import Array, compiled, compiled_entry
-from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_adjoint
-from stacktrans.memory.strengths.base import BOTTOM, TOP
+from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.tensors import (
+    TENSOR_DTYPES,
+    as_array,
+    fresh_zeros,
+    in_place,
+    room_for,
+    workspace,
+)
+
+TOP, BOTTOM = 0, 1
+"""The ends of rows."""
 
 
 class Ends(NamedTuple):
@@ -57,34 +68,117 @@ class Rows(NamedTuple):
     Rows are numbered from 1.
 
     Attributes:
+        ends: what a step does.
         strength: [B, rows + 1] the strength of each row.
         links: [B, 2, rows + 1] the row below each row, and the row above it.
+        values: [B, rows, m] the vectors of all rows.
         first_before: [B, T, pops] the row at the end before each pop.
         strength_before: [B, T, pops] the strength of the boundary before each pop.
+        old: how many rows there were before the first step.
     """
 
+    ends: Ends
     strength: Array
     links: Array
+    values: Array
     first_before: Array
     strength_before: Array
+    old: int = 0
 
-    def of(self, part: slice) -> "Rows":
-        """Those of a part of the batch."""
-        return Rows(*(array[part] for array in self))
+    @property
+    def held(self) -> None:
+        """Nothing is known of what is held."""
+
+    def forward(self, part: slice, places: slice) -> "Rows":
+        """See `Store`."""
+        return Rows._make((self.ends, *(array[part] for array in self[1:6]), self.old))
+
+    def backward(self, part: slice, places: slice) -> "Backward":
+        """See `Store`."""
+        rows = self.forward(part, places)
+        dtype = TENSOR_DTYPES[rows.values.dtype]
+        return Backward(
+            # Going backwards takes the memory apart: a copy, so that it can be done twice.
+            rows._replace(strength=rows.strength.copy(), links=rows.links.copy()),
+            in_place(fresh_zeros(*rows.strength.shape, dtype=dtype)),
+            in_place(fresh_zeros(*rows.values.shape, dtype=dtype)),
+        )
+
+    def with_room(self, steps: int) -> "Rows":
+        """See `Store`; where there is not enough, rows that were taken away are left behind."""
+        batch, room, columns = self.values.shape
+        added = steps * len(self.ends.pushes)
+        if self.old + added <= room:
+            first, strength = _records(self.ends, batch, steps, self.strength.dtype)
+            return self._replace(first_before=first, strength_before=strength)
+        left = rows_left(self.links)
+        shape = (batch, room_for(left, left + added), columns)
+        values = workspace(*shape, dtype=TENSOR_DTYPES[self.values.dtype])
+        moved = _empty_rows(self.ends, values, steps)._replace(old=left)
+        move_rows(self, moved)
+        return moved
+
+    def after(self, steps: int) -> "Rows":
+        """See `Store`."""
+        return self._replace(old=self.old + steps * len(self.ends.pushes))
 
 
-def empty_rows(ends: Ends, batch: int, steps: int, dtype: np.dtype[Any]) -> Rows:
-    """A memory without rows, and room for those of `steps` steps."""
-    rows = steps * len(ends.pushes)
+class Backward(NamedTuple):
+    """The same going backwards, down to the empty memory.
+
+    Attributes:
+        rows: in place.
+        grad: [B, rows + 1] zeros; the gradients of strengths.
+        grad_values: [B, rows, m] zeros; become the gradients of the values.
+    """
+
+    rows: Rows
+    grad: Array
+    grad_values: Array
+
+
+def _empty_rows(ends: Ends, values: Array, steps: int) -> Rows:
+    """A memory without rows, which may get as many as there are values."""
+    batch, rows, _ = values.shape
     links = np.empty((batch, 2, rows + 1), dtype=np.int32)
     links[:, :, 0] = 0
-    record = (batch, steps, len(ends.pops))
-    return Rows(
-        np.empty((batch, rows + 1), dtype=dtype),
-        links,
-        np.empty(record, dtype=np.int32),
-        np.empty(record, dtype=dtype),
-    )
+    strength = np.empty((batch, rows + 1), dtype=values.dtype)
+    return Rows(ends, strength, links, values, *_records(ends, batch, steps, values.dtype))
+
+
+def _records(ends: Ends, batch: int, steps: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Room for `Rows.first_before` and `Rows.strength_before`."""
+    shape = (batch, steps, len(ends.pops))
+    return np.empty(shape, dtype=np.int32), np.empty(shape, dtype=dtype)
+
+
+@dataclass(frozen=True)
+class StrengthKernel(Kernel):
+    """The compiled steps of a memory that has ends; of one without there is nothing to do.
+
+    Attributes:
+        ends: what a step does.
+    """
+
+    ends: Ends
+
+    @classmethod
+    def of(
+        cls, pops: list[tuple[int, int]], pushes: list[tuple[int, int]], reads: list[int]
+    ) -> Self:
+        """One that does what `Ends` says, as lists."""
+        tables = [np.array(lines, dtype=np.int64).reshape(-1, 2) for lines in (pops, pushes)]
+        ends = Ends(tables[0], tables[1], np.array(reads, dtype=np.int64))
+        return cls(len(pops) + len(pushes), len(pushes), len(reads), ends)
+
+    def store(self, room: Room) -> Rows:
+        """See `Kernel.store`; nothing is known of what is held."""
+        shape = (room.batch, room.steps * self.pushes, room.columns)
+        if room.values is None:
+            values = workspace(*shape, dtype=room.dtype)
+        else:
+            values = as_array(room.values.reshape(shape))
+        return _empty_rows(self.ends, values, room.steps)
 
 
 # In what follows, `inward` are the links from a row to the next one further from the end at
@@ -109,7 +203,7 @@ def _pop(amount: Any, strength: Array, inward: Array, outward: Array) -> Any:
 
 
 @compiled
-def _pop_adjoint(
+def _pop_backward(
     amount: Any,
     first_before: int,
     strength_before: Any,
@@ -180,7 +274,7 @@ def _read(strength: Array, inward: Array, values: Array, out: Array) -> None:
 
 
 @compiled
-def _read_adjoint(
+def _read_backward(
     strength: Array, inward: Array, values: Array, grad_read: Array, grad: Array, grad_values: Array
 ) -> int:
     """Add to the gradients of strengths and values, given that of what was read at an end.
@@ -215,93 +309,40 @@ def _forget_empty(first: int, after: int, strength: Array, grad: Array) -> None:
             grad[row] = 0
 
 
-class Forward(NamedTuple):
-    """A memory of B strings, going forwards.
-
-    Attributes:
-        ends: what a step does.
-        rows: in place.
-        values: [B, rows, m] the vectors of all rows.
-        old: how many rows there were before the first step.
-    """
-
-    ends: Ends
-    rows: Rows
-    values: Array
-    old: int
-
-
-class Backward(NamedTuple):
-    """The same going backwards, down to the empty memory.
-
-    Attributes:
-        ends: what a step does.
-        rows: in place.
-        values: [B, rows, m] the vectors of all rows.
-        grad: [B, rows + 1] zeros; the gradients of strengths.
-        grad_values: [B, rows, m] zeros; become the gradients of the values.
-    """
-
-    ends: Ends
-    rows: Rows
-    values: Array
-    grad: Array
-    grad_values: Array
-
-
-@drive.implements(drive.set_signals, Forward)
-def set_signals(memory: Forward, sums: Array, bias: Array, signals: Array) -> None:
-    """Each is a sigmoid of its sum."""
-    sigmoid_signals(sums, bias, signals)
-
-
-@drive.implements(drive.make_hard, Forward)
-def make_hard(memory: Forward, signals: Array) -> None:
-    """Round each."""
-    rounded(signals)
-
-
-@drive.implements(drive.signals_adjoint, Backward)
-def signals_adjoint(memory: Backward, signals: Array, grad: Array) -> None:
-    """Of the sums under sigmoids."""
-    sigmoid_signals_adjoint(signals, grad)
-
-
-@drive.implements(drive.pushed, Forward)
-def pushed(memory: Forward, item: int, step: int, place: int) -> Array:
+@kernel.implements(kernel.pushed, Rows)
+def pushed(memory: Rows, item: int, step: int, place: int) -> Array:
     """The vectors of the step's new rows."""
     pushes = memory.ends.pushes.shape[0]
     new = memory.old + step * pushes
     return memory.values[item, new : new + pushes]
 
 
-@drive.implements(drive.pushed, Backward)
+@kernel.implements(kernel.pushed, Backward)
 def pushed_before(memory: Backward, item: int, step: int, place: int) -> Array:
     """The vectors of the rows that were new at the step."""
-    pushes = memory.ends.pushes.shape[0]
-    return memory.values[item, step * pushes : (step + 1) * pushes]
+    pushes = memory.rows.ends.pushes.shape[0]
+    return memory.rows.values[item, step * pushes : (step + 1) * pushes]
 
 
-@drive.implements(drive.pushed_adjoint, Backward)
-def pushed_adjoint(memory: Backward, item: int, step: int, place: int) -> Array:
+@kernel.implements(kernel.pushed_gradient, Backward)
+def pushed_gradient(memory: Backward, item: int, step: int, place: int) -> Array:
     """They are complete once the step is undone."""
-    pushes = memory.ends.pushes.shape[0]
+    pushes = memory.rows.ends.pushes.shape[0]
     return memory.grad_values[item, step * pushes : (step + 1) * pushes]
 
 
-@drive.implements(drive.memory_step, Forward)
-def memory_step(
-    memory: Forward, item: int, step: int, place: int, later: int, signals: Array, reads: Array
+@kernel.implements(kernel.step_forward, Rows)
+def step_forward(
+    memory: Rows, item: int, step: int, place: int, later: int, signals: Array, reads: Array
 ) -> None:
     """Pop, push and read."""
-    ends, rows, values = memory.ends, memory.rows, memory.values[item]
-    strength = rows.strength[item]
-    links = rows.links[item]
+    ends, values = memory.ends, memory.values[item]
+    strength, links = memory.strength[item], memory.links[item]
     new = memory.old + step * ends.pushes.shape[0] + 1
     for pop in range(ends.pops.shape[0]):
         signal, end = ends.pops[pop]
-        rows.first_before[item, step, pop] = links[end, 0]
-        rows.strength_before[item, step, pop] = _pop(
+        memory.first_before[item, step, pop] = links[end, 0]
+        memory.strength_before[item, step, pop] = _pop(
             signals[signal], strength, links[end], links[1 - end]
         )
     for push in range(ends.pushes.shape[0]):
@@ -314,8 +355,8 @@ def memory_step(
         _read(strength, links[ends.reads[read]], values, out)
 
 
-@drive.implements(drive.memory_adjoint, Backward)
-def memory_adjoint(
+@kernel.implements(kernel.step_backward, Backward)
+def step_backward(
     memory: Backward,
     item: int,
     step: int,
@@ -326,17 +367,15 @@ def memory_adjoint(
     grad_signals: Array,
 ) -> None:
     """Undo the step: the memory is then as it was before."""
-    ends, rows, values = memory.ends, memory.rows, memory.values[item]
+    rows, ends = memory.rows, memory.rows.ends
+    strength, links, values = rows.strength[item], rows.links[item], rows.values[item]
     grad, grad_values = memory.grad[item], memory.grad_values[item]
-    strength = rows.strength[item]
-    links = rows.links[item]
-    size = values.shape[1]
-    pushes = ends.pushes.shape[0]
+    size, pushes = values.shape[1], ends.pushes.shape[0]
     new = step * pushes + 1
     for read in range(ends.reads.shape[0]):
         part = grad_reads[read * size : (read + 1) * size]
         end = ends.reads[read]
-        boundary = _read_adjoint(strength, links[end], values, part, grad, grad_values)
+        boundary = _read_backward(strength, links[end], values, part, grad, grad_values)
         for row in range(new, new + pushes):
             # What was pushed at the other end lies beyond any boundary.
             if boundary != 0 and strength[row] == 0 and ends.pushes[row - new, 1] != end:
@@ -349,7 +388,7 @@ def memory_adjoint(
         signal, end = ends.pops[pop]
         if pop == 0 and step > 0:
             _forget_empty(new - pushes, new, strength, grad)
-        grad_signals[signal] = _pop_adjoint(
+        grad_signals[signal] = _pop_backward(
             signals[signal],
             rows.first_before[item, step, pop],
             rows.strength_before[item, step, pop],
@@ -376,29 +415,18 @@ def rows_left(links: Array) -> int:
 
 
 @compiled_entry
-def move_rows(
-    strength: Array, links: Array, values: Array, to_strength: Array, to_links: Array, to: Array
-) -> None:
-    """Move the rows that are left to new arrays, numbered from the bottom.
-
-    Args:
-        strength: [B, rows + 1].
-        links: [B, 2, rows + 1].
-        values: [B, rows, m].
-        to_strength: [B, new rows + 1] set.
-        to_links: [B, 2, new rows + 1] set.
-        to: [B, new rows, m] set to the values.
-    """
-    for item in range(links.shape[0]):
-        above = links[item, 1]
-        below, outward = to_links[item, TOP], to_links[item, BOTTOM]
+def move_rows(rows: Rows, to: Rows) -> None:
+    """Move the rows that are left to new arrays, numbered from the bottom."""
+    for item in range(rows.links.shape[0]):
+        above = rows.links[item, 1]
+        below, outward = to.links[item, TOP], to.links[item, BOTTOM]
         below[0] = 0
         outward[0] = 0
         row = above[0]
         count = 0
         while row != 0:
             count += 1
-            to_strength[item, count] = strength[item, row]
-            copy(to[item, count - 1], values[item, row - 1])
+            to.strength[item, count] = rows.strength[item, row]
+            copy(to.values[item, count - 1], rows.values[item, row - 1])
             _push(count, below, outward)
             row = above[row]

@@ -23,7 +23,7 @@ the compiled code (`stacktrans.memory.strengths.steps`) makes the same compariso
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -32,67 +32,8 @@ from torch.nn import functional
 
 from stacktrans.memory.base import Memory, MemoryState, Reading
 
-TOP, BOTTOM = 0, 1
-"""The ends of rows, for compiled code."""
-
-
-class Rows:
-    """The pushed vectors of a memory, with room for more.
-
-    While gradients are recorded every step makes new rows. Otherwise a step
-    writes into the room left beside the old ones, so that it need not copy
-    them; the older rows stay as they were.
-
-    Args:
-        values: [B, rows, m] the vectors, bottom (or front) first.
-    """
-
-    def __init__(self, values: Tensor) -> None:
-        self.values = values
-        self._room: _Room | None = None
-
-    def extended(self, back: Tensor, front: Tensor | None = None) -> "Rows":
-        """These rows with a new one after the last, and perhaps one before the first.
-
-        Args:
-            back: [B, 1, m].
-            front: [B, 1, m], or None.
-        """
-        if torch.is_grad_enabled():
-            parts = [self.values, back] if front is None else [front, self.values, back]
-            return Rows(torch.cat(parts, dim=1))
-        room = self._room
-        if room is None or not room.fits(self.values.shape[1], front is not None):
-            room = _Room(self.values, front is not None)
-        rows = Rows(room.extend(back, front))
-        rows._room = room
-        return rows
-
-
-class _Room:
-    """Storage larger than the rows in it."""
-
-    def __init__(self, values: Tensor, both_ends: bool) -> None:
-        batch_size, rows, size = values.shape
-        spare = max(64, rows)
-        self.start = spare if both_ends else 0
-        self.stop = self.start + rows
-        self.storage = values.new_empty(batch_size, self.stop + spare, size)
-        self.storage[:, self.start : self.stop] = values
-
-    def fits(self, rows: int, both_ends: bool) -> bool:
-        """Whether no later state has written here, and there is room for a step."""
-        unshared = self.stop - self.start == rows
-        return unshared and self.stop < self.storage.shape[1] and self.start >= both_ends
-
-    def extend(self, back: Tensor, front: Tensor | None) -> Tensor:
-        """Write the new rows and return a view of all."""
-        self.storage[:, self.stop : self.stop + 1] = back
-        self.stop += 1
-        if front is not None:
-            self.start -= 1
-            self.storage[:, self.start : self.start + 1] = front
-        return self.storage[:, self.start : self.stop]
+if TYPE_CHECKING:
+    from stacktrans.kernels.kernel import Kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +42,11 @@ class Strengths(MemoryState):
 
     Attributes:
         strengths: [B, rows] the strength s_t of each row, bottom (or front) first.
-        rows: the pushed vectors V_t, in the same order.
+        values: [B, rows, m] the pushed vectors V_t, in the same order.
     """
 
     strengths: Tensor
-    rows: Rows
+    values: Tensor
 
 
 class StrengthMemory(Memory[Strengths]):
@@ -127,24 +68,11 @@ class StrengthMemory(Memory[Strengths]):
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> Strengths:
         """The empty memory: no rows."""
-        return Strengths(
-            like.new_zeros(batch_size, 0), Rows(like.new_zeros(batch_size, 0, value_size))
-        )
+        return Strengths(like.new_zeros(batch_size, 0), like.new_zeros(batch_size, 0, value_size))
 
     def step(self, state: Strengths, signals: Tensor, values: Tensor) -> tuple[Strengths, Tensor]:
-        """Pop, push, then read.
-
-        Args:
-            state: the memory before the step, with n rows.
-            signals: [B, len(signal_names)] strengths in [0, 1].
-            values: [B, pushes, m] the vectors to push.
-
-        Returns:
-            The memory after the step, with `pushes` more rows, and the vectors
-            read, [B, reads, m].
-        """
         state = self.update(state, signals, values)
-        return state, read(self.read_weights(state), state.rows.values)
+        return state, read(self.read_weights(state), state.values)
 
     @abstractmethod
     def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
@@ -230,3 +158,99 @@ def read_by(strengths: Tensor) -> Tensor:
     above, through = _sums(strengths)
     beyond = (through > 1) & (strengths > 0)
     return torch.where(beyond, torch.relu(1 - above), strengths)
+
+
+class Stack(StrengthMemory):
+    """Pops from the top, pushes on top, reads from the top.
+
+    Row 0 is the bottom.
+    """
+
+    name = "stack"
+    signal_names = ("pop", "push")
+    ends = ("top",)
+
+    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
+        pop, push = signals[:, :1], signals[:, 1:]
+        left = popped(state.strengths.flip(1), pop).flip(1)
+        return Strengths(
+            torch.cat([left, push], dim=1),  # equation 2
+            torch.cat([state.values, values], dim=1),  # equation 1
+        )
+
+    def read_weights(self, state: Strengths) -> Tensor:
+        return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
+
+    def row_origins(self, steps: int) -> list[int]:
+        return list(range(steps))
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.strengths.steps import TOP, StrengthKernel  # waits for numba
+
+        return StrengthKernel.of(pops=[(0, TOP)], pushes=[(1, TOP)], reads=[TOP])
+
+
+class Queue(StrengthMemory):
+    """Pops and reads at the front, pushes at the back.
+
+    Row 0 is the front.
+    """
+
+    name = "queue"
+    signal_names = ("pop", "push")
+    ends = ("front",)
+
+    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
+        pop, push = signals[:, :1], signals[:, 1:]
+        return Strengths(
+            torch.cat([popped(state.strengths, pop), push], dim=1),  # equation 4
+            torch.cat([state.values, values], dim=1),  # equation 1
+        )
+
+    def read_weights(self, state: Strengths) -> Tensor:
+        return read_by(state.strengths).unsqueeze(1)  # equation 5
+
+    def row_origins(self, steps: int) -> list[int]:
+        return list(range(steps))
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.strengths.steps import BOTTOM, TOP, StrengthKernel  # waits for numba
+
+        return StrengthKernel.of(pops=[(0, BOTTOM)], pushes=[(1, TOP)], reads=[BOTTOM])
+
+
+class Deque(StrengthMemory):
+    """Pops, pushes and reads at both ends.
+
+    Row 0 is the bottom. Within a step the pop from the top comes first, then the pop from the
+    bottom on what is left, then both pushes, then both reads.
+    """
+
+    name = "deque"
+    signal_names = ("pop top", "push top", "pop bottom", "push bottom")
+    ends = ("top", "bottom")
+
+    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
+        pop_top, push_top, pop_bottom, push_bottom = signals.split(1, dim=1)
+        left = popped(state.strengths.flip(1), pop_top).flip(1)  # equation 7
+        left = popped(left, pop_bottom)  # equation 8
+        pushed_top, pushed_bottom = values.split(1, dim=1)
+        return Strengths(
+            torch.cat([push_bottom, left, push_top], dim=1),  # equation 9
+            torch.cat([pushed_bottom, state.values, pushed_top], dim=1),  # equation 6
+        )
+
+    def read_weights(self, state: Strengths) -> Tensor:
+        top = read_by(state.strengths.flip(1)).flip(1)  # equation 10
+        bottom = read_by(state.strengths)  # equation 11
+        return torch.stack([top, bottom], dim=1)
+
+    def row_origins(self, steps: int) -> list[int]:
+        return [*reversed(range(steps)), *range(steps)]
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.strengths.steps import BOTTOM, TOP, StrengthKernel  # waits for numba
+
+        return StrengthKernel.of(
+            pops=[(0, TOP), (2, BOTTOM)], pushes=[(1, TOP), (3, BOTTOM)], reads=[TOP, BOTTOM]
+        )

@@ -6,16 +6,19 @@ it would hold after each. There are no strengths: a cell that is empty holds -1.
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.memory.base import Memory, Reading, State
+from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.base import Memory, MemoryState, Reading, State
 
-EMPTY = -1.0
-"""What an empty cell holds (joulin2015, section 3.1)."""
+if TYPE_CHECKING:
+    from stacktrans.kernels.kernel import Kernel
+
 NO_OP = "no-op"
 
 
@@ -135,3 +138,97 @@ def without_empty(cells: Tensor) -> Tensor:
     held = (cells - EMPTY).abs() > torch.finfo(cells.dtype).eps
     used = held.any(dim=3).any(dim=1).any(dim=0).nonzero()
     return cells[:, :, : int(used[-1]) + 1 if len(used) else 0]
+
+
+@dataclass(frozen=True, slots=True)
+class StackCells(MemoryState):
+    """What stacks hold.
+
+    Attributes:
+        cells: [B, count, n, m] from the top down; what is under them is empty.
+    """
+
+    cells: Tensor
+
+
+class ActionStack(ActionMemory[StackCells]):
+    """Stacks that are pushed to or popped: joulin2015, section 3.1."""
+
+    name = "stack-rnn"
+    kind = "stack"
+    own_actions = ("push", "pop")
+
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> StackCells:
+        return StackCells(like.new_empty(batch_size, self.count, 0, value_size))
+
+    def carried(self, state: StackCells, new: Tensor) -> StackCells:
+        return StackCells(without_empty(constant(state.cells, new)))
+
+    def cells(self, state: StackCells) -> Tensor:
+        return state.cells
+
+    def update(self, state: StackCells, signals: Tensor, values: Tensor) -> StackCells:
+        push, pop, stay = self._probabilities(signals)
+        return StackCells(self._mixed(state.cells, values.unsqueeze(2), push, pop, stay))
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
+
+        return ActionKernel.of(self, lists=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListCells(MemoryState):
+    """What lists hold.
+
+    Attributes:
+        head: [B, count, 1, m].
+        left: [B, count, n, m] what is left of the head, nearest first.
+        right: [B, count, n', m] what is right of it, nearest first.
+    """
+
+    head: Tensor
+    left: Tensor
+    right: Tensor
+
+
+class ActionList(ActionMemory[ListCells]):
+    """Lists with a head that moves: joulin2015, section 3.2.
+
+    An insertion puts the new cell right of the old head, which is then the first on its left:
+    so the printed equations have it (left of the head L[i + 1], right of it L[i]), and nothing
+    is lost. What is read is the head, then the cells next to it: left, right, left and so on.
+    """
+
+    name = "list-rnn"
+    kind = "list"
+    own_actions = ("insert", "left", "right")
+
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> ListCells:
+        nothing = like.new_empty(batch_size, self.count, 0, value_size)
+        return ListCells(with_room(nothing, 1), nothing, nothing)
+
+    def carried(self, state: ListCells, new: Tensor) -> ListCells:
+        left, right = (without_empty(constant(side, new)) for side in (state.left, state.right))
+        return ListCells(constant(state.head, new), left, right)
+
+    def cells(self, state: ListCells) -> Tensor:
+        beside = self.depth // 2
+        sides = [with_room(side, beside)[:, :, :beside] for side in (state.left, state.right)]
+        return torch.cat([state.head, torch.stack(sides, dim=3).flatten(2, 3)], dim=2)
+
+    def update(self, state: ListCells, signals: Tensor, values: Tensor) -> ListCells:
+        insert, left, right, stay = self._probabilities(signals)
+        head = insert * values.unsqueeze(2) + stay * state.head
+        head = head + left * with_room(state.left, 1)[:, :, :1]
+        head = head + right * with_room(state.right, 1)[:, :, :1]
+        return ListCells(
+            head,
+            self._mixed(state.left, state.head, insert + right, left, stay),
+            self._mixed(state.right, state.head, left, right, insert + stay),
+        )
+
+    def kernel(self) -> "Kernel":
+        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
+
+        return ActionKernel.of(self, lists=True)

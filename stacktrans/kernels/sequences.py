@@ -1,0 +1,409 @@
+"""Controller and memory over whole sequences, for torch: with gradients, or from call to call."""
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.drive import (
+    Grads,
+    Kind,
+    Sizes,
+    backward_part,
+    backward_weights,
+    check_ids,
+    forward_part,
+    forward_weights,
+)
+from stacktrans.kernels.kernel import Carried
+from stacktrans.kernels.steps import Inputs
+from stacktrans.kernels.tensors import as_array, check_shape, fresh
+
+Result = TypeVar("Result")
+
+# With fewer rows than this the products would wait for the weights to come from memory.
+_LEAST_ITEMS = 4
+
+
+@functools.cache
+def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads of this process: a forked one would inherit the pool without its threads."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="stacktrans")
+
+
+def in_parts(run: Callable[[slice], Result], batch: int) -> list[Result]:
+    """Run for all of a batch, each of torch's threads a part of it, and collect what comes out.
+
+    Compiled code lets go of the interpreter, and items of a batch have nothing to do with each
+    other.
+    """
+    threads = max(1, min(torch.get_num_threads(), batch // _LEAST_ITEMS))
+    ends = [batch * part // threads for part in range(threads + 1)]
+    first, *rest = (slice(start, end) for start, end in itertools.pairwise(ends))
+    others = [_pool(os.getpid(), threads - 1).submit(run, part) for part in rest]
+    return [run(first), *(other.result() for other in others)]
+
+
+class LayerWeights(NamedTuple):
+    """One layer of the controller.
+
+    Attributes:
+        below: [gates * H, size of what comes from below] for the vectors read at the step
+            before, and in a higher layer for the output of the layer below.
+        hidden: [gates * H, H].
+        initial: the state before the first step, each [H] or [B, H].
+    """
+
+    below: Tensor
+    hidden: Tensor
+    initial: tuple[Tensor, ...]
+
+
+class ModelWeights(NamedTuple):
+    """A controller and what it says to its memory.
+
+    Attributes:
+        projected: for each layer, [ids, gates * H] the gates' sums over each id, bias included;
+            with buffers, the last id is no input.
+        layers: the lowest first.
+        signal_weight: [signals, H].
+        signal_bias: [signals].
+        value_weight: [pushes * m, H].
+        value_bias: [pushes * m].
+    """
+
+    projected: Sequence[Tensor]
+    layers: Sequence[LayerWeights]
+    signal_weight: Tensor
+    signal_bias: Tensor
+    value_weight: Tensor
+    value_bias: Tensor
+
+    def joined(self, batch: int) -> tuple[Tensor, ...]:
+        """The same for B strings, as few tensors.
+
+        Returns:
+            [ids, L * gates * H] projected, [L, states, B, H] the initial state, then weight and
+            bias of signals and values together, and last `below` and `hidden` of each layer.
+        """
+        layers, projected = self.layers, self.projected
+        shape = (batch, layers[0].hidden.shape[1])
+        initial = [torch.stack([part.expand(shape) for part in layer.initial]) for layer in layers]
+        return (
+            torch.cat(list(projected), dim=1) if projected[1:] else projected[0],
+            torch.stack(initial),
+            torch.cat([self.signal_weight, self.value_weight]),
+            torch.cat([self.signal_bias, self.value_bias]),
+            *(weight for layer in layers for weight in (layer.below, layer.hidden)),
+        )
+
+
+class SequenceOutput(NamedTuple):
+    """What came out of N steps, or of T steps of a batch of B.
+
+    Attributes:
+        hidden: [N, H] or [B, T, H] the output of the highest layer; the others in the same way.
+        signals: [N, signals] strengths, in the order of the memory's `signal_names`.
+        reads: [N, reads * m] the vectors read.
+    """
+
+    hidden: Tensor
+    signals: Tensor
+    reads: Tensor
+
+
+class _Plan(NamedTuple):
+    """What is run, over what, but for tensors that have gradients.
+
+    Attributes:
+        kind: what is run.
+        signals: how many of the heads are signals.
+        starts: [B + 1] where the steps of each item start, and N.
+        input_starts: [B + 1] where the inputs of each item start, and how many there are.
+        ids: what is read, as `Inputs.ids` has it.
+        before: what memory and reads to begin with; None for the empty memory.
+    """
+
+    kind: Kind
+    signals: int
+    starts: Array
+    input_starts: Array
+    ids: Array
+    before: Carried | None = None
+
+
+class _Sequence(torch.autograd.Function):
+    """All steps; see `fused_sequence`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        plan: _Plan,
+        projected: Tensor,
+        initial: Tensor,
+        heads: Tensor,
+        bias: Tensor,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor, Carried]:
+        """Run the steps, with weights as `ModelWeights.joined` has them."""
+        starts, before = plan.starts, plan.before
+        sizes = Sizes.of(plan.kind, plan.signals, initial, heads, bias, weights)
+        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
+        first, held, places = sizes.nothing_read(), None, int(starts[-1])
+        if before is not None:
+            # The state of the units is known to be of these sizes: it is the initial one.
+            check_shape("read", before.read.shape, (sizes.batch, sizes.read))
+            plan.kind.memory.check_held(before.held, sizes.batch, sizes.columns)
+            first = torch.where(before.new.unsqueeze(1), first, before.read)
+            held = before.held and before.held.without(before.new.numpy())
+        store = sizes.store(int(np.diff(starts).max(initial=0)), places, held)
+        trace = sizes.new_trace(places, places)
+        ready = forward_weights(plan.kind.units.gates, weights, heads)
+        start = initial.detach()
+
+        def run(part: slice) -> tuple[Tensor, Tensor]:
+            state = start[:, :, part].clone(memory_format=torch.contiguous_format)
+            read = first[part].clone()
+            forward_part(sizes, part, ready, bias, starts, inputs, state, read, store, trace)
+            return state, read
+
+        states, reads_last = zip(*in_parts(run, sizes.batch), strict=True)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(projected, initial, heads, *weights, *trace)
+        ctx.plan, ctx.sizes, ctx.store, ctx.first = plan, sizes, store, first
+        new = torch.zeros(sizes.batch, dtype=torch.bool)
+        carried = Carried(torch.cat(states, dim=2), torch.cat(reads_last), store.held, new)
+        return trace[1][:, -1], trace[2], trace[3], carried
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Run the steps backwards, then take each weight's gradient as one product."""
+        projected, initial, heads, *rest = ctx.saved_tensors
+        weights, trace = rest[:-5], rest[-5:]
+        sizes: Sizes = ctx.sizes
+        plan: _Plan = ctx.plan
+        if plan.kind.hard:
+            raise ValueError("signals that are made 0 or 1 have no gradients")
+        inputs = sizes.inputs(plan.starts, plan.input_starts, plan.ids, projected)
+        grads = _grads(sizes, trace, given[:3])
+        ready = backward_weights(weights, heads)
+
+        def run(part: slice) -> Tensor:
+            return backward_part(
+                sizes, part, ready, plan.starts, inputs, initial, ctx.store, trace, grads
+            )
+
+        grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
+        _, hidden, _, reads, positions = trace
+        grad_weights: list[Tensor | None] = []
+        for index, wanted in enumerate(ctx.needs_input_grad[-len(weights) :]):
+            layer, before = divmod(index, 2)
+            grad = (grads.inner if before and plan.kind.units.split else grads.projected)[:, layer]
+            if not wanted:
+                grad_weights.append(None)
+            elif before:
+                first = initial[layer, 0]
+                grad_weights.append(
+                    _late_weight_gradient(grad, hidden[:, layer], first, plan.starts)
+                )
+            elif layer:
+                grad_weights.append(_weight_gradient(grad, hidden[:, layer - 1]))
+            else:
+                grad_weights.append(_late_weight_gradient(grad, reads, ctx.first, plan.starts))
+        return (
+            None,
+            _projected_gradient(grads.projected.flatten(1), inputs, plan.starts, positions),
+            grad_initial,
+            _weight_gradient(grads.heads, hidden[:, -1]),
+            grads.heads.sum(dim=0),
+            *grad_weights,
+        )
+
+
+def _grads(sizes: Sizes, trace: Sequence[Tensor], given: Sequence[Tensor | None]) -> Grads:
+    shape = (len(trace[1]), sizes.layers, sizes.kind.units.gates * sizes.size)
+    hidden, signals, reads = (
+        torch.zeros_like(like) if grad is None else grad
+        for grad, like in zip(given, (trace[1][:, -1], *trace[2:4]), strict=True)
+    )
+    return Grads(
+        hidden.unsqueeze(1),
+        signals,
+        reads,
+        fresh(*shape, dtype=sizes.dtype),
+        fresh(*(shape if sizes.kind.units.split else (0, 0, 0)), dtype=sizes.dtype),
+        fresh(shape[0], sizes.heads, dtype=sizes.dtype),
+    )
+
+
+def _weight_gradient(grad: Tensor, by: Tensor) -> Tensor:
+    """[N, out] gradients of what came out and [N, in] what went in -> [out, in]."""
+    # This way round the libraries for linear algebra are a sixth faster.
+    return (by.t() @ grad).t()
+
+
+def _late_weight_gradient(grad: Tensor, by: Tensor, first: Tensor, starts: Array) -> Tensor:
+    """The same where what went in came out of the step before.
+
+    Args:
+        grad: [N, out] gradients of what came out.
+        by: [N, in] what came out one step earlier than it went in.
+        first: [B, in] what went in at the first step of each item.
+        starts: [B + 1] where the steps of each item start, and N.
+    """
+    at = torch.from_numpy(starts[:-1][np.diff(starts) > 0])
+    # Put right at the few first steps: a copy of `by`, one step later, takes longer.
+    before = by[(at - 1).clamp(min=0)] * (at > 0).unsqueeze(1)
+    right = first[: len(at)] - before
+    return torch.addmm(right.t() @ grad[at], by[:-1].t(), grad[1:]).t()
+
+
+def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: Tensor) -> Tensor:
+    """Gradients of the sums over each id, from those of the sums at each step.
+
+    Args:
+        rows: [N, L * gates * H].
+        inputs: what the steps read.
+        starts: [B + 1] where the steps of each item start, and N.
+        positions: [N] as `Trace.positions` has them; empty without buffers.
+    """
+    count = len(inputs.projected)
+    if not len(positions):
+        return _added_up(rows, inputs.ids, count)
+    lengths, items = np.diff(inputs.starts), np.arange(len(starts) - 1)
+    of = np.repeat(items, np.diff(starts))
+    places = positions.numpy()
+    # A NaN is no place; as in compiled code.
+    whole = np.where(places < lengths[of], places, lengths[of]).astype(int)
+    first = (inputs.starts[:-1] + 2 * items)[of] + whole
+    share = torch.from_numpy(places - np.floor(places)).unsqueeze(1)
+    later = rows * share
+    return _added_up(rows - later, inputs.ids[first], count) + _added_up(
+        later, inputs.ids[first + 1], count
+    )
+
+
+def _added_up(rows: Tensor, ids: Array, count: int) -> Tensor:
+    """Rows added up by the id they belong to: [N, size] and [N] -> [count, size]."""
+    places = torch.from_numpy(ids)
+    grad: Tensor = torch.ops.aten.embedding_dense_backward(rows, places, count, -1, False)
+    return grad
+
+
+def fused_sequence(
+    kind: Kind, lengths: Sequence[int], steps: Sequence[int], ids: Tensor, weights: ModelWeights
+) -> SequenceOutput:
+    """The steps of a controller and the memory it operates, for a batch of B.
+
+    Args:
+        kind: what is run.
+        lengths: how many inputs each item has, M together; the longest first.
+        steps: how many steps each item takes, N together; without buffers, as many.
+        ids: [M] the inputs, those of an item one after the other.
+        weights: of the model.
+    """
+    starts, input_starts = np.cumsum([0, *steps]), np.cumsum([0, *lengths])
+    inputs = as_array(ids)
+    if kind.buffered:
+        nothing = len(weights.projected[0]) - 1
+        check_ids(inputs, nothing)
+        inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), nothing)
+    plan = _Plan(kind, len(weights.signal_weight), starts, input_starts, inputs)
+    run: Any = _Sequence.apply
+    return SequenceOutput(*run(plan, *weights.joined(len(steps)))[:3])
+
+
+def fused_piece(
+    kind: Kind, ids: Tensor, weights: ModelWeights, state: Carried | None
+) -> tuple[SequenceOutput, Carried]:
+    """T steps of each of B strings that continue from what an earlier piece of them left.
+
+    Gradients go back to the first of these steps, and no further; those of the initial state are
+    of the strings that begin with it.
+
+    Args:
+        kind: what is run, without buffers; its memory is carried from piece to piece.
+        ids: [B, T] the inputs.
+        weights: of the model.
+        state: what they carry; None for strings that begin.
+
+    Returns:
+        What came out, the steps of a string one after the other, and what they carry on.
+    """
+    batch, steps = ids.shape
+    starts = np.arange(batch + 1) * steps
+    projected, initial, *others = weights.joined(batch)
+    if state is not None:
+        initial = torch.where(state.new.unsqueeze(1), initial, state.units)
+    inputs = as_array(ids.flatten())
+    plan = _Plan(kind, len(weights.signal_weight), starts, starts, inputs, state)
+    run: Any = _Sequence.apply
+    *done, carried = run(plan, projected, initial, *others)
+    return SequenceOutput(*done), carried
+
+
+class Running:
+    """A controller and its memory, for a batch of B, from call to call without gradients.
+
+    For evaluation and decoding: of the memory only those rows are kept that can still be read, or
+    those cells that are not empty.
+
+    Args:
+        kind: what is run, without buffers.
+        batch_size: B.
+        weights: of the model.
+
+    Raises:
+        ValueError: there are buffers, or weights are not of the right shapes.
+    """
+
+    @torch.no_grad()
+    def __init__(self, kind: Kind, batch_size: int, weights: ModelWeights) -> None:
+        if kind.buffered:
+            raise ValueError("a buffered model can't continue from call to call")
+        signals = len(weights.signal_weight)
+        self._projected, self._state, heads, self._bias, *layers = weights.joined(batch_size)
+        self._sizes = Sizes.of(kind, signals, self._state, heads, self._bias, layers)
+        self._weights = forward_weights(kind.units.gates, layers, heads)
+        self._read = self._sizes.nothing_read()
+        self._store = self._sizes.store(0)
+
+    def step(self, inputs: Tensor) -> SequenceOutput:
+        """The next T steps, with the ids [B, T].
+
+        Raises:
+            IndexError: there is no such id.
+            ValueError: they are not of B strings.
+        """
+        sizes = self._sizes
+        batch, steps = inputs.shape
+        if batch != sizes.batch:
+            raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
+        trace = sizes.new_trace(batch * steps, saved=1)
+        starts = np.arange(batch + 1) * steps
+        given = sizes.inputs(starts, starts, as_array(inputs.flatten()), self._projected)
+        self._store = self._store.with_room(steps)
+        forward_part(
+            sizes,
+            slice(0, batch),
+            self._weights,
+            self._bias,
+            starts,
+            given,
+            self._state,
+            self._read,
+            self._store,
+            trace,
+        )
+        self._store = self._store.after(steps)
+        hidden, signals, reads = (part.unflatten(0, (batch, steps)) for part in trace[1:4])
+        return SequenceOutput(hidden[:, :, -1], signals, reads)
