@@ -21,8 +21,8 @@ def _forward(memory: Any, signals: Array, reads: Array) -> None:
     for item in range(batch):
         for step in range(steps):
             place, later = item * steps + step, steps - step - 1
-            own, read = signals[item, step], reads[item, step]
-            kernel.step_forward(memory, item, step, place, later, own, read)
+            read = reads[item, step]
+            kernel.step_forward(memory, item, step, place, later, signals[item, step], read)
 
 
 @compiled_entry
@@ -34,7 +34,8 @@ def _backward(
     for item in range(batch):
         for step in range(steps - 1, -1, -1):
             place, later = item * steps + step, steps - step - 1
-            own, grad_read = signals[item, step], grad_reads[item, step]
+            own = signals[item, step]
+            grad_read = grad_reads[item, step]
             grad = grad_signals[item, step]
             kernel.step_backward(memory, item, step, place, later, own, grad_read, grad)
             given = grad_values[item, step]

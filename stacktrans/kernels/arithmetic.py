@@ -6,6 +6,7 @@ of gradients, through the C library.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,26 +122,16 @@ def exp(x: Any) -> Any:
     raise NotImplementedError("only compiled code calls this")
 
 
-# Not strict: it would want the annotations repeated in the lambdas.
-@overload(sigmoid, strict=False)
-def _choose_sigmoid(x: Any) -> Any:
-    if x == types.float32:
-        return lambda x: _sigmoid_single(x)
-    return lambda x: _sigmoid_double(x)
+def _by_precision(function: Callable[[Any], Any], single: Any, double: Any) -> None:
+    # Not strict: it would want the annotations repeated in the lambdas.
+    @overload(function, strict=False)
+    def choose(x: Any) -> Any:
+        return (lambda x: single(x)) if x == types.float32 else (lambda x: double(x))
 
 
-@overload(tanh, strict=False)
-def _choose_tanh(x: Any) -> Any:
-    if x == types.float32:
-        return lambda x: _tanh_single(x)
-    return lambda x: _tanh_double(x)
-
-
-@overload(exp, strict=False)
-def _choose_exp(x: Any) -> Any:
-    if x == types.float32:
-        return lambda x: _exp_single(x)
-    return lambda x: _exp_double(x)
+_by_precision(sigmoid, _sigmoid_single, _sigmoid_double)
+_by_precision(tanh, _tanh_single, _tanh_double)
+_by_precision(exp, _exp_single, _exp_double)
 
 
 @compiled_sum

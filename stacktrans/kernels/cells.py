@@ -69,11 +69,14 @@ def cell_step(
     elif cell == GRU:
         _gru_step(projected, outer, inner, hidden, saved)
     elif cell == RNN:
-        _rnn_step(projected, outer, inner, hidden, saved)
+        _tanh_sums(projected[0], outer[0], inner[0], hidden)
+        copy(saved[0], hidden)
     elif cell == SIGMOID:
-        _sigmoid_step(projected, outer, inner, hidden, saved)
+        _sigmoid_sums(projected[0], outer[0], inner[0], hidden)
+        copy(saved[0], hidden)
     else:
-        _linear_step(projected, outer, hidden)
+        for i in range(hidden.shape[0]):
+            hidden[i] = projected[0, i] + outer[0, i]
 
 
 @compiled
@@ -102,12 +105,18 @@ def cell_backward(
         _lstm_backward(saved, grad_hidden, grad_memory, grad_outer)
     elif cell == GRU:
         _gru_backward(saved, before, grad_hidden, grad_outer, grad_inner)
-    elif cell == RNN:
-        _rnn_backward(saved, grad_hidden, grad_outer)
-    elif cell == SIGMOID:
-        _sigmoid_units_backward(saved, grad_hidden, grad_outer)
     else:
-        copy(grad_outer[0], grad_hidden)
+        sums = grad_outer[0]
+        one = sums.dtype.type(1)
+        copy(sums, grad_hidden)
+        if cell == RNN:
+            value = saved[0]
+            for i in range(sums.shape[0]):
+                sums[i] *= one - value[i] * value[i]
+        elif cell == SIGMOID:
+            value = saved[0]
+            for i in range(sums.shape[0]):
+                sums[i] = sums[i] * value[i] * (one - value[i])
         grad_hidden.fill(0)
 
 
@@ -211,44 +220,3 @@ def _gru_backward(
         copy(grad_inner[gate], grad_outer[gate])
     _multiply(grad_inner[2], reset)
     _multiply(grad_hidden, update)
-
-
-@compiled
-def _rnn_step(projected: Array, outer: Array, inner: Array, hidden: Array, saved: Array) -> None:
-    """Saved is the hidden state."""
-    _tanh_sums(projected[0], outer[0], inner[0], hidden)
-    copy(saved[0], hidden)
-
-
-@compiled
-def _rnn_backward(saved: Array, grad_hidden: Array, grad: Array) -> None:
-    value, sums = saved[0], grad[0]
-    one = saved.dtype.type(1)
-    for i in range(sums.shape[0]):
-        sums[i] = grad_hidden[i] * (one - value[i] * value[i])
-    grad_hidden.fill(0)
-
-
-@compiled
-def _sigmoid_step(
-    projected: Array, outer: Array, inner: Array, hidden: Array, saved: Array
-) -> None:
-    """Saved is the hidden state."""
-    _sigmoid_sums(projected[0], outer[0], inner[0], hidden)
-    copy(saved[0], hidden)
-
-
-@compiled
-def _sigmoid_units_backward(saved: Array, grad_hidden: Array, grad: Array) -> None:
-    value, sums = saved[0], grad[0]
-    one = saved.dtype.type(1)
-    for i in range(sums.shape[0]):
-        sums[i] = grad_hidden[i] * value[i] * (one - value[i])
-    grad_hidden.fill(0)
-
-
-@compiled
-def _linear_step(projected: Array, outer: Array, hidden: Array) -> None:
-    """Nothing is saved."""
-    for i in range(hidden.shape[0]):
-        hidden[i] = projected[0, i] + outer[0, i]

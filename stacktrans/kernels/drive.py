@@ -264,8 +264,8 @@ def backward_weights(weights: Sequence[Tensor], heads: Tensor) -> Weights:
 
 
 def _stacked(layers: list[Tensor], heads: Tensor) -> Weights:
-    between, hidden = layers[2::2], torch.stack(layers[1::2])
-    above = torch.stack(between) if between else hidden[:0]
+    hidden = torch.stack(layers[1::2]) if layers[2:] else layers[1].unsqueeze(0)
+    above = torch.stack(layers[2::2]) if layers[2:] else hidden[:0]
     return Weights(as_array(layers[0]), as_array(above), as_array(hidden), as_array(heads))
 
 

@@ -177,8 +177,8 @@ class _Sequence(torch.autograd.Function):
 
         states, reads_last = zip(*in_parts(run, sizes.batch), strict=True)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(projected, initial, heads, *weights, *trace)
-        ctx.plan, ctx.sizes, ctx.store, ctx.first = plan, sizes, store, first
+        ctx.save_for_backward(initial, heads, *weights, *trace)
+        ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
         new = torch.zeros(sizes.batch, dtype=torch.bool)
         carried = Carried(torch.cat(states, dim=2), torch.cat(reads_last), store.held, new)
         return trace[1][:, -1], trace[2], trace[3], carried
@@ -187,13 +187,13 @@ class _Sequence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         """Run the steps backwards, then take each weight's gradient as one product."""
-        projected, initial, heads, *rest = ctx.saved_tensors
+        initial, heads, *rest = ctx.saved_tensors
         weights, trace = rest[:-5], rest[-5:]
         sizes: Sizes = ctx.sizes
         plan: _Plan = ctx.plan
         if plan.kind.hard:
             raise ValueError("signals that are made 0 or 1 have no gradients")
-        inputs = sizes.inputs(plan.starts, plan.input_starts, plan.ids, projected)
+        inputs: Inputs = ctx.inputs
         grads = _grads(sizes, trace, given[:3])
         ready = backward_weights(weights, heads)
 

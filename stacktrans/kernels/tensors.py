@@ -135,6 +135,8 @@ def panels(matrix: Tensor) -> Tensor:
 
 def gate_panels(weight: Tensor, gates: int) -> Tensor:
     """The rows of a weight [gates * H, K] as columns of panels, each gate starting a panel."""
-    by_gate = weight.unflatten(0, (gates, -1))
-    short = padded(by_gate.shape[1], weight.dtype) - by_gate.shape[1]
-    return panels(functional.pad(by_gate, (0, 0, 0, short)).flatten(0, 1).t())
+    size = len(weight) // gates
+    if short := padded(size, weight.dtype) - size:
+        by_gate = weight.unflatten(0, (gates, size))
+        weight = functional.pad(by_gate, (0, 0, 0, short)).flatten(0, 1)
+    return panels(weight.t())

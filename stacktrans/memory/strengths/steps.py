@@ -98,8 +98,11 @@ class Rows(NamedTuple):
         rows = self.forward(part, places)
         dtype = TENSOR_DTYPES[rows.values.dtype]
         return Backward(
+            rows.ends,
             # Going backwards takes the memory apart: a copy, so that it can be done twice.
-            rows._replace(strength=rows.strength.copy(), links=rows.links.copy()),
+            rows.strength.copy(),
+            rows.links.copy(),
+            *rows[3:6],
             in_place(fresh_zeros(*rows.strength.shape, dtype=dtype)),
             in_place(fresh_zeros(*rows.values.shape, dtype=dtype)),
         )
@@ -126,13 +129,18 @@ class Rows(NamedTuple):
 class Backward(NamedTuple):
     """The same going backwards, down to the empty memory.
 
-    Attributes:
-        rows: in place.
+    Attributes are those of `Rows`, in place, and
+
         grad: [B, rows + 1] zeros; the gradients of strengths.
         grad_values: [B, rows, m] zeros; become the gradients of the values.
     """
 
-    rows: Rows
+    ends: Ends
+    strength: Array
+    links: Array
+    values: Array
+    first_before: Array
+    strength_before: Array
     grad: Array
     grad_values: Array
 
@@ -320,14 +328,14 @@ def pushed(memory: Rows, item: int, step: int, place: int) -> Array:
 @kernel.implements(kernel.pushed, Backward)
 def pushed_before(memory: Backward, item: int, step: int, place: int) -> Array:
     """The vectors of the rows that were new at the step."""
-    pushes = memory.rows.ends.pushes.shape[0]
-    return memory.rows.values[item, step * pushes : (step + 1) * pushes]
+    pushes = memory.ends.pushes.shape[0]
+    return memory.values[item, step * pushes : (step + 1) * pushes]
 
 
 @kernel.implements(kernel.pushed_gradient, Backward)
 def pushed_gradient(memory: Backward, item: int, step: int, place: int) -> Array:
     """They are complete once the step is undone."""
-    pushes = memory.rows.ends.pushes.shape[0]
+    pushes = memory.ends.pushes.shape[0]
     return memory.grad_values[item, step * pushes : (step + 1) * pushes]
 
 
@@ -336,23 +344,25 @@ def step_forward(
     memory: Rows, item: int, step: int, place: int, later: int, signals: Array, reads: Array
 ) -> None:
     """Pop, push and read."""
-    ends, values = memory.ends, memory.values[item]
-    strength, links = memory.strength[item], memory.links[item]
-    new = memory.old + step * ends.pushes.shape[0] + 1
-    for pop in range(ends.pops.shape[0]):
-        signal, end = ends.pops[pop]
-        memory.first_before[item, step, pop] = links[end, 0]
-        memory.strength_before[item, step, pop] = _pop(
+    # By names of their own: to reach into a tuple again at each turn of a loop takes time.
+    pops, pushes, ends = memory.ends.pops, memory.ends.pushes, memory.ends.reads
+    first_before, strength_before = memory.first_before, memory.strength_before
+    strength, links, values = memory.strength[item], memory.links[item], memory.values[item]
+    new = memory.old + step * pushes.shape[0] + 1
+    for pop in range(pops.shape[0]):
+        signal, end = pops[pop]
+        first_before[item, step, pop] = links[end, 0]
+        strength_before[item, step, pop] = _pop(
             signals[signal], strength, links[end], links[1 - end]
         )
-    for push in range(ends.pushes.shape[0]):
-        signal, end = ends.pushes[push]
+    for push in range(pushes.shape[0]):
+        signal, end = pushes[push]
         strength[new + push] = signals[signal]
         _push(new + push, links[end], links[1 - end])
     size = values.shape[1]
-    for read in range(ends.reads.shape[0]):
+    for read in range(ends.shape[0]):
         out = reads[read * size : (read + 1) * size]
-        _read(strength, links[ends.reads[read]], values, out)
+        _read(strength, links[ends[read]], values, out)
 
 
 @kernel.implements(kernel.step_backward, Backward)
@@ -367,31 +377,32 @@ def step_backward(
     grad_signals: Array,
 ) -> None:
     """Undo the step: the memory is then as it was before."""
-    rows, ends = memory.rows, memory.rows.ends
-    strength, links, values = rows.strength[item], rows.links[item], rows.values[item]
+    pops, pushes, ends = memory.ends.pops, memory.ends.pushes, memory.ends.reads
+    first_before, strength_before = memory.first_before, memory.strength_before
+    strength, links, values = memory.strength[item], memory.links[item], memory.values[item]
     grad, grad_values = memory.grad[item], memory.grad_values[item]
-    size, pushes = values.shape[1], ends.pushes.shape[0]
-    new = step * pushes + 1
-    for read in range(ends.reads.shape[0]):
+    size, count = values.shape[1], pushes.shape[0]
+    new = step * count + 1
+    for read in range(ends.shape[0]):
         part = grad_reads[read * size : (read + 1) * size]
-        end = ends.reads[read]
+        end = ends[read]
         boundary = _read_backward(strength, links[end], values, part, grad, grad_values)
-        for row in range(new, new + pushes):
+        for row in range(new, new + count):
             # What was pushed at the other end lies beyond any boundary.
-            if boundary != 0 and strength[row] == 0 and ends.pushes[row - new, 1] != end:
+            if boundary != 0 and strength[row] == 0 and pushes[row - new, 1] != end:
                 grad[row] += dot(part, values[row - 1])
-    for push in range(pushes - 1, -1, -1):
-        signal, end = ends.pushes[push]
+    for push in range(count - 1, -1, -1):
+        signal, end = pushes[push]
         grad_signals[signal] = grad[new + push]
         _push_undone(new + push, links[end], links[1 - end])
-    for pop in range(ends.pops.shape[0] - 1, -1, -1):
-        signal, end = ends.pops[pop]
+    for pop in range(pops.shape[0] - 1, -1, -1):
+        signal, end = pops[pop]
         if pop == 0 and step > 0:
-            _forget_empty(new - pushes, new, strength, grad)
+            _forget_empty(new - count, new, strength, grad)
         grad_signals[signal] = _pop_backward(
             signals[signal],
-            rows.first_before[item, step, pop],
-            rows.strength_before[item, step, pop],
+            first_before[item, step, pop],
+            strength_before[item, step, pop],
             strength,
             links[end],
             links[1 - end],
