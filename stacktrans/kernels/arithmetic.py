@@ -151,6 +151,13 @@ def add_scaled(out: Array, scale: Any, row: Array) -> None:
 
 
 @compiled
+def add(out: Array, more: Array) -> None:
+    """Add as many numbers as both have."""
+    for i in range(min(out.shape[0], more.shape[0])):
+        out[i] += more[i]
+
+
+@compiled
 def scale(out: Array, by: float) -> None:
     """out *= by, in the precision of out."""
     factor = out.dtype.type(by)

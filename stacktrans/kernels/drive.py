@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stacktrans.kernels import kernel
-from stacktrans.kernels.arithmetic import copy
+from stacktrans.kernels.arithmetic import add, copy
 from stacktrans.kernels.cells import Cell
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room, Store
@@ -19,7 +19,6 @@ from stacktrans.kernels.steps import (
     Inputs,
     Trace,
     Weights,
-    add,
     going_on,
     position_backward,
     position_step,

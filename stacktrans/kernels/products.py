@@ -65,14 +65,7 @@ class _Tile:
         return self.builder.shuffle_vector(first, undefined, zeros)
 
     def write(self, depth: Any, left: list[Any], panel: Any, out: list[Any]) -> None:
-        """Set each out to the product of a row of the left side by the panel.
-
-        Args:
-            depth: K, at least 1.
-            left: pointers to rows of the left side, K long.
-            panel: pointer to the panel, [K, width].
-            out: pointers to where the rows of the result go.
-        """
+        """Set each out to the product of a row of the left side, K >= 1 long, by the panel."""
         builder = self.builder
         word = depth.type
         before = builder.block

@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from stacktrans.kernels.arithmetic import copy, dot, scale, sigmoid, tanh
+from stacktrans.kernels.arithmetic import add, copy, dot, scale, sigmoid, tanh
 from stacktrans.kernels.cells import cell_backward, cell_step
 from stacktrans.kernels.compiling import Array, compiled, inlined
 from stacktrans.kernels.products import product
@@ -60,13 +60,6 @@ class Trace(NamedTuple):
     signals: Array
     reads: Array
     positions: Array
-
-
-@compiled
-def add(out: Array, more: Array) -> None:
-    """Add as many numbers as both have."""
-    for i in range(min(out.shape[0], more.shape[0])):
-        out[i] += more[i]
 
 
 class Forward(NamedTuple):
@@ -180,14 +173,7 @@ def rounded(signals: Array) -> None:
 
 @compiled
 def values_step(sums: Array, bias: Array, first: int, tanh_values: int, values: Array) -> None:
-    """The values of one item; they go through a sigmoid unless through a tanh.
-
-    Args:
-        sums: [signals + pushes * m or more].
-        bias: [signals + pushes * m].
-        first: how many signals there are.
-        values: [pushes, m] set.
-    """
+    """Set the values of one item, [pushes, m], by the sums, of which the `first` are signals'."""
     size = values.shape[1]
     for push in range(values.shape[0]):
         start = first + push * size
@@ -205,14 +191,7 @@ def values_step(sums: Array, bias: Array, first: int, tanh_values: int, values: 
 def values_backward(
     tanh_values: int, values: Array, grad_values: Array, first: int, grad: Array
 ) -> None:
-    """Gradients of the sums under the values of one item.
-
-    Args:
-        values: [pushes, m].
-        grad_values: [pushes, m].
-        first: how many signals there are.
-        grad: [signals + pushes * m] set, but for those of signals.
-    """
+    """Set the gradients of the sums, but for the `first`, by those of the values, [pushes, m]."""
     one = grad.dtype.type(1)
     size = values.shape[1]
     for push in range(values.shape[0]):
@@ -265,10 +244,7 @@ def going_on(starts: Array, step: int, most: int) -> int:
 
 @inlined
 def units_step(run: Forward, step: int, going: int) -> None:
-    """A step of the units of every layer of the first `going` items, and the sums over them.
-
-    Sets `state`, `heads`, and what the trace has of units.
-    """
+    """A step of the units of every layer of the first `going` items, and of the sums in `heads`."""
     cell, weights, starts, inputs = run.cell, run.weights, run.starts, run.inputs
     state, read, trace = run.state, run.read, run.trace
     outer, inner, heads, between = run.outer, run.inner, run.heads, run.between

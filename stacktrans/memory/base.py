@@ -119,12 +119,7 @@ class Memory(nn.Module, ABC, Generic[State]):
             raise UsageError(f"memory {self.name} can't be run piece by piece")
 
     def carried(self, state: State, new: Tensor) -> State:
-        """What a memory holds, as constants to go on from; some of the strings have it empty.
-
-        Args:
-            state: the memory.
-            new: [B] which strings' is empty.
-        """
+        """What it holds, as constants to continue from, but empty for the strings `new`, [B]."""
         raise NotImplementedError
 
     @abstractmethod

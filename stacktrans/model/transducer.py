@@ -18,9 +18,9 @@ from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.kernels import kernel
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.drive import Kind
+from stacktrans.kernels.kernel import Carried as CarriedCompiled
 from stacktrans.kernels.sequences import (
     LayerWeights,
     ModelWeights,
@@ -38,7 +38,7 @@ from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 SYMBOLS_AT_ONCE = 256
 """Symbols of an answer that are read from the output buffer at once."""
-Carried = kernel.Carried | definition.Carried
+Carried = CarriedCompiled | definition.Carried
 """What B sequences carry from one piece to the next."""
 
 
@@ -282,7 +282,7 @@ class Transducer(nn.Module):
         self._refuse_buffers()
         self.memory.check_carries()
         if not (kind := self.kind()):
-            assert not isinstance(state, kernel.Carried)
+            assert not isinstance(state, CarriedCompiled)
             return definition.piece(self, inputs, state, noise)
         assert not isinstance(state, definition.Carried)
         projected, ids = self._projected(inputs.flatten(), noise)

@@ -107,12 +107,9 @@ class ActionMemory(Memory[State]):
         """Take the actions, without reading; shapes as in `step`."""
 
     def _mixed(self, cells: Tensor, top: Tensor, push: Tensor, pop: Tensor, stay: Tensor) -> Tensor:
-        """Cells after a step, nearest first, one more than before unless that is too many.
+        """Cells [B, count, n, m] after a step, one more than before unless that is too many.
 
-        Args:
-            cells: [B, count, n, m].
-            top: [B, count, 1, m] what is pushed on them.
-            push: [B, count, 1, 1] the share of the push; so are the others.
+        On them is pushed `top`, [B, count, 1, m]; the shares are [B, count, 1, 1].
         """
         pushed = torch.cat([top, cells], dim=2)
         more = pushed.shape[2]

@@ -130,16 +130,8 @@ def _row_backward(
 ) -> tuple[Any, Any, Any]:
     """Carry gradients over a step of one row of cells; gives back those of the three shares.
 
-    Args:
-        kept: what was kept of the step.
-        size: m.
-        used: how many cells were in use before.
-        reached: how many of those after it have a gradient.
-        push: share of the push; so are the other two.
-        grad: [room * m] of the cells after the step; becomes that of those before it, of which
-            there are at most `reached` and one.
-        padded: [(reached + 3) * m or more] to work in; its first m become the gradient of what
-            was pushed.
+    `grad`, [room * m], is of the cells after the step, of which `reached` have one, and becomes
+    that of those before it; the first m of `padded` become the gradient of what was pushed.
     """
     numbers = reached * size
     given = grad[:numbers]

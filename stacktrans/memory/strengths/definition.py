@@ -82,9 +82,9 @@ class StrengthMemory(Memory[Strengths]):
     def read_weights(self, state: Strengths) -> Tensor:
         """[B, len(ends), rows]: how much of each row each read is made of."""
 
-    @abstractmethod
     def row_origins(self, steps: int) -> list[int]:
         """For a memory after `steps` steps, the step (from 0) that pushed each row."""
+        return list(range(steps))
 
     def reading(self, state: Strengths) -> Reading:
         weights = self.read_weights(state)[0]
@@ -181,9 +181,6 @@ class Stack(StrengthMemory):
     def read_weights(self, state: Strengths) -> Tensor:
         return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
 
-    def row_origins(self, steps: int) -> list[int]:
-        return list(range(steps))
-
     def kernel(self) -> "Kernel":
         from stacktrans.memory.strengths.steps import TOP, StrengthKernel  # waits for numba
 
@@ -209,9 +206,6 @@ class Queue(StrengthMemory):
 
     def read_weights(self, state: Strengths) -> Tensor:
         return read_by(state.strengths).unsqueeze(1)  # equation 5
-
-    def row_origins(self, steps: int) -> list[int]:
-        return list(range(steps))
 
     def kernel(self) -> "Kernel":
         from stacktrans.memory.strengths.steps import BOTTOM, TOP, StrengthKernel  # waits for numba

@@ -262,14 +262,7 @@ def _push_undone(row: int, inward: Array, outward: Array) -> None:
 
 @compiled
 def _read(strength: Array, inward: Array, values: Array, out: Array) -> None:
-    """Read at an end.
-
-    Args:
-        strength: [rows + 1].
-        inward: [rows + 1].
-        values: [rows, m] the vector of each row, that of row 1 first.
-        out: [m] the vector read.
-    """
+    """Set out, [m], to what is read at an end; `values` has the vector of row 1 first."""
     out[:] = 0
     one = strength.dtype.type(1)
     row = inward[0]
