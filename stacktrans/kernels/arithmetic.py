@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from stacktrans.kernels.compiling import Array, compiled, compiled_sum
+from stacktrans.kernels.compiling import Array, Function, compiled, compiled_sum
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
@@ -92,46 +92,36 @@ def _exp_single(x: Any) -> Any:
     return _ZERO if x < -_LARGEST_SUM else scale * (_ONE + less_one)
 
 
-@compiled
-def _sigmoid_double(x: Any) -> Any:
+def _in_float32(single: Any) -> Callable[[Function], Function]:
+    """In compiled code, what a function is for float32; for float64 it is as it is written."""
+
+    def declared(function: Function) -> Function:
+        # Not strict: it would want the annotations repeated in the lambda.
+        @overload(function, strict=False)
+        def choose(x: Any) -> Any:
+            return (lambda x: single(x)) if x == types.float32 else function
+
+        return function
+
+    return declared
+
+
+@_in_float32(_sigmoid_single)
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + math.exp(-x))
 
 
-@compiled
-def _tanh_double(x: Any) -> Any:
+@_in_float32(_tanh_single)
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
     return math.tanh(x)
 
 
-@compiled
-def _exp_double(x: Any) -> Any:
-    return math.exp(x)
-
-
-def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
-    raise NotImplementedError("only compiled code calls this")
-
-
-def tanh(x: Any) -> Any:
-    """Hyperbolic tangent."""
-    raise NotImplementedError("only compiled code calls this")
-
-
+@_in_float32(_exp_single)
 def exp(x: Any) -> Any:
     """The exponential of x; in float32 it is 0 where it would be under 1.6e-38."""
-    raise NotImplementedError("only compiled code calls this")
-
-
-def _by_precision(function: Callable[[Any], Any], single: Any, double: Any) -> None:
-    # Not strict: it would want the annotations repeated in the lambdas.
-    @overload(function, strict=False)
-    def choose(x: Any) -> Any:
-        return (lambda x: single(x)) if x == types.float32 else (lambda x: double(x))
-
-
-_by_precision(sigmoid, _sigmoid_single, _sigmoid_double)
-_by_precision(tanh, _tanh_single, _tanh_double)
-_by_precision(exp, _exp_single, _exp_double)
+    return math.exp(x)
 
 
 @compiled_sum

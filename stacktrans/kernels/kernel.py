@@ -9,13 +9,13 @@ strings, which stand one string after the other.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from numba.extending import overload
 from torch import Tensor
 
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.compiling import Array, Function
 from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_backward
 
 
@@ -116,7 +116,6 @@ class Kernel(ABC):
             raise ValueError("what is carried is of another memory")
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 _IMPLEMENTATIONS: dict[tuple[str, type], Callable[..., Any]] = {}
 
 
