@@ -51,11 +51,7 @@ class Layer:
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
     def section(self, *keys: str) -> "Layer":
-        """The part of the layer under `keys`; empty if it is not there.
-
-        Raises:
-            UsageError: what is there has no parts.
-        """
+        """The part under `keys`, empty if it is missing; raises `UsageError` if it has no parts."""
         settings, node = self.settings, self.node
         for depth, key in enumerate(keys, start=1):
             found = settings.get(key)
@@ -80,11 +76,7 @@ def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
 
 
 def read_layer(path: str | os.PathLike[str]) -> Layer:
-    """Read a YAML file whose top is a mapping.
-
-    Raises:
-        UsageError: the file can't be read, is not YAML, or holds something else.
-    """
+    """The settings of a YAML file, with their lines; raises `UsageError` if it can't be read."""
     text = read_text(path)
     try:
         document = parsed(text)

@@ -33,11 +33,7 @@ DEFAULT_RECIPE = "default"
 
 
 def find_task(name: str) -> Path:
-    """The file of a task: a path, a task in `./tasks`, or a shipped one.
-
-    Raises:
-        UsageError: the task is unknown.
-    """
+    """A task's file: a path, or one in `./tasks`, or a shipped one; raises `UsageError`."""
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
     for folder in packaged.folders("tasks"):

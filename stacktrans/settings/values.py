@@ -125,11 +125,7 @@ class Named(Strict):
 
     @classmethod
     def read(cls, given: Any) -> Self:
-        """Settings as they were written; a name alone stands for a part with its defaults.
-
-        Raises:
-            ValueError: the part is unknown, or lacks a setting that others have.
-        """
+        """Settings as written, or a name for a part with its defaults; raises `ValueError`."""
         if isinstance(given, cls):
             return given
         settings = {"name": given} if isinstance(given, str) else given
