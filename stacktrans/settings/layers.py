@@ -4,8 +4,8 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from types import NoneType
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from stacktrans.common.complaints import MISSING, Complaint, complaints
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
+from stacktrans.common.kinds import alternatives, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.settings.renamed import hint
 
@@ -229,19 +230,9 @@ def _paths(model: type[BaseModel], prefix: str = "", blocks: bool = False) -> It
             yield from dict.fromkeys(inner)
 
 
-@functools.cache
-def kinds_of(annotation: Any) -> frozenset[Any]:
-    """The types that a setting may have, one or several."""
-    if get_origin(annotation) is Annotated:
-        return kinds_of(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return frozenset().union(*map(kinds_of, get_args(annotation)))
-    return frozenset([annotation])
-
-
 def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
     """The settings that a field is made of, one kind or several; none if it is a plain value."""
-    kind, *others = kinds_of(cast(Any, field.annotation)) - {NoneType}
+    kind, *others = without_null(field.annotation)
     if others or not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return []
     return list(dict.fromkeys(getattr(kind, "KINDS", {}).values())) or [kind]
@@ -249,4 +240,4 @@ def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
 
 def is_block(field: FieldInfo) -> bool:
     """Whether a field is made of settings that may be left out together."""
-    return bool(sections_of(field)) and NoneType in kinds_of(cast(Any, field.annotation))
+    return bool(sections_of(field)) and NoneType in alternatives(field.annotation)
