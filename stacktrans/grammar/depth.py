@@ -65,7 +65,7 @@ class DepthTable:
     def sample(
         self, generator: np.random.Generator, depth: int, length: int, longest: int
     ) -> tuple[list[str], list[str]]:
-        """A derivation's source and target, all equally likely that are no deeper and so long.
+        """Source and target of one of the derivations no deeper, all equally likely, of a length.
 
         Raises `GrammarError` if there is none, or if there are too many to count.
         """

@@ -123,12 +123,7 @@ def in_parts(value: Any) -> Any:
 
 
 def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -> Model:
-    """Settings checked against a model.
-
-    Raises:
-        UsageError: settings are missing, unknown or wrong; all are named, with their places in
-            the layers that they came from.
-    """
+    """Settings checked against a model; raises `UsageError`, which names all that are wrong."""
     try:
         return model.model_validate(settings)
     except ValidationError as error:
@@ -195,8 +190,7 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
 def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
     """The path that a key stands for; what follows a setting's name is a key within its value.
 
-    Raises:
-        UsageError: the key is unknown, ambiguous, or has another name now.
+    Raises `UsageError` if the key is unknown, ambiguous, or has another name now.
     """
     if key in known.model_fields:
         return key

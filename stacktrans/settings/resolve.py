@@ -246,10 +246,8 @@ def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missin
 def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:
     """What layers say of the task: the last that names or defines it, and those that change it.
 
-    A change holds wherever it stands: above the layer that names the task, or below it.
-
-    Raises:
-        UsageError: what one of them says can't be a task.
+    A change holds wherever it stands: above the layer that names the task, or below it. Raises
+    `UsageError` if what one of them says can't be a task.
     """
     base, changes = None, []
     for layer in layers:

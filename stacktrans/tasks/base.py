@@ -187,7 +187,7 @@ DRAWN_AT_ONCE = 100
 def drawn_pairs(
     task: Task, lengths: Lengths, count: int, seed: int, law: LengthLaw
 ) -> Iterator[Pair]:
-    """So many pairs of a task, to be written down; raises as `Task.sample` does."""
+    """Pairs of a task, to be written down; raises as `Task.sample` does."""
     for start in range(0, count, DRAWN_AT_ONCE):
         generator = generator_of(seed, Purpose.GENERATION, start)
         yield from task.sample(generator, lengths, DRAWN_AT_ONCE, law)[: count - start]
