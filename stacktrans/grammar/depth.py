@@ -53,19 +53,11 @@ class DepthTable:
         self._tables: dict[int | None, _CountTable] = {}
 
     def bounds(self, depth: int) -> Bounds | None:
-        """The least and the greatest source length of derivations no deeper; None if none is.
-
-        Raises:
-            GrammarError: the depth is out of range, or there are too many rules to look at.
-        """
+        """The least and greatest source length of derivations no deeper; raises `GrammarError`."""
         return self._levels_to(depth)[-1].get(self._root)
 
     def counts(self, depth: int, longest: int) -> Counts:
-        """How many derivations no deeper than `depth` there are of each length up to `longest`.
-
-        Raises:
-            GrammarError: as for `bounds`, or there is too much to count.
-        """
+        """How many derivations no deeper have each length up to `longest`; raises likewise."""
         if self.bounds(depth) is None:
             return {}
         return self._table(depth, longest).of_nonterminals[self._root, depth]
@@ -73,10 +65,9 @@ class DepthTable:
     def sample(
         self, generator: np.random.Generator, depth: int, length: int, longest: int
     ) -> tuple[list[str], list[str]]:
-        """Source and target of one of the derivations of a source length, all equally likely.
+        """Source and target of one of the derivations no deeper, all equally likely, of a length.
 
-        Raises:
-            GrammarError: there is none that is no deeper than `depth`, or too much to count.
+        Raises `GrammarError` if there is none, or if there are too many to count.
         """
         if not self.counts(depth, longest).get(length):
             raise GrammarError(f"no derivation of depth {depth} has {length} source words")

@@ -18,8 +18,7 @@ def following(root: str, rules: Rules, words: Iterable[str]) -> Iterator[frozens
         words: the string, of which no more is read than what is told needs.
 
     Yields:
-        One set more than there are words; empty from the first word on that can't stand where
-        it does.
+        One set more than there are words; empty after the first that can't stand where it does.
     """
     waiting: list[dict[str, set[Item]]] = []
     items: set[Item] = {(root, each.source, 0) for each in rules[root]}

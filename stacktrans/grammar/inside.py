@@ -45,11 +45,7 @@ class InsideTable:
         self._kept: dict[tuple[int, int], array[float]] = {}
 
     def of_lengths(self, symbol: int, longest: int) -> Floats:
-        """Log inside probabilities of a symbol at the lengths from 0, [longest + 1].
-
-        Raises:
-            GrammarError: they are too long to be computed.
-        """
+        """A symbol's log inside probabilities, [longest + 1]; raises `GrammarError` if too long."""
         if longest > self._most:
             raise GrammarError(
                 f"sentences of {longest} words are too long to be drawn from this grammar; "

@@ -125,11 +125,7 @@ class NormalForm:
 
 
 def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
-    """The rules with each unit production replaced by what its nonterminal derives next.
-
-    Raises:
-        GrammarError: there are too many of them, or too long ones.
-    """
+    """The rules with each unit production replaced by what its nonterminal derives next."""
     replaced: dict[str, list[Alternative]] = {}
     size = 0
     for name in TopologicalSorter(unit_links(rules)).static_order():

@@ -16,8 +16,8 @@ MOST_VALUES = 100_000
 """The most values that a placeholder can stand for."""
 MOST_PARTS = 500_000
 """The most words and nonterminals that there are on all sides of a grammar's rules."""
-LONGEST_NUMBER = 100
-"""The longest number that is written as text, in characters."""
+SHORT_NUMBER = re.compile(r"[-+\d._/\s]{,100}([eE][-+]?\d{,3}\s*)?")
+"""A number or fraction, as it may be written, that is converted at once."""
 
 
 class GrammarError(ValueError):
@@ -147,7 +147,7 @@ def _read_probability(written: object) -> float:
     try:
         if isinstance(written, bool) or not isinstance(written, int | float | str):
             raise ValueError
-        if isinstance(written, str) and not _is_short(written):
+        if isinstance(written, str) and not SHORT_NUMBER.fullmatch(written):
             raise ValueError
         probability = float(Fraction(written))
     except (ValueError, OverflowError, ZeroDivisionError):
@@ -157,13 +157,6 @@ def _read_probability(written: object) -> float:
             f"the probability is {shown(written)}; expected a number or fraction above 0, at most 1"
         )
     return probability
-
-
-def _is_short(written: str) -> bool:
-    """Whether a number is written with few digits, and a small exponent if it has one."""
-    exponent = re.search(r"[eE]([-+]?[0-9_]+)\s*$", written)
-    small = exponent is None or len(exponent[1].lstrip("-+0")) <= 3
-    return len(written) <= LONGEST_NUMBER and small
 
 
 def _read_side(side: str, written: object) -> list[str]:

@@ -90,18 +90,12 @@ class TaskConfig(Strict):
         return self.lengths
 
     def law_of(self, lengths: Lengths) -> LengthLaw:
-        """How lengths are spread over a range, which may be another than the task's own.
-
-        Raises:
-            UsageError: nothing is drawn.
-        """
+        """The law of any range, the task's own or another; raises `UsageError` as `ranges`."""
         own, laws = self.ranges, self.length_law
         assert laws is not None  # as there are lengths
         if not isinstance(laws, TaskLaws):
             return laws
-        if lengths == own.test:
-            return laws.test
-        return laws.train if lengths == own.train else "uniform"
+        return {own.train: laws.train, own.test: laws.test}.get(lengths, "uniform")
 
 
 class TaskFile(TaskConfig):
@@ -161,11 +155,7 @@ MemoryConfig.KINDS |= {
 
 @functools.cache
 def _with_parameters(memory: type) -> type[MemoryConfig]:
-    """The settings of somebody else's memory: those of all, and what its class is made with.
-
-    Raises:
-        ValueError: a parameter has no default or no type.
-    """
+    """The settings of somebody else's memory: those of all, and its class's parameters."""
     kinds = get_type_hints(vars(memory).get("__init__", object))
     fields: dict[str, Any] = {}
     for name, parameter in inspect.signature(memory).parameters.items():
@@ -629,9 +619,7 @@ class RunConfig(Strict):
 
     def model_of(self, attempt: int) -> ModelConfig:
         """The model as the weights start at a run's n-th attempt, from 1."""
-        changes: list[Settings] = [{}]
-        if self.training.restart:
-            changes += self.training.restart.starts
+        changes = [{}, *(self.training.restart.starts if self.training.restart else [])]
         change = changes[(attempt - 1) % len(changes)]
         if not change:
             return self.model

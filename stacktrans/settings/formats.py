@@ -37,11 +37,7 @@ FROZEN = Path(__file__).parent / "frozen"
 
 
 def written_format(layer: Layer) -> int | None:
-    """The format that a file of settings names; None if it names none.
-
-    Raises:
-        UsageError: the format is unknown, or newer than this version.
-    """
+    """The format that a file of settings names, if any; raises `UsageError` if it is unknown."""
     found = layer.settings.get("format")
     if found is None:
         return None
@@ -57,11 +53,7 @@ def written_format(layer: Layer) -> int | None:
 
 
 def of_today(layer: Layer) -> Layer:
-    """A file of settings as it would be written today.
-
-    Raises:
-        UsageError: it is of an older format and a setting is missing or unknown.
-    """
+    """A file of settings as written today; raises `UsageError` if an older one is not whole."""
     found = written_format(layer)
     if found == 1:
         layer = _completed(layer)

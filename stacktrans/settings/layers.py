@@ -4,8 +4,8 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from types import NoneType
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from stacktrans.common.complaints import MISSING, Complaint, complaints
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
+from stacktrans.common.kinds import alternatives, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.settings.renamed import hint
 
@@ -51,11 +52,7 @@ class Layer:
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
     def section(self, *keys: str) -> "Layer":
-        """The part of the layer under `keys`; empty if it is not there.
-
-        Raises:
-            UsageError: what is there has no parts.
-        """
+        """The part under `keys`, empty if it is missing; raises `UsageError` if it has no parts."""
         settings, node = self.settings, self.node
         for depth, key in enumerate(keys, start=1):
             found = settings.get(key)
@@ -80,11 +77,7 @@ def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
 
 
 def read_layer(path: str | os.PathLike[str]) -> Layer:
-    """Read a YAML file whose top is a mapping.
-
-    Raises:
-        UsageError: the file can't be read, is not YAML, or holds something else.
-    """
+    """The settings of a YAML file, with their lines; raises `UsageError` if it can't be read."""
     text = read_text(path)
     try:
         document = parsed(text)
@@ -130,12 +123,7 @@ def in_parts(value: Any) -> Any:
 
 
 def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -> Model:
-    """Settings checked against a model.
-
-    Raises:
-        UsageError: settings are missing, unknown or wrong; all are named, with their places in
-            the layers that they came from.
-    """
+    """Settings checked against a model; raises `UsageError`, which names all that are wrong."""
     try:
         return model.model_validate(settings)
     except ValidationError as error:
@@ -202,8 +190,7 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
 def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
     """The path that a key stands for; what follows a setting's name is a key within its value.
 
-    Raises:
-        UsageError: the key is unknown, ambiguous, or has another name now.
+    Raises `UsageError` if the key is unknown, ambiguous, or has another name now.
     """
     if key in known.model_fields:
         return key
@@ -237,19 +224,9 @@ def _paths(model: type[BaseModel], prefix: str = "", blocks: bool = False) -> It
             yield from dict.fromkeys(inner)
 
 
-@functools.cache
-def kinds_of(annotation: Any) -> frozenset[Any]:
-    """The types that a setting may have, one or several."""
-    if get_origin(annotation) is Annotated:
-        return kinds_of(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return frozenset().union(*map(kinds_of, get_args(annotation)))
-    return frozenset([annotation])
-
-
 def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
     """The settings that a field is made of, one kind or several; none if it is a plain value."""
-    kind, *others = kinds_of(cast(Any, field.annotation)) - {NoneType}
+    kind, *others = without_null(field.annotation)
     if others or not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         return []
     return list(dict.fromkeys(getattr(kind, "KINDS", {}).values())) or [kind]
@@ -257,4 +234,4 @@ def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
 
 def is_block(field: FieldInfo) -> bool:
     """Whether a field is made of settings that may be left out together."""
-    return bool(sections_of(field)) and NoneType in kinds_of(cast(Any, field.annotation))
+    return bool(sections_of(field)) and NoneType in alternatives(field.annotation)

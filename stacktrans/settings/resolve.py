@@ -33,11 +33,7 @@ DEFAULT_RECIPE = "default"
 
 
 def find_task(name: str) -> Path:
-    """The file of a task: a path, a task in `./tasks`, or a shipped one.
-
-    Raises:
-        UsageError: the task is unknown.
-    """
+    """A task's file: a path, or one in `./tasks`, or a shipped one; raises `UsageError`."""
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
     for folder in packaged.folders("tasks"):
@@ -250,10 +246,8 @@ def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missin
 def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:
     """What layers say of the task: the last that names or defines it, and those that change it.
 
-    A change holds wherever it stands: above the layer that names the task, or below it.
-
-    Raises:
-        UsageError: what one of them says can't be a task.
+    A change holds wherever it stands: above the layer that names the task, or below it. Raises
+    `UsageError` if what one of them says can't be a task.
     """
     base, changes = None, []
     for layer in layers:

@@ -21,8 +21,8 @@ from pydantic import (
     model_validator,
 )
 
+from stacktrans.common.kinds import alternatives, plain
 from stacktrans.common.registry import Registry
-from stacktrans.settings.layers import kinds_of
 from stacktrans.tasks.base import LONGEST, Lengths
 
 
@@ -72,7 +72,8 @@ class Strict(BaseModel):
     @classmethod
     def _is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Numbers are not true or false; 1e3, which is text in YAML, is a whole one."""
-        kinds = kinds_of(cast(Any, cls.model_fields[info.field_name or ""].annotation))
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        kinds = set(map(plain, alternatives(annotation)))
         if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
             raise ValueError("expected a number")
         return _whole(value) if int in kinds and not kinds & {str, float} else value
@@ -125,11 +126,7 @@ class Named(Strict):
 
     @classmethod
     def read(cls, given: Any) -> Self:
-        """Settings as they were written; a name alone stands for a part with its defaults.
-
-        Raises:
-            ValueError: the part is unknown, or lacks a setting that others have.
-        """
+        """Settings as written, or a name for a part with its defaults; raises `ValueError`."""
         if isinstance(given, cls):
             return given
         settings = {"name": given} if isinstance(given, str) else given

@@ -30,11 +30,7 @@ def default_parameters(generator: str) -> dict[str, Any]:
 
 
 def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
-    """The task that a generator makes with its parameters.
-
-    Raises:
-        TaskError: the generator is unknown, or the parameters do not fit it.
-    """
+    """The task that a generator makes; raises `TaskError` where it can't be made."""
     try:
         GENERATORS.check(generator)
     except ValueError as error:

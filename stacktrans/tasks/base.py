@@ -132,13 +132,7 @@ class Task(ABC):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        """Draw pairs whose sources have lengths within `lengths`.
-
-        Args:
-            generator: where the randomness comes from.
-            lengths: shortest and longest source, both included.
-            count: number of pairs.
-            law: how they are spread over the range.
+        """Draw `count` pairs whose sources have lengths within a range, spread over it by a law.
 
         Raises:
             NoSuchLength: no source has a length within the range.
@@ -158,12 +152,7 @@ class Task(ABC):
 def drawn_lengths(
     generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
 ) -> Ids:
-    """Lengths of strings for a task that has some of each multiple of `step`.
-
-    Raises:
-        NoSuchLength: there is no such multiple within the range.
-        NoSuchLaw: the law is of derivations.
-    """
+    """Lengths, multiples of `step`, of strings; raises `NoSuchLength` and `NoSuchLaw`."""
     smallest, largest = -(-lengths.shortest // step), lengths.longest // step
     if smallest > largest:
         raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
@@ -198,7 +187,7 @@ DRAWN_AT_ONCE = 100
 def drawn_pairs(
     task: Task, lengths: Lengths, count: int, seed: int, law: LengthLaw
 ) -> Iterator[Pair]:
-    """So many pairs of a task, to be written down; raises as `Task.sample` does."""
+    """Pairs of a task, to be written down; raises as `Task.sample` does."""
     for start in range(0, count, DRAWN_AT_ONCE):
         generator = generator_of(seed, Purpose.GENERATION, start)
         yield from task.sample(generator, lengths, DRAWN_AT_ONCE, law)[: count - start]

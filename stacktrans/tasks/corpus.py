@@ -112,10 +112,9 @@ class Corpus(Task):
 
 
 def find_files(folder: Path) -> dict[str, str]:
-    """The files of a text's three parts: train.txt, or one that ends so, such as ptb.train.txt.
+    """A text's three files: train.txt, or one that ends so, such as ptb.train.txt, and so on.
 
-    Raises:
-        UsageError: a part is missing, or could be any of several files.
+    Raises `UsageError` if a part is missing, or could be any of several files.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder with train.txt, valid.txt and test.txt")
@@ -137,9 +136,7 @@ def find_files(folder: Path) -> dict[str, str]:
 def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
     """The symbols of each sentence of a file, without empty lines.
 
-    Raises:
-        UsageError: the file can't be read.
-        StacktransError: a line is not text, or there is no sentence.
+    Raises `UsageError` if it can't be read, `StacktransError` if it holds something else.
     """
     sentences = []
     for number, line in enumerate(read_lines(path), start=1):

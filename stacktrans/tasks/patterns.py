@@ -37,10 +37,7 @@ def blocks_of(pattern: str) -> list[Block]:
     """The runs of a pattern.
 
     Each is a symbol, or one with how often it comes: `a^n`, `a^2n`, `a^(n+m)`, `a^nm`. A count
-    that is met for the first time stands alone.
-
-    Raises:
-        ValueError: it is not such a pattern; the message says why.
+    that is met for the first time stands alone. Raises `ValueError` that says what is wrong.
     """
     if not isinstance(pattern, str) or not pattern.split():
         raise ValueError(f"pattern is {shown(pattern)}; expected one like 'a^n b^n'")
