@@ -288,13 +288,7 @@ def settings() -> Listing:
 
 
 def _settings(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
-    """The settings of a section.
-
-    Args:
-        model: the section.
-        prefix: of their paths.
-        off: the block that they are in, if it is one that may be null.
-    """
+    """The settings of a section; `off` is the block that they are in, if one that may be null."""
     said = meanings(model)
     for name, setting in model.model_fields.items():
         path, sections = prefix + name, sections_of(setting)

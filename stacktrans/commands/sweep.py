@@ -31,7 +31,7 @@ def sweep(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(help="Runs side by side on this machine. Default: one per core.")
+        int | None, typer.Option(help="Parallel runs on this machine. Default: one per core.")
     ] = None,
     cluster: Annotated[
         str | None,

@@ -26,7 +26,7 @@ def print_out(*renderables: Any) -> None:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    console = Output(width=None if sys.stdout.isatty() else _UNLIMITED)
+    console = Output(width=None if sys.stdout.isatty() else 1_000_000)
     for renderable in renderables:
         console.print(renderable, soft_wrap=not sys.stdout.isatty())
 
@@ -39,10 +39,6 @@ def print_json(value: Any) -> None:
 def print_data(text: str, end: str = "\n") -> None:
     """Print data on stdout: unchanged, but in a terminal with what can't be seen escaped."""
     print(visible(text, keep="\t") if sys.stdout.isatty() else text, end=end)
-
-
-_UNLIMITED = 1_000_000
-"""Characters across a file or a pipe."""
 
 
 def output_width() -> int:

@@ -140,17 +140,12 @@ def _check_bounds(size: int, depth: int, line: int | None) -> None:
 
 
 def _check_node(node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
-    """The size and depth of a node, aliases unfolded; raises `DocumentError` as `parsed` does.
-
-    Args:
-        node: of the document, before other mappings are merged in.
-        known: sizes and depths of nodes by identity, to which aliases lead; None for those around.
-    """
+    """The size and depth of a node, aliases unfolded; those of nodes seen are kept by identity."""
     if id(node) in known:
         if found := known[id(node)]:
             return found
         raise DocumentError("an alias (*) is used within its own definition", _line(node))
-    known[id(node)] = None
+    known[id(node)] = None  # until its own children are measured
     if node.tag.removeprefix(_PREFIX) not in _KINDS:
         tag = node.tag.replace(_PREFIX, "!!")
         raise DocumentError(

@@ -41,10 +41,7 @@ def json_text(value: Any) -> str:
 
     NaN and infinity are null; other values that JSON does not have are text.
     """
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
-    except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
     if text.isprintable():
         return text
     return "".join(
