@@ -225,6 +225,7 @@ def recurrent(
 
     if kind in ("lstm", "equal"):
         embedding = transducer("none", "fused", job.hidden, job.memory_size).embedding
+        assert embedding
         layers = int(which) if kind == "lstm" else 1
         lstm = nn.LSTM(EMBEDDING, units, layers, batch_first=True)
         return nn.ModuleList([embedding, lstm]), lambda ids: lstm(embedding(ids))[0]

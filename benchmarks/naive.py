@@ -79,6 +79,7 @@ class NaiveTransducer(nn.Module):
         (layer,) = model.controller.layers
         if not isinstance(layer, LSTMLayer):
             raise TypeError(f"the naive loop is for lstm, and this is {type(layer).__name__}")
+        assert model.embedding
         self.embedding = model.embedding
         self.operation = model.operation
         self.memory_size = model.config.memory_size

@@ -16,17 +16,15 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue.docstrings import inherited, items
-from stacktrans.commands.catalogue.entries import Entry, as_written
-from stacktrans.commands.catalogue.plain_types import in_words
-from stacktrans.commands.catalogue.settings import settings
-from stacktrans.settings.config import CONTROLLER_SETTINGS, MEMORY_SETTINGS, RunConfig
-from stacktrans.settings.values import Named, sections_of
+from stacktrans.commands.catalogue import Entry, as_written, settings, type_of
+from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig
+from stacktrans.settings.layers import sections_of
+from stacktrans.settings.values import Named, meanings
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands
 
-What `--help` says of each command. Written by `python docs/generate.py`."""
+The `--help` of each command. Written by `python docs/generate.py`."""
 MANNERS = """Data goes to stdout; progress, notes and errors go to stderr. The exit code is 0 when
 the work is done, 1 when it failed, 2 when the command or a file was wrong, and 130 after Ctrl-C."""
 
@@ -72,16 +70,16 @@ _KINDS = {"<int>": "N", "<int range>": "N", "<path>": "PATH", "<str>": "NAME"}
 
 SETTINGS = """# Settings
 
-What a run can be told: by `--set KEY=VALUE`, in a file for `--config`, in a recipe, in a task's
-file or in a sweep. A key is a path such as `training.learning_rate`, or the end of one,
-`learning_rate`, where only one ends so. Written by `python docs/generate.py`.
+The settings of a run, which are changed by `--set KEY=VALUE`, in a file for `--config`, in a
+recipe, in a task's file or in a sweep. A key is a path such as `training.learning_rate`, or the
+end of one, `learning_rate`, where only one ends so. Written by `python docs/generate.py`.
 
-A default is what a setting is where no recipe says otherwise (`stacktrans list recipes`); most of
-them mean "off". A block that is `null` by default has to be given with all of its settings that
+A default holds where no recipe says otherwise (`stacktrans list recipes`); most defaults mean
+"off". A block that is `null` by default has to be given with all of its settings that
 have no default; `--set BLOCK=null` turns it off. Of `training.data` and of `training.stop` one
-alternative is chosen: what is set takes the place of the others. A memory and a controller are
+alternative is chosen: one that is set replaces the others. A memory and a controller are
 chosen by name, `model.memory: queue`, or with settings of their own, `model.memory: {name:
-stack-rnn, count: 4}`; what a recipe says of settings that the chosen one lacks is passed over."""
+stack-rnn, count: 4}`; settings in a recipe that the chosen one lacks are ignored."""
 
 
 def settings_page() -> str:
@@ -96,8 +94,8 @@ def settings_page() -> str:
         parts += [f"## {section}", *_meaning(section), _table(map(_row, entries))]
         if section == "model":
             kinds: dict[str, Mapping[str, type[Named]]] = {
-                "memory": MEMORY_SETTINGS,
-                "controller": CONTROLLER_SETTINGS,
+                "memory": MemoryConfig.KINDS,
+                "controller": ControllerConfig.KINDS,
             }
             parts += [part for name, kind in kinds.items() for part in _named(name, kind)]
     return "\n\n".join(parts) + "\n"
@@ -110,7 +108,7 @@ def _meaning(section: str) -> Iterator[str]:
     for name in outer:
         (kind,) = sections_of(kind.model_fields[name])
     if last in kind.model_fields:
-        meaning = items(kind)[last]
+        meaning = meanings(kind)[last]
         yield meaning[0].upper() + meaning[1:]
 
 
@@ -119,10 +117,9 @@ def _named(part: str, kinds: Mapping[str, type[Named]]) -> Iterator[str]:
     for kind in dict.fromkeys(kinds.values()):
         names = [f"`{name}`" for name, each in kinds.items() if each is kind]
         yield f"### model.{part}: {', '.join(names)}"
-        meanings = inherited(kind)
+        said = meanings(kind)
         yield _table(
-            f"| `{name}` | {_default(field)} | {in_words(field.annotation, field.metadata)} "
-            f"| {_in_cell(meanings[name])} |"
+            f"| `{name}` | {_default(field)} | {type_of(field)} | {_in_cell(said[name])} |"
             for name, field in kind.model_fields.items()
         )
 

@@ -1,4 +1,4 @@
-"""stacktrans: train, evaluate and look into stack-augmented transducers.
+"""stacktrans: train, evaluate and inspect stack-augmented transducers.
 
     import stacktrans
 

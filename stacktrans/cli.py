@@ -1,4 +1,4 @@
-"""The command line's face: its commands, and where it begins.
+"""The entry point of the command line.
 
 Nothing heavy is imported at the top of a command's file: `--help` must answer at once.
 """
@@ -14,10 +14,10 @@ from stacktrans.commands.generate import generate
 from stacktrans.commands.inspect import inspect
 from stacktrans.commands.listing import list as list_
 from stacktrans.commands.sweep import sweep
-from stacktrans.commands.terminal import open_standard_streams, silence_stdout
+from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.commands.train import train
 from stacktrans.commands.transduce import transduce
-from stacktrans.common.messages import Dispensable, complain
+from stacktrans.common.messages import Dispensable, complain, silence
 
 __all__ = ["app", "main"]
 
@@ -29,24 +29,21 @@ def main() -> None:
     """The entry point."""
     open_standard_streams()
     completion.prepare()
-    # What is wrong with a command decides its exit code even if that can't be said.
+    # A wrong command decides the exit code even if that can't be said.
     with contextlib.redirect_stderr(cast(TextIO, Dispensable(sys.stderr))):
-        _main()
-
-
-def _main() -> None:
-    try:
-        app(prog_name=completion.PROGRAM)
-    except KeyboardInterrupt:
-        raise SystemExit(INTERRUPTED) from None
-    except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # whoever read the help has read enough
-            raise SystemExit(0) from None
-        raise
-    except (OSError, UnicodeError) as error:
-        if completion.INSTALL in sys.argv:  # in files of a shell
-            complain(f"completion can't be installed: {error}")
-        else:
-            silence_stdout()
-            complain(f"standard output: {getattr(error, 'strerror', error)}")
-        raise SystemExit(1) from None
+        try:
+            app(prog_name=completion.PROGRAM)
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):
+                # Whoever read the help has read enough.
+                raise SystemExit(0) from None
+            raise
+        except (OSError, UnicodeError) as error:
+            if completion.INSTALL in sys.argv:  # in files of a shell
+                complain(f"completion can't be installed: {error}")
+            else:
+                silence(sys.stdout)
+                complain(f"standard output: {getattr(error, 'strerror', error)}")
+            raise SystemExit(1) from None

@@ -22,12 +22,12 @@ _POP_BIAS = -1.0
 
 
 class StackState(NamedTuple):
-    """What a module carries from one call to the next.
+    """The state carried from one call to the next.
 
     Attributes:
         layers: of each layer the output and the cells, each [B, H].
-        memory: what the memory holds.
-        reads: [B, reads * m] what was read last.
+        memory: the state of the memory.
+        reads: [B, reads * m] the vectors read last.
     """
 
     layers: tuple[ControllerState, ...]
@@ -60,7 +60,7 @@ class StackLSTM(nn.Module):
         signal_names: of its signals, in their order.
 
     Raises:
-        UsageError: there is no such memory, or a size is under 1.
+        UsageError: the memory is unknown, or a size is under 1.
     """
 
     def __init__(
@@ -106,14 +106,13 @@ class StackLSTM(nn.Module):
         )
 
     def forward(self, inputs: Tensor, state: StackState | None = None) -> tuple[Tensor, StackState]:
-        """Outputs of the highest layer at every step, and what is carried on.
+        """Outputs of the highest layer at every step, and the state after the last.
 
         Args:
             inputs: [T, B, E], [B, T, E] with `batch_first`, or [T, E] for a single sequence.
-            state: what an earlier call gave back; a new sequence begins without.
+            state: returned by an earlier call; None begins a new sequence.
 
-        Returns:
-            Outputs, H in the place of E, and the state after the last step.
+        Outputs have H in the place of E.
         """
         single = inputs.dim() == 2
         steps = inputs.unsqueeze(1) if single else inputs

@@ -8,7 +8,6 @@ import torch
 from command_line import SMALL, run
 
 from stacktrans.common import plugins
-from stacktrans.common.registry import REGISTRIES
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ROUNDINGS, RoundingConfig, StreamConfig
@@ -26,8 +25,6 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(plugins.PLUGINS, "")
     monkeypatch.delenv(plugins.PLUGINS)
     monkeypatch.setattr(plugins, "_loaded", {})
-    for registry in REGISTRIES:
-        monkeypatch.setattr(registry, "_in_files", {})
 
 
 @pytest.fixture

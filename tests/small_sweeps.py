@@ -6,9 +6,8 @@ from typing import Any
 import yaml
 from small_runs import SETTINGS
 
-from stacktrans.settings.assignments import option_layer
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import overlay
+from stacktrans.settings.layers import option_layer, overlay
 
 MEASURES = {
     "test": {"of": "fine", "strings": "test"},

@@ -229,7 +229,7 @@ def test_numbers_may_be_numpy_s() -> None:
 
 
 def test_what_is_asked_for_wrongly_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="there is no such checkpoint"):
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
         stacktrans.load("nothing")
     with pytest.raises(UsageError, match="unknown memory 'stak'"):
         stacktrans.train("copy", memory="stak", out=tmp_path / "run")

@@ -23,7 +23,7 @@ from stacktrans.memory.buffers import (
     written_weights,
 )
 from stacktrans.model import checkpoint
-from stacktrans.model.states import Unrolled
+from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ModelConfig
 from stacktrans.settings.resolve import resolve

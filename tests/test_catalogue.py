@@ -10,9 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue.entries import Entry
-from stacktrans.commands.catalogue.kinds import KINDS
-from stacktrans.commands.catalogue.layout import lines
+from stacktrans.commands.catalogue import Entry
+from stacktrans.commands.listing import KINDS, lines
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
 from stacktrans.settings.config import TrainingConfig
 from stacktrans.settings.packaged import shipped
@@ -140,7 +139,7 @@ def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
         assert model[part] == {"name": entry["name"], **settings}
     assert memories["deque"]["signals"] == ["pop top", "push top", "pop bottom", "push bottom"]
     assert memories["deque"]["settings"] == {"size": 32, "values": "tanh"}
-    assert "    count=1: how many stacks or lists" in invoke("memories").stdout
+    assert "    count=1: number of stacks or lists" in invoke("memories").stdout
     assert "    hidden_size=64: units" in invoke("controllers").stdout
 
 
@@ -236,8 +235,8 @@ def test_settings_have_types_in_plain_words_and_defaults() -> None:
 def test_what_needs_no_torch_does_not_wait_for_it() -> None:
     kinds = ["tasks", "generators", "recipes", "settings", "checkpoints"]
     code = (
-        "import sys; from stacktrans.commands.catalogue.kinds import KINDS; "
-        f"[KINDS[kind]() for kind in {kinds}]; sys.exit('torch' in sys.modules)"
+        "import sys; from stacktrans.commands import catalogue; "
+        f"[getattr(catalogue, kind)() for kind in {kinds}]; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -278,8 +277,7 @@ def test_lists_name_their_columns_where_these_do_not_fit() -> None:
         "name",
         "    meaning",
         "short",
-        "    lengths",
-        "        65:128;",
+        "    lengths 65:128;",
         "        rate 0.0001",
         "    Some words that",
         "    say what it is.",

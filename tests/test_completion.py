@@ -10,11 +10,11 @@ from command_line import ENVIRONMENT, STACKTRANS
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.commands.completion import PROGRAM
+from stacktrans.commands.listing import KINDS
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
-from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import setting_path
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stacktrans.commands.catalogue.settings import settings
+from stacktrans.commands.catalogue import settings
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import MEMORIES, REGISTRIES
-from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import (
     ActionMemoryConfig,
     BuffersConfig,
@@ -25,6 +24,7 @@ from stacktrans.settings.config import (
     StopConfig,
     VectorMemoryConfig,
 )
+from stacktrans.settings.layers import setting_path
 from stacktrans.settings.packaged import recipe_names, shipped
 from stacktrans.settings.resolve import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths
@@ -123,7 +123,7 @@ def test_an_option_changes_part_of_a_task() -> None:
         ({"assignments": ["memory.size=no"]}, "model.memory.size: expected a number .given: F"),
         ({"assignments": ["memory_size=4"]}, "memory_size is model.memory.size now"),
         ({"assignments": ["training.stream.steps=4"]}, "is training.data.stream.steps now"),
-        ({"assignments": ["prune=true"]}, "there is no training.prune any more: it is part of"),
+        ({"assignments": ["prune=true"]}, "training.prune no longer exists: it is part of"),
         ({"assignments": ["memory.count=2"]}, "--set memory.count=2: .*memory queue has no count"),
         ({"assignments": ["learning_rate=yes"]}, "training.learning_rate: expected a number"),
         ({"assignments": ["batch_size=25e-1"]}, "training.batch_size: .* .given: '25e-1'"),
@@ -131,7 +131,7 @@ def test_an_option_changes_part_of_a_task() -> None:
         ({"assignments": ["optimizer=lion"]}, "expected rmsprop, adam or sgd"),
         ({"assignments": ["memory=heap"]}, "unknown memory 'heap'"),
         ({"assignments": ["controller=lstn"]}, "did you mean 'lstm'"),
-        ({"assignments": ["task.lengths.train=[9, 3]"]}, "9:3 is no range"),
+        ({"assignments": ["task.lengths.train=[9, 3]"]}, "expected 1 <= shortest <= longest"),
         ({"assignments": ["hidden_size={a"]}, "not readable as YAML"),
         ({"recipe": "papr"}, "did you mean 'paper'"),
     ],

@@ -18,7 +18,6 @@ import yaml
 from command_line import Ended
 
 from stacktrans.common import plugins
-from stacktrans.common.registry import REGISTRIES
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 
@@ -125,8 +124,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where a page's examples run, in order, with the checkpoints beside them and no plugins."""
     monkeypatch.setenv(plugins.PLUGINS, "")
     monkeypatch.setattr(plugins, "_loaded", {})
-    for registry in REGISTRIES:
-        monkeypatch.setattr(registry, "_in_files", {})
     shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     (tmp_path / "docs" / "images").mkdir(parents=True)
     (tmp_path / "mytext").mkdir()

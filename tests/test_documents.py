@@ -12,9 +12,8 @@ from stacktrans.cli import app
 from stacktrans.common.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
 from stacktrans.common.errors import UsageError
 from stacktrans.common.reading import MOST_BYTES, check_readable, parsed_json, read_bytes, read_text
-from stacktrans.settings.assignments import option_layer
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import read_layer
+from stacktrans.settings.layers import option_layer, read_layer
 from stacktrans.settings.resolve import resolve
 
 LIST = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
@@ -33,8 +32,8 @@ def of_aliases(first: str, each: str, levels: int) -> str:
         (of_aliases(LIST, "[{}]", 9), f":5: more than {MOST_VALUES} values"),
         (of_aliases(MERGED, "{{<<: [{}]}}", 9), f":5: more than {MOST_VALUES} values"),
         ("- 1\n" * (2 * MOST_VALUES), f"more than {MOST_VALUES} values"),
-        ("a: &a [*a]", ":1: *a is used within its own definition"),
-        ("a: &a {b: {<<: *a}}", ":1: *a is used within its own definition"),
+        ("a: &a [*a]", ":1: an alias (*) is used within its own definition"),
+        ("a: &a {b: {<<: *a}}", ":1: an alias (*) is used within its own definition"),
         ("x: " + "[" * 100_000, f":1: nested more than {DEEPEST} deep"),
         ("- " * 100_000, f":1: nested more than {DEEPEST} deep"),
         (

@@ -1,5 +1,7 @@
 """Scores: against a loop over greedy decoding, against hand-made answers, and their intervals."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,8 @@ from shapes import shaped
 
 from stacktrans.common.statistics import confidence_interval
 from stacktrans.inference import evaluation
-from stacktrans.inference.decoding import transduce
-from stacktrans.inference.evaluation import Scores, batches_of, score
-from stacktrans.model.states import Unrolled
+from stacktrans.inference.decoding import batches_of, transduce
+from stacktrans.inference.evaluation import Scores, score
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import BuffersConfig
 from stacktrans.settings.resolve import resolve
@@ -60,7 +61,7 @@ def test_many_and_long_strings_are_scored_in_pieces(
         def __init__(self, count: int) -> None:
             self.run = start(count)
 
-        def step(self, inputs: torch.Tensor) -> Unrolled:
+        def step(self, inputs: torch.Tensor) -> Any:
             sizes.append(inputs.numel())
             return self.run.step(inputs)
 

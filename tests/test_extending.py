@@ -123,9 +123,9 @@ def test_what_is_inherited_has_no_compiled_code() -> None:
     assert Forgetful().compiled() is None
     settings = {"model": {"memory": "stack"}}
     model = Transducer(resolve(task="copy", settings=settings).model, 9, 9)
-    assert model.is_fused()
+    assert model.kind() is not None
     model.memory = Forgetful()
-    assert not model.is_fused()
+    assert model.kind() is None
     assert "cell" not in vars(Peephole)
 
 

@@ -288,10 +288,14 @@ def test_nouns_choose_their_articles(gender: Grammar) -> None:
         (
             "si1 vi3",
             3,
-            "the sentence ends too early: 'si1 vi3' begins a sentence of the grammar but is none",
+            "the sentence ends too early: 'si1 vi3' only begins a sentence of the grammar",
         ),
         ("oi1", 1, "word 1, 'oi1': no sentence of the grammar begins 'oi1'"),
-        ("si1 vi3 po2", 3, "word 3, 'po2', is no source word of the grammar; did you mean 'oi2'?"),
+        (
+            "si1 vi3 po2",
+            3,
+            "word 3, 'po2', is not a source word of the grammar; did you mean 'oi2'?",
+        ),
         ("", 1, "the source is empty; expected at least one word"),
     ],
 )
@@ -403,8 +407,8 @@ def replacing(line: str) -> Parameters:
         ),
         (changed(lambda p: p["rules"].update(VP=["is"])), "alternative 1: 'is'; expected {prob"),
         (changed(lambda p: p["rules"].update(VP=[])), "nonterminal 'VP': []; expected a list"),
-        (changed(lambda p: p["rules"].update({False: []})), "False is no name of a nonterminal"),
-        (changed(lambda p: p["rules"].update({"a b": []})), "'a b' is no name of a nonterminal"),
+        (changed(lambda p: p["rules"].update({False: []})), "False is not a name of a nonterminal"),
+        (changed(lambda p: p["rules"].update({"a b": []})), "'a b' is not a name of a nonterminal"),
         (changed(lambda p: p.update(rules={})), "rules: {}; expected nonterminals"),
         (changed(lambda p: p.update(root="X")), "root: unknown nonterminal 'X'"),
         (changed(lambda p: p.pop("root")), "a grammar has no 'root'; expected root, rules"),
@@ -426,9 +430,9 @@ def test_what_can_follow_is_what_some_sentence_begins_with(name: str) -> None:
     task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())["parameters"]
     parameters = {"root": task["root"], "rules": task["rules"]}
     grammar = Grammar.from_parameters(parameters)
-    length = max(length for length in grammar.depth_counts(9, 12) if length <= 12)
+    length = max(length for length in grammar.depths.counts(9, 12) if length <= 12)
     for seed in range(3):
-        source, _ = grammar.sample_depth(np.random.default_rng(seed), 9, length, 12)
+        source, _ = grammar.depths.sample(np.random.default_rng(seed), 9, length, 12)
         for count, words in enumerate(grammar.following(source)):
             begun = source[:count]
             expected = {
@@ -445,11 +449,14 @@ def test_nothing_follows_a_word_that_can_t_stand_where_it_does() -> None:
 
 def test_depths_count_derivations_of_each_length() -> None:
     grammar = Grammar.from_parameters(rules(S=["1/2: a S:1 b", "1/2: c"]))
-    assert dict(grammar.depth_counts(1, 9)) == {}
-    assert dict(grammar.depth_counts(2, 9)) == {1: 1}
-    assert dict(grammar.depth_counts(4, 9)) == {1: 1, 3: 1, 5: 1}
-    assert grammar.sample_depth(np.random.default_rng(1), 4, 5, 9) == (list("aacbb"), list("aacbb"))
+    assert dict(grammar.depths.counts(1, 9)) == {}
+    assert dict(grammar.depths.counts(2, 9)) == {1: 1}
+    assert dict(grammar.depths.counts(4, 9)) == {1: 1, 3: 1, 5: 1}
+    assert grammar.depths.sample(np.random.default_rng(1), 4, 5, 9) == (
+        list("aacbb"),
+        list("aacbb"),
+    )
     with pytest.raises(GrammarError, match="no derivation of depth 3 has 5 source words"):
-        grammar.sample_depth(np.random.default_rng(1), 3, 5, 9)
+        grammar.depths.sample(np.random.default_rng(1), 3, 5, 9)
     # Many levels do not ask for as many calls within one another.
-    assert len(grammar.depth_counts(3000, 3000)) == 2999
+    assert len(grammar.depths.counts(3000, 3000)) == 2999

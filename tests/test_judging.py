@@ -14,7 +14,7 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.settings.config import ROUNDINGS, RoundingConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.report import caption, markdown
-from stacktrans.tasks.layouts import Batch, Layout, Pair, Stream
+from stacktrans.tasks.layouts import Batch, Layout, Pair
 from stacktrans.training.records import Summary, decided_by, reported_on
 from stacktrans.training.saving import SavedRun
 from stacktrans.training.sources import Source
@@ -104,15 +104,11 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
     before, after = set[str](), set[str]()
     seen, layout = before, type(trainer.source.layout)
     # Whatever is trained on or measured is laid out before.
-    name = "joined" if layout is Stream else "batch"
-    laid_out, finish = getattr(layout, name), SavedRun.summary
+    laid_out, finish = layout.joined, SavedRun.summary
 
-    def watched(self: Layout, rows: Sequence[Pair | Sequence[Pair]], *more: bool) -> Batch:
-        for row in rows:
-            pairs = [row] if isinstance(row, Pair) else row
-            seen.update(str(pair.source.tolist()) for pair in pairs)
-        batch: Batch = laid_out(self, rows, *more)
-        return batch
+    def watched(self: Layout, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
+        seen.update(str(pair.source.tolist()) for row in rows for pair in row)
+        return laid_out(self, rows, everything)
 
     strings, drawn = Source.strings, list[tuple[Purpose, bool]]()
 
@@ -126,7 +122,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
         return finish(self, outcome)
 
     monkeypatch.setattr(Source, "strings", drawing)
-    monkeypatch.setattr(layout, name, watched)
+    monkeypatch.setattr(layout, "joined", watched)
     monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)
     assert (summary.outcome, trainer.state.start.settling.settled) == (outcome, True)

@@ -134,7 +134,8 @@ def test_no_strings_at_all(memory: str, buffered: bool) -> None:
 def test_where_to_read_is_no_number(memory: str, name: str) -> None:
     """As after a step that was far too long."""
     model = transducer(memory, buffered=True, embedding_size=2, steps_per_symbol=2)
-    assert model.operation is not None
+    assert model.operation
+    assert model.embedding
     weight = {"signals": model.operation.signals, "embedding": model.embedding}[name].weight
     assert isinstance(weight, Tensor)
     with torch.no_grad():
@@ -149,7 +150,7 @@ def test_where_to_read_is_no_number(memory: str, name: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 def test_a_buffered_model_does_not_go_on_from_call_to_call(kernel: str) -> None:
-    with pytest.raises(UsageError, match="piece to piece"):
+    with pytest.raises(UsageError, match="piece by piece"):
         transducer(buffered=True, kernel=kernel).start(1)
     case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
     with pytest.raises(ValueError, match="buffered"):

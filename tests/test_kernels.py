@@ -36,6 +36,7 @@ from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory.strengths import steps
 from stacktrans.memory.strengths.store import RowStore
+from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
@@ -114,7 +115,7 @@ def test_padded_batch(memory: str, lengths_given: bool) -> None:
     model = Transducer(config.model, layout.inputs, layout.outputs)
     exact = copy.deepcopy(model).double()
     hidden, signals, _ = model.unroll(inputs, batch.lengths if lengths_given else None)
-    expected, expected_signals, _ = exact.unroll_by_definition(inputs)[0]
+    expected, expected_signals, _ = definition.unroll(exact, inputs)[0]
     compare_with_gradients(
         {"logits": model.read_out(hidden[mask]), "signals": signals[mask]},
         dict(model.named_parameters()),

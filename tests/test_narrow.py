@@ -21,9 +21,10 @@ from test_sweep_tables import plan_of, records_of
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Part, Step, Trace
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.scores import perplexity_table, scores_tables
 from stacktrans.showing.tables import Column, Table
-from stacktrans.showing.texts import LanguageDisplay, perplexity_table
-from stacktrans.showing.training import TrainingDisplay, scores_tables, summary_table, trace_view
+from stacktrans.showing.traces import trace_view
+from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
 from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import Store
 from stacktrans.tasks.base import Lengths
@@ -82,7 +83,7 @@ NUMBER = re.compile(r"\d+\.\d+")
 @pytest.mark.parametrize(
     "renderable",
     [
-        summary_table(SUMMARY, CONFIG, "x"),
+        summary_view(SUMMARY, CONFIG, "x"),
         *scores_tables([(Lengths(10, 29), scores())], hard=True),
         trace_view(trace_of(tops=False), CONFIG),
         trace_view(trace_of(tops=True), CONFIG),

@@ -7,6 +7,7 @@ from torch import Tensor
 import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.memory import Deque, Stack
+from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
 from stacktrans.settings.resolve import resolve
@@ -43,8 +44,8 @@ def test_it_is_the_controller_and_the_memory_of_a_transducer(memory: str, layers
         }
         module.get_submodule(new).load_state_dict(own)
     ids = torch.tensor([[1, 4, 2, 8, 0, 3], [5, 5, 1, 0, 2, 7]])
-    unrolled, state = whole.unroll_by_definition(ids)
-    hidden, own_state = module(whole.embedding(ids).transpose(0, 1))
+    unrolled, state = definition.unroll(whole, ids)
+    hidden, own_state = module(whole.embed(ids).transpose(0, 1))
     assert torch.equal(hidden.transpose(0, 1), unrolled.hidden)
     assert torch.equal(own_state.reads, state.reads)
 

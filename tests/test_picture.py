@@ -7,7 +7,10 @@ import pytest
 from command_line import run
 
 from stacktrans.inference.trace import Part, Step, Trace
-from stacktrans.showing.pictures import Row, heat_map, rows_of, shade
+from stacktrans.settings.resolve import resolve
+from stacktrans.showing.traces import Row, heat_map, rows_of, shade
+
+CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
 
 
 def step_of(number: int, symbol: str, push: float, read: list[Part] | None = None) -> Step:
@@ -31,7 +34,7 @@ def trace_of(*steps: Step) -> Trace:
 
 
 def test_rows_are_strengths_values_inputs_and_outputs() -> None:
-    rows = rows_of(trace_of(step_of(1, "a", 0.25), step_of(2, "b", 1.0)), least=-1)
+    rows = rows_of(trace_of(step_of(1, "a", 0.25), step_of(2, "b", 1.0)), CONFIG)
     assert [(row.group, row.label, row.shades) for row in rows] == [
         ("strengths", "pop", [0.75, 0.0]),
         ("strengths", "push", [0.25, 1.0]),
@@ -50,7 +53,7 @@ def test_reads_are_drawn_by_the_step_that_pushed_them() -> None:
         step_of(2, "a", 1.0),
         reads={"top": [Part("a", 2, 0.7), Part("a", 1, 0.3), Part("b", 3, 0.01)]},
     )
-    rows = rows_of(trace_of(first, second), least=-1)
+    rows = rows_of(trace_of(first, second), CONFIG)
     assert [(row.label, row.shades) for row in rows if row.group == "read top"] == [
         ("a@1", [0.9, 0.3]),
         ("a@2", [0.0, 0.7]),
@@ -60,13 +63,13 @@ def test_reads_are_drawn_by_the_step_that_pushed_them() -> None:
 def test_pushed_vectors_are_drawn_while_they_can_be_read() -> None:
     for size, drawn in ((16, 16), (17, 0)):
         step = replace(step_of(1, "a", 1.0), pushed={"top": [0.5] * size})
-        rows = rows_of(trace_of(step), least=-1)
+        rows = rows_of(trace_of(step), CONFIG)
         assert sum(row.group == "pushed top" for row in rows) == drawn
 
 
 def test_what_is_read_from_a_buffer_is_shared_between_symbols() -> None:
     read = [Part("a", 1, 0.5), Part("b", 2, 0.3), Part("a", 3, 0.2)]
-    rows = rows_of(trace_of(step_of(1, "a", 0.5, read)), least=0)
+    rows = rows_of(trace_of(step_of(1, "a", 0.5, read)), CONFIG)
     assert [row.shades for row in rows if row.group == "input"] == [[0.7], [0.3]]
 
 

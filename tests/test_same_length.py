@@ -163,7 +163,7 @@ def test_laws_that_a_task_does_not_know() -> None:
         (
             "next-symbol",
             {"predict": ["c"], "root": "S", "rules": {"S": [{"probability": 1, "source": "a"}]}},
-            "predict: 'c' is none of the grammar's words a",
+            "predict: 'c' is not one of the grammar's words a",
         ),
         (
             "same-length-grammar",

@@ -9,11 +9,10 @@ import torch
 from shipped_tasks import task_of
 
 from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.streaming import LineStream
 from stacktrans.inference.trace import trace
-from stacktrans.inference.transduction import Line, transduce_lines
+from stacktrans.inference.transduction import Line, LineStream, transduce_lines
 from stacktrans.model import checkpoint
-from stacktrans.showing.training import verdict
+from stacktrans.showing.traces import verdict
 from stacktrans.tasks.base import UNKNOWN
 from stacktrans.tasks.lines import Piece
 
@@ -99,7 +98,7 @@ def test_inspect_marks_what_is_not_scored(reversal: checkpoint.Checkpoint) -> No
 def test_one_length_is_not_told_twice() -> None:
     import numpy as np
 
-    from stacktrans.showing.training import scores_tables
+    from stacktrans.showing.scores import scores_tables
     from stacktrans.tasks.base import Lengths
 
     def of(first: int, last: int) -> tuple[Lengths, Scores]:

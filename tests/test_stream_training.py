@@ -12,7 +12,7 @@ from shapes import shaped
 from test_training import assert_same_run, ignore, records_of, stop_after, weights_of
 
 from stacktrans.common.errors import UsageError
-from stacktrans.model.controllers import undisturbed
+from stacktrans.model.controllers import no_noise
 from stacktrans.settings.config import RunConfig, StreamConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import Stream
@@ -110,12 +110,12 @@ def test_what_a_stream_carries_is_used_in_the_next_piece(
         for steps in (1000, 7)
     )
     model, moment = whole.state.start.model, Moment(1, 0)
-    _, together = whole.source.unroll(model, moment, undisturbed)
+    _, together = whole.source.unroll(model, moment, no_noise)
     assert whole.source.resumable
     parts: list[torch.Tensor] = []
     cut.source.begin(model)
     while not parts or not cut.source.resumable:
-        parts.append(cut.source.unroll(model, moment, undisturbed)[1].hidden)
+        parts.append(cut.source.unroll(model, moment, no_noise)[1].hidden)
     torch.testing.assert_close(torch.cat(parts, dim=1), together.hidden, rtol=0, atol=1e-6)
 
 
@@ -177,7 +177,7 @@ def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
     ("task", "memory", "why"),
     [
         ("copy", "stack-rnn", "copy is not a stream"),
-        ("anbn", "stack", "memory stack can't go on from piece to piece"),
+        ("anbn", "stack", "memory stack can't be run piece by piece"),
     ],
 )
 def test_what_can_not_be_a_stream_is_named(

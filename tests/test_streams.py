@@ -17,8 +17,8 @@ from stacktrans.inference.evaluation import score
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task, UnknownSymbol
-from stacktrans.tasks.layouts import Batch, Pair, Stream
+from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
+from stacktrans.tasks.layouts import Batch, Pair, Stream, UnknownSymbol
 
 COUNTING = {
     "anbn": r"(a+)(b+)",

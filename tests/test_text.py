@@ -18,12 +18,11 @@ from typer.testing import CliRunner, Result
 from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.perplexity import Perplexity, followings, perplexity
-from stacktrans.model import checkpoint
+from stacktrans.model import checkpoint, definition
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.corpora import find_files, known_symbols, read_sentences
-from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.corpus import Corpus, find_files, known_symbols, read_sentences
 from stacktrans.training.streams import Texts, pieces_of
 from stacktrans.training.trainer import Interrupted, Trainer
 
@@ -135,12 +134,10 @@ def literal_perplexity(directory: Path, text: str) -> float:
     for line in text.splitlines():
         if line.split():
             words += [word if word in symbols else "<unk>" for word in line.split()] + ["</s>"]
-    state, total = model.initial(1), 0.0
+    state, total = definition.initial(model, 1), 0.0
     for word, following in itertools.pairwise(words):
         with torch.no_grad():
-            unrolled, state = model.unroll_by_definition(
-                torch.tensor([[symbols.index(word)]]), state
-            )
+            unrolled, state = definition.unroll(model, torch.tensor([[symbols.index(word)]]), state)
             logits = model.read_out(unrolled.hidden[0, 0]).double().tolist()
         largest = max(logits)
         whole = largest + math.log(sum(math.exp(logit - largest) for logit in logits))
@@ -280,8 +277,8 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
         ("task.parameters.test=null", "task.parameters.test: no file is named"),
         ("task.parameters.vocabulary=2", "vocabulary is 2; expected a number of at least 3"),
         ("task.parameters.unknown=a b", "unknown is 'a b'; expected a word"),
-        ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths is of no use"),
-        ("model.memory=stack", "memory stack can't go on from piece to piece"),
+        ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths cannot be used"),
+        ("model.memory=stack", "memory stack can't be run piece by piece"),
     ],
 )
 def test_settings_that_do_not_fit_a_text_are_named(

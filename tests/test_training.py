@@ -462,7 +462,7 @@ def test_gate_noise_is_of_the_deviation_asked_for(kernel: str) -> None:
         found.append(disturbed - sums)
         return disturbed
 
-    Transducer(config.model, 5, 5).unroll(torch.zeros(50, 20, dtype=torch.int64), disturb=watched)
+    Transducer(config.model, 5, 5).unroll(torch.zeros(50, 20, dtype=torch.int64), noise=watched)
     (noise,) = found
     assert noise.numel() == 50 * 20 * 4 * 8
     assert noise.std().item() == pytest.approx(0.25, rel=0.03)

@@ -1,4 +1,4 @@
-"""A tape with a head that moves: what a Turing machine has, by degrees."""
+"""A differentiable tape with a head that moves, as a Turing machine has."""
 
 from dataclasses import dataclass
 

@@ -2,87 +2,74 @@
 
 import functools
 import inspect
+import json
 import operator
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
-from stacktrans.common.errors import UsageError, at_least, shown
+from stacktrans.common.errors import UsageError, shown
 from stacktrans.tasks.base import Lengths, checked_lengths
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _whole(value: Any) -> int:
-    if not isinstance(value, bool):
+def _reading(read: Callable[[Any], Any], expected: str) -> BeforeValidator:
+    """How an argument is read, and what is expected where it can't be."""
+
+    def validated(value: Any) -> Any:
         try:
-            return operator.index(value)  # numpy's integers, too
-        except TypeError:
-            pass
-    raise ValueError("expected a whole number")
+            return read(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"expected {expected}") from None
+
+    return BeforeValidator(validated)
 
 
-def _at_least(least: int, value: Any) -> int:
-    number = _whole(value)
-    if number < least:
-        raise ValueError(at_least(least))
+def _whole(value: Any, least: float = -float("inf")) -> int:
+    number = operator.index(value)  # numpy's integers, too
+    if isinstance(value, bool) or number < least:
+        raise ValueError
     return number
-
-
-def _path(value: Any) -> str:
-    try:
-        return str(os.fspath(value))
-    except TypeError:
-        raise ValueError("expected a name or a path") from None
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("expected a string")
+        raise TypeError
     return value
 
 
-def _texts(value: Any) -> Any:
-    try:
-        return _text(value) if isinstance(value, str | bytes) else [_text(each) for each in value]
-    except (TypeError, ValueError):
-        raise ValueError("expected a string, or several") from None
+def _texts(value: Any) -> str | list[str]:
+    return _text(value) if isinstance(value, str | bytes) else [_text(each) for each in value]
 
 
 def _data(value: Any) -> Any:
     if isinstance(value, str | os.PathLike):
         return value
-    try:
-        return [(_text(source), _text(target)) for source, target in value]
-    except (TypeError, ValueError):
-        raise ValueError("expected a file, or pairs of strings") from None
+    return [(_text(source), _text(target)) for source, target in value]
 
 
 def _lengths(value: Any) -> Lengths:
-    try:
-        shortest, longest = (_whole(each) for each in value)
-    except (TypeError, ValueError):
-        raise ValueError("expected shortest and longest, such as (65, 128)") from None
+    shortest, longest = (_whole(each) for each in value)
     return checked_lengths(shortest, longest, f"lengths {value}")
 
 
-Count = Annotated[int, BeforeValidator(functools.partial(_at_least, 1))]
-Seed = Annotated[int, BeforeValidator(functools.partial(_at_least, 0))]
-Named = Annotated[str | os.PathLike[str], BeforeValidator(_path)]
-Text = Annotated[str, BeforeValidator(_text)]
-Texts = Annotated[str | Sequence[str], BeforeValidator(_texts)]
-Data = Annotated[str | os.PathLike[str] | Sequence[tuple[str, str]], BeforeValidator(_data)]
-Range = Annotated[tuple[int, int], BeforeValidator(_lengths)]
+def _from(least: int) -> BeforeValidator:
+    return _reading(lambda value: _whole(value, least), f"a whole number of at least {least}")
 
 
-def _problems(error: ValidationError, names: Sequence[str]) -> Iterator[str]:
-    for item in error.errors():
-        place = item["loc"][0]
-        name = names[place] if isinstance(place, int) else place
-        said = item["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        yield f"{name} {shown(item['input'])}: {said}"
+Count = Annotated[int, _from(1)]
+Seed = Annotated[int, _from(0)]
+Named = Annotated[str | os.PathLike[str], _reading(os.fspath, "a name or a path")]
+Text = Annotated[str, _reading(_text, "a string")]
+Texts = Annotated[str | Sequence[str], _reading(_texts, "a string, or several")]
+Data = Annotated[
+    str | os.PathLike[str] | Sequence[tuple[str, str]],
+    _reading(_data, "a file, or pairs of strings"),
+]
+Range = Annotated[tuple[int, int], _reading(_lengths, "shortest and longest, such as (65, 128)")]
 
 
 def checked(function: Function) -> Function:
@@ -91,12 +78,42 @@ def checked(function: Function) -> Function:
     signature = inspect.signature(function)
     names = list(signature.parameters)
 
+    def problem(item: Any) -> str:
+        place = item["loc"][0]
+        name = names[place] if isinstance(place, int) else place
+        said = item["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        return f"{name} {shown(item['input'])}: {said}"
+
     @functools.wraps(function)
     def wrapper(*given: Any, **named: Any) -> Any:
-        signature.bind(*given, **named)  # which says in Python's own words what does not fit
+        signature.bind(*given, **named)  # which reports what does not fit in Python's own words
         try:
             return call(*given, **named)
         except ValidationError as error:
-            raise UsageError(*_problems(error, names)) from None
+            raise UsageError(*map(problem, error.errors())) from None
 
     return wrapper  # type: ignore[return-value]
+
+
+def assigned(settings: Mapping[str, Any] | None) -> list[str]:
+    """Each setting as `key=value`, the value in JSON, which is YAML.
+
+    Raises:
+        UsageError: a value is not a number, a string, or a list or mapping of these.
+    """
+    found = []
+    for key, value in (settings or {}).items():
+        try:
+            found.append(f"{key}={json.dumps(value, default=_plain)}")
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{key} {shown(value)}: {error}") from error
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A path, or a number or array of numpy or torch, as JSON has it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError("expected numbers, strings, or lists or mappings of them")

@@ -1,4 +1,4 @@
-"""A trained model: its answers, its accuracy, and what it does with its memory."""
+"""A trained model: its answers, its accuracy and its traces."""
 
 import os
 from collections.abc import Sequence
@@ -13,21 +13,24 @@ from numpy.typing import NDArray
 from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
 from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import write_atomically
-from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.measuring import ranges, scores_of_each, scores_of_pairs, scores_of_range
+from stacktrans.inference import trace as inference
+from stacktrans.inference.evaluation import (
+    Scores,
+    ranges,
+    scores_of_each,
+    scores_of_pairs,
+    scores_of_range,
+)
 from stacktrans.inference.perplexity import perplexities
-from stacktrans.inference.trace import Step, trace
-from stacktrans.inference.trace import Trace as Steps
-from stacktrans.inference.transduction import Line, transduce_strings
+from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.figures import check_picture
-from stacktrans.showing.pictures import plot
-from stacktrans.showing.training import picture_rows, scores_tables, trace_view
+from stacktrans.showing.plots import check_plot, plot_trace
+from stacktrans.showing.scores import scores_tables
+from stacktrans.showing.traces import trace_view
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layouts import Pair
 from stacktrans.tasks.lines import given_pairs, read_pairs
@@ -35,15 +38,14 @@ from stacktrans.tasks.lines import given_pairs, read_pairs
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model makes of a source.
+    """A model's answer to a source.
 
     Attributes:
         source: as it was given.
         text: the answer.
         probability: of the whole answer; 1 for an empty source.
         ended: whether the model ended it; otherwise it was cut off.
-        scored: of each symbol, whether it can be known and is scored; None of models that do not
-            say one for each that they read, of which all are.
+        scored: of each symbol, whether it can be known and is scored; None where all are.
     """
 
     source: str
@@ -56,13 +58,8 @@ class Answer:
 class Evaluation:
     """Accuracy on some strings.
 
-    Args:
-        lengths: shortest and longest source, in symbols.
-        scores: of each string.
-        hard: whether the memory was used without degrees.
-
     Attributes:
-        lengths: see above.
+        lengths: shortest and longest source, in symbols.
         count: number of strings.
         coarse: share of strings that are right from first to last symbol.
         fine: mean share of a string before its first error.
@@ -70,13 +67,10 @@ class Evaluation:
     """
 
     def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:
-        self.lengths = lengths
-        self.count = scores.count
-        self.coarse = scores.coarse_accuracy
-        self.fine = scores.fine_accuracy
+        self.lengths, self.count = lengths, scores.count
+        self.coarse, self.fine = scores.coarse_accuracy, scores.fine_accuracy
         self.symbols = scores.symbol_accuracy
-        self._scores = scores
-        self._hard = hard
+        self._scores, self._hard = scores, hard
 
     def by_length(self) -> dict[int, float]:
         """Coarse accuracy by the length of the source."""
@@ -93,30 +87,20 @@ class Evaluation:
         return as_html(*scores_tables([(self.lengths, self._scores)], self._hard))
 
 
-class Trace:
-    """What a model did with a source and its memory, step by step.
-
-    Args:
-        followed: the steps.
-        config: of the model's run.
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(inference.Trace):
+    """A model's way through a source, step by step.
 
     Attributes:
-        steps: each with what was read and said, and what was pushed to and read from the memory.
-        signals: names of the signals: push, pop and so on.
-        answer: what the model said.
-        expected: the exact answer; None if the task gives none.
-        correct: whether they are the same; None likewise.
+        config: of the model's run.
     """
 
-    def __init__(self, followed: Steps, config: RunConfig) -> None:
-        self._followed, self._config = followed, config
-        self.steps: list[Step] = followed.steps
-        self.signals: tuple[str, ...] = tuple(followed.steps[0].signals)
-        self.answer, self.expected, self.correct = (
-            followed.answer,
-            followed.expected,
-            followed.correct,
-        )
+    config: RunConfig
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals: push, pop and so on."""
+        return tuple(self.steps[0].signals)
 
     @property
     def strengths(self) -> NDArray[np.float64]:
@@ -131,7 +115,7 @@ class Trace:
 
     @property
     def outputs(self) -> list[str | None]:
-        """The symbol said at each step; None while nothing is answered."""
+        """The output at each step; None before the answer begins."""
         return [step.output for step in self.steps]
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
@@ -141,26 +125,19 @@ class Trace:
             UsageError: it is none of these, or matplotlib is not installed.
         """
         path = Path(path)
-        check_picture(path)
-        rows = picture_rows(self._followed, self._config)
-        write_atomically(path, plot(self._followed, rows, model_line(self._config), path))
+        check_plot(path)
+        plot_trace(self, self.config, path)
         return path
 
     def __repr__(self) -> str:
-        return f"Trace({self._followed.source!r} -> {self.answer!r}, {len(self.steps)} steps)"
+        return f"Trace({self.source!r} -> {self.answer!r}, {len(self.steps)} steps)"
 
     def _repr_html_(self) -> str:
-        return as_html(trace_view(self._followed, self._config))
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        return as_html(trace_view(self, self.config))
 
 
 class Model:
     """A trained transducer, as `load` gives it.
-
-    Args:
-        loaded: its checkpoint.
 
     Attributes:
         config: the configuration of its run.
@@ -216,22 +193,31 @@ class Model:
 
     @checked
     def answers(self, sources: Texts, *, max_length: Count | None = None) -> list[Answer]:
-        """The answers to sources, each with its probability and what is scored of it.
+        """The answers to sources, with their probabilities and scored symbols.
 
         Arguments and errors are those of `transduce`; a single string is a list of one.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
-        return [_answer(line) for line in transduce_strings(self._loaded, given, max_length)]
+        return [
+            Answer(
+                line.source or "",
+                line.output or "",
+                1.0 if line.probability is None else line.probability,
+                line.probability is None or bool(line.ended),
+                line.scored,
+            )
+            for line in transduce_strings(self._loaded, given, max_length)
+        ]
 
     @checked
     def trace(self, source: Text) -> Trace:
-        """What the model does with a source, step by step.
+        """The model's way through a source, step by step.
 
         Raises:
             StacktransError: the source can't be read, or the model's numbers overflow.
         """
         split = self._loaded.task.source.split(source)
-        return Trace(trace(self._loaded, split), self.config)
+        return Trace(**vars(inference.trace(self._loaded, split)), config=self.config)
 
     @checked
     def evaluate(
@@ -244,20 +230,20 @@ class Model:
         each: bool = False,
         depth: Count | None = None,
     ) -> Evaluation:
-        """Accuracy on strings of the task, or on pairs of one's own.
+        """Accuracy on strings of the task, or on your own pairs.
 
         Args:
             data: pairs, or a file of them as `stacktrans generate` writes it; strings are drawn
                 if there are none.
             lengths: shortest and longest source; the task's test lengths, or all of the file,
                 unless given.
-            count: how many strings; 1000, or all of the file; with `each` 100 of each length.
-            seed: which strings are drawn.
-            each: whether so many strings of every length are drawn.
-            depth: of a task with a grammar, the deepest derivations, all equally likely.
+            count: number of strings; 1000, or all of the file; with `each` 100 of each length.
+            seed: random seed of the strings.
+            each: whether `count` strings of every length are drawn.
+            depth: for a task with a grammar, the greatest; all derivations are equally likely.
 
         Raises:
-            StacktransError: there are no such strings, or the file holds what is no pair.
+            StacktransError: there are no such strings, or the file is not of pairs.
             UsageError: the model is of a text, which has a `perplexity`; or an argument is wrong.
         """
         task = self.config.task
@@ -277,7 +263,7 @@ class Model:
         return Evaluation(found, scores, self.network.hard)
 
     def _pairs(self, data: Data) -> tuple[list[Pair], str]:
-        """Pairs, and what messages call them."""
+        """Pairs, and their name in messages."""
         if isinstance(data, str | os.PathLike):
             return read_pairs(Path(data), self._loaded.task), str(data)
         return given_pairs(data, self._loaded.task), "data"
@@ -286,7 +272,7 @@ class Model:
         """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.
 
         Raises:
-            StacktransError: the model is of no text, or a file can't be read.
+            StacktransError: the model is not of a text, or a file can't be read.
         """
         found = perplexities(self._loaded, None if text is None else Path(text))
         return {name: each.perplexity for name, each in found.items()}
@@ -299,17 +285,6 @@ class Model:
         return as_html(repr(self).removeprefix("Model(").removesuffix(")"))
 
 
-def _answer(line: Line) -> Answer:
-    empty = line.probability is None
-    return Answer(
-        line.source or "",
-        line.output or "",
-        1.0 if line.probability is None else line.probability,
-        empty or bool(line.ended),
-        line.scored,
-    )
-
-
 @checked
 def load(name: Named, *, device: Text = "auto", hard: bool = False) -> Model:
     """A trained model.
@@ -317,7 +292,7 @@ def load(name: Named, *, device: Text = "auto", hard: bool = False) -> Model:
     Args:
         name: of a shipped checkpoint, or the directory of a checkpoint or a run.
         device: where to compute: auto, cpu, cuda, cuda:1, ...
-        hard: whether to use the memory without degrees: strengths rounded to 0 or 1, and of
+        hard: whether to use the memory as a discrete one: strengths rounded to 0 or 1, and of
             actions the most probable alone.
 
     Raises:

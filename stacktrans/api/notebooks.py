@@ -4,7 +4,7 @@ import io
 
 from rich.console import RenderableType
 
-from stacktrans.showing.consoles import VisibleConsole
+from stacktrans.showing.progress import VisibleConsole
 
 WIDTH = 240
 """Characters across."""

@@ -1,16 +1,16 @@
-"""Training runs: begun, resumed and looked at."""
+"""Training runs: begun, resumed and inspected."""
 
 import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from stacktrans.api.arguments import Count, Named, Seed, Text, checked
-from stacktrans.api.assignments import assigned
+from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
 from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
@@ -18,9 +18,7 @@ from stacktrans.model.devices import find_device
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nested
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.texts import language_summary
-from stacktrans.showing.training import summary_table
-from stacktrans.training.preparing import learns_text
+from stacktrans.showing.training import summary_view
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.runs import check_free, claim, last_saved, stopping
 from stacktrans.training.trainer import Interrupted, Trainer
@@ -29,24 +27,19 @@ Listener = Callable[[Record], None]
 """What is called with every record of a run."""
 
 
+@dataclass(repr=False, eq=False)
 class Run:
     """A run that has ended, as `train` gives it.
 
-    Args:
-        directory: of the run.
-        config: what it did.
-        summary: how it ended.
-
     Attributes:
-        directory: see above.
-        config: see above.
-        summary: see above.
+        directory: of the run.
+        config: its configuration.
+        summary: how it ended.
     """
 
-    def __init__(self, directory: Path, config: RunConfig, summary: Summary) -> None:
-        self.directory = directory
-        self.config = config
-        self.summary = summary
+    directory: Path
+    config: RunConfig
+    summary: Summary
 
     @cached_property
     def model(self) -> Model:
@@ -62,9 +55,7 @@ class Run:
         return f"Run({self.directory}: {self.summary.outcome} after {self.summary.steps} batches)"
 
     def _repr_html_(self) -> str:
-        if learns_text(self.config):
-            return as_html(language_summary(self.summary, str(self.directory)))
-        return as_html(summary_table(self.summary, self.config, str(self.directory)))
+        return as_html(summary_view(self.summary, self.config, str(self.directory)))
 
 
 @checked
@@ -88,30 +79,31 @@ def train(
 
     Args:
         task: name of a task, or its YAML file.
-        memory: what to learn it with (`stacktrans list memories`).
-        controller: what operates the memory; as the recipe says unless given.
+        memory: its name (`stacktrans list memories`).
+        controller: its name; the recipe's unless given.
         recipe: default or paper.
         config: settings from a YAML file, such as a run's config.yaml.
         settings: changes to single settings, such as `{"hidden_size": 32}`.
-        seed: of all random numbers; 1 unless given.
-        workers: processes.
+        seed: random seed; 1 unless given.
+        workers: number of processes.
         max_steps: stop after this many batches.
         time_limit: stop after this many seconds of training.
         out: the run's directory; one in checkpoints/ unless given.
         device: where to compute: auto, cpu, cuda, cuda:1, ...
-        listener: called with every record while the run goes on.
+        listener: called with every record during the run.
 
     Raises:
-        UsageError: what is asked for does not fit together, or `out` is taken.
+        UsageError: the settings do not fit together, or `out` is taken.
         StacktransError: the training failed.
-        KeyboardInterrupt: it was interrupted, and has saved itself for `resume`.
+        KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
     asked = {
         "seed": seed,
         "workers": workers,
         "model.memory": memory,
         "model.controller": controller,
-        **_budgets(max_steps, time_limit),
+        "training.max_steps": max_steps,
+        "training.time_limit": time_limit,
     }
     run = resolve(
         task=None if task is None else os.fspath(task),
@@ -140,36 +132,31 @@ def resume(
         max_steps: stop after this many batches of the whole run, instead of its own budget.
         time_limit: stop after this many seconds of training of the whole run, likewise.
         device: where to compute.
-        listener: called with every record while the run goes on.
+        listener: called with every record during the run.
 
     Raises:
         CheckpointError: there is no run, or it is damaged.
         UsageError: the run has gone beyond a budget already.
         StacktransError: the training failed.
-        KeyboardInterrupt: it was interrupted, and has saved itself.
+        KeyboardInterrupt: it was interrupted, and is saved.
     """
-    budgets = _layers(_budgets(max_steps, time_limit))
+    budgets = _layers({"training.max_steps": max_steps, "training.time_limit": time_limit})
     return _finished(taken_up(Path(directory), budgets, device), listener)
 
 
 def begin(
     config: RunConfig, out: Path | None, device: str, command: str, rehearsal: bool = False
 ) -> Trainer:
-    """A run that is to begin, with a directory of its own.
+    """A trainer for a new run, with a directory of its own: `out`, or one in checkpoints/.
 
-    Args:
-        config: what to do.
-        out: the directory; None for one in checkpoints/.
-        device: where to compute.
-        command: what to note as the run's command.
-        rehearsal: check alone whether it could be run; nothing is made or written.
+    With `rehearsal`, it is only checked whether it could be run; nothing is made or written.
 
     Raises:
-        UsageError: something is not there, or does not fit.
+        UsageError: something is missing, or does not fit.
     """
     if out is not None:
         check_free(out)
-    # Nothing is written before everything that was asked for is known to be there.
+    # Nothing is written before everything that was asked for is known to exist.
     trainer = Trainer(config, Path(), find_device(device), command)
     if not rehearsal:
         name = f"{config.task.name}-{config.model.memory.name}-{config.seed}"
@@ -178,7 +165,7 @@ def begin(
 
 
 def taken_up(directory: Path, budgets: Sequence[Layer], device: str) -> Trainer:
-    """A run to resume, its budgets perhaps changed.
+    """A trainer that resumes a run, perhaps with new budgets.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
@@ -192,14 +179,9 @@ def taken_up(directory: Path, budgets: Sequence[Layer], device: str) -> Trainer:
         for name, value in layer.settings["training"].items():
             if value < done[name]:
                 unit = "batches" if name == "max_steps" else "seconds"
-                raise UsageError(
-                    f"{layer.origin} {value}: the run has already had {done[name]:.0f} {unit}"
-                )
+                had = f"the run has already had {done[name]:.0f} {unit}"
+                raise UsageError(f"{layer.origin} {value}: {had}")
     return trainer
-
-
-def _budgets(max_steps: int | None, time_limit: float | None) -> dict[str, Any]:
-    return {"training.max_steps": max_steps, "training.time_limit": time_limit}
 
 
 def _layers(asked: Mapping[str, Any]) -> list[Layer]:
@@ -211,25 +193,14 @@ def _layers(asked: Mapping[str, Any]) -> list[Layer]:
 
 
 def _finished(trainer: Trainer, listener: Listener | None) -> Run:
+    again = f"stacktrans.resume({str(trainer.directory)!r})"
+    # Signals are received in the main thread alone.
+    main = threading.current_thread() is threading.main_thread()
     try:
-        with _interruptible(trainer):
+        with stopping(trainer) if main else contextlib.nullcontext():
             summary = trainer.run(listener or (lambda _: None))
     except Interrupted:
-        raise KeyboardInterrupt(f"saved; resume with {_resuming(trainer)}") from None
+        raise KeyboardInterrupt(f"saved; resume with {again}") from None
     if trainer.stop_requested:  # in its last batch
-        raise KeyboardInterrupt(f"the run had just ended; {_resuming(trainer)} gives it")
+        raise KeyboardInterrupt(f"the run had just ended; {again} gives it")
     return Run(trainer.directory, trainer.config, summary)
-
-
-def _resuming(trainer: Trainer) -> str:
-    return f"stacktrans.resume({str(trainer.directory)!r})"
-
-
-@contextlib.contextmanager
-def _interruptible(trainer: Trainer) -> Iterator[None]:
-    """Have the run save itself when it is interrupted, where signals can be received."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with stopping(trainer):
-        yield

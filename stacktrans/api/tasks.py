@@ -4,22 +4,20 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from stacktrans.api.arguments import Count, Named, Range, Seed, Text, checked
-from stacktrans.api.assignments import assigned
-from stacktrans.inference.measuring import ranges
+from stacktrans.api.arguments import Count, Named, Range, Seed, Text, assigned, checked
+from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import UNKNOWN, Lengths
-from stacktrans.tasks.drawing import drawn_pairs
+from stacktrans.tasks.base import UNKNOWN, Lengths, drawn_pairs
 
 
 class StringPair(NamedTuple):
     """A source and its target, as they are written.
 
     Attributes:
-        source: what is read.
-        target: what is to be said.
+        source: the string to be read.
+        target: the answer.
     """
 
     source: str
@@ -29,11 +27,8 @@ class StringPair(NamedTuple):
 class TaskStrings:
     """A task, as `task` gives it.
 
-    Args:
-        config: what its file says.
-
     Attributes:
-        config: see above.
+        config: the settings in its file.
     """
 
     def __init__(self, config: TaskConfig) -> None:
@@ -60,26 +55,24 @@ class TaskStrings:
         possible, and `answer` the mark `·`.
 
         Args:
-            count: how many.
+            count: number of pairs.
             lengths: shortest and longest source; the task's training lengths unless given.
-            depth: of a task with a grammar, the deepest derivations, all equally likely.
-            seed: which pairs.
+            depth: for a task with a grammar, the greatest; all derivations are equally likely.
+            seed: random seed of the pairs.
 
         Raises:
             StacktransError: there are no such strings.
             UsageError: an argument is wrong.
         """
         bounds = [Lengths(*lengths)] if lengths else []
-        ((range_, law),) = ranges(
-            self.config, self._task, bounds, [self.config.ranges.train], depth
-        )
-        pairs = drawn_pairs(self._task, range_, count, seed, law)
+        usual = [self.config.ranges.train]
+        ((range_, law),) = ranges(self.config, self._task, bounds, usual, depth)
         source, target = self._task.source, self._task.target
         return [
             StringPair(
                 source.join(source.decode(pair.source)), target.join(target.decode(pair.target))
             )
-            for pair in pairs
+            for pair in drawn_pairs(self._task, range_, count, seed, law)
         ]
 
     @checked
@@ -87,8 +80,8 @@ class TaskStrings:
         """The exact answer to a source, with `·` for each symbol that can't be known.
 
         Raises:
-            UnknownSymbol: a symbol is not of the task's alphabet.
-            NotASource: it is no source of the task.
+            UnknownSymbol: a symbol is not in the task's alphabet.
+            NotASource: the string is not a source of the task.
         """
         said = self._task.answer(self._task.source.split(source))
         return self._task.target.join([UNKNOWN if symbol is None else symbol for symbol in said])

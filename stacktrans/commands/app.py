@@ -1,47 +1,42 @@
-"""The application, and how a failing command ends."""
+"""The application, and the exit codes of failing commands."""
 
-import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 from stacktrans import __version__
-from stacktrans.commands.terminal import silence_stdout
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import complain, silence
 from stacktrans.common.plugins import blamed
 from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import visible
 
 
-@contextlib.contextmanager
-def _visible_complaints() -> Iterator[None]:
+def _escaped(method: Callable[..., Any]) -> Callable[..., Any]:
     """Escape what can't be seen in error messages that quote arguments."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(message := getattr(error, "message", None), str):
-            error.message = visible(message)  # type: ignore[attr-defined]
-        raise
+
+    @functools.wraps(method)
+    def escaped(*args: Any, **options: Any) -> Any:
+        try:
+            return method(*args, **options)
+        except Exception as error:
+            if isinstance(message := getattr(error, "message", None), str):
+                error.message = visible(message)  # type: ignore[attr-defined]
+            raise
+
+    return escaped
 
 
 class Commands(TyperGroup):
-    """The commands, whose arguments do no harm when they are refused."""
+    """The commands; arguments are quoted safely in messages about them."""
 
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        """Read the arguments before the command."""
-        with _visible_complaints():
-            return super().make_context(*args, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Read the arguments of the command, and run it."""
-        with _visible_complaints():
-            return super().invoke(ctx)
+    make_context = _escaped(TyperGroup.make_context)
+    invoke = _escaped(TyperGroup.invoke)
 
 
 app = typer.Typer(
@@ -66,7 +61,7 @@ PluginOption = Annotated[
 
 
 def command(function: Callable[..., R]) -> None:
-    """Register a command, which knows plugins, and whose failures end in a message and a code."""
+    """Register a command, with `--plugin`, and with messages and exit codes for its errors."""
 
     @functools.wraps(function)
     def guarded(*, plugin: list[str] | None, **options: Any) -> R:
@@ -75,27 +70,11 @@ def command(function: Callable[..., R]) -> None:
             result = function(**options)
             sys.stdout.flush()
             return result
-        except StacktransError as error:
-            complain(*error.problems)
-            raise typer.Exit(error.exit_code) from None
-        except BrokenPipeError:
-            silence_stdout()
-            raise typer.Exit(0) from None
-        except OSError as error:
-            silence_stdout()
-            where = f"{error.filename}: " if error.filename else "standard output: "
-            complain(f"{where}{error.strerror}")
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
-        except Exception as error:
-            if said := blamed(error):
-                complain(said)
-                raise typer.Exit(1) from None
-            if not (isinstance(error, MemoryError) or "allocate memory" in str(error)):
-                raise
-            complain("not enough memory for sizes, lengths or batches as large as these")
-            raise typer.Exit(1) from None
+        except (Exception, KeyboardInterrupt) as error:
+            code, problems = _ending(error)
+            if problems:
+                complain(*problems)
+            raise typer.Exit(code) from None
 
     declared = inspect.signature(function)
     option = inspect.Parameter("plugin", inspect.Parameter.KEYWORD_ONLY, default=None)
@@ -104,6 +83,26 @@ def command(function: Callable[..., R]) -> None:
     guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
     guarded.__annotations__ = {**function.__annotations__, "plugin": PluginOption}
     app.command()(guarded)
+
+
+def _ending(error: BaseException) -> tuple[int, Sequence[str]]:
+    """The exit code and messages of a command that failed; raises the error if it is a bug."""
+    if isinstance(error, typer.Exit):
+        raise error
+    if isinstance(error, StacktransError):
+        return error.exit_code, error.problems
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, []
+    if isinstance(error, OSError):
+        silence(sys.stdout)
+        where = f"{error.filename}: " if error.filename else "standard output: "
+        closed = isinstance(error, BrokenPipeError)
+        return (0, []) if closed else (1, [f"{where}{error.strerror}"])
+    if said := blamed(error):
+        return 1, [said]
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return 1, ["not enough memory for sizes, lengths or batches as large as these"]
+    raise error
 
 
 def _version(wanted: bool) -> None:
@@ -118,7 +117,7 @@ def stacktrans(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Train, evaluate and look into stack-augmented transducers.
+    """Train, evaluate and inspect stack-augmented transducers.
 
     Recurrent networks that learn to operate a differentiable stack, queue,
     double-ended queue or list, and so learn string-to-string algorithms that

@@ -1,21 +1,20 @@
-"""What a shell offers for a word that is being typed.
+"""Shell completion.
 
-It has to be there at once, so nothing here waits for torch or a whole configuration; and
-what can't be read is not offered, without a word, since a word would stand amid the command.
+It has to answer at once, so nothing here imports torch or resolves a whole configuration. What
+can't be read is not offered, without a message, which would appear within the command line.
 """
 
 import contextlib
-import functools
 import json
 import os
 import shlex
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings import packaged
 
@@ -23,24 +22,20 @@ PROGRAM = "stacktrans"
 INSTALL = "--install-completion"
 
 Offered = Callable[[typer.Context, str], list[str]]
-"""What is offered after the words before, in the place of what is typed so far."""
+"""Completions, from the words before and what is typed so far."""
 Setting = tuple[str, Any]
 """Path and value of a setting."""
 
 
 def prepare() -> None:
-    """Have what is said of each word stand in one line, if this is asked by a shell.
-
-    Otherwise it is broken as for a terminal, and shells take each line for a word.
-    """
+    """Have each description stand in one line if a shell asks, which takes each line for a word."""
     if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:
         os.environ["COLUMNS"] = "10000"
 
 
 def _completer(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offered:
-    """Words in order, as far as there are any and a shell takes them as they are."""
+    """Words in order, as far as they can be had and a shell takes them as they are."""
 
-    @functools.wraps(offer)
     def offered(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
             words = {str(word) for word in offer(ctx, incomplete)}
@@ -51,34 +46,15 @@ def _completer(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offered:
     return offered
 
 
-@_completer
-def tasks(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of tasks."""
-    return packaged.task_files()
+def names(offer: Callable[[], Iterable[str]]) -> Offered:
+    """Words that do not depend on others."""
+    return _completer(lambda ctx, incomplete: offer())
 
 
-@_completer
-def memories(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of memories."""
-    return MEMORIES.installed()
-
-
-@_completer
-def controllers(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of controllers."""
-    return CONTROLLERS.installed()
-
-
-@_completer
-def recipes(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Names of recipes."""
-    return packaged.recipe_names()
-
-
-@_completer
-def kinds(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """What can be listed."""
-    return KINDS
+tasks = names(packaged.task_files)
+memories = names(MEMORIES.installed)
+controllers = names(CONTROLLERS.installed)
+recipes = names(packaged.recipe_names)
 
 
 @_completer
@@ -88,7 +64,7 @@ def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     yield from found
     own = "checkpoints/"
     if incomplete and (own.startswith(incomplete) or incomplete.startswith(own)):
-        # By this name there is every one of them.
+        # A command finds the shipped ones under this name, too.
         yield from (f"{own}{path.name}" for path in found.values())
     folder, _, begun = incomplete.rpartition("/")
     for path in Path(folder or ("/" if "/" in incomplete else ".")).glob("*"):
@@ -98,21 +74,34 @@ def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 @_completer
 def runs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Runs to go on with, in ./checkpoints and in the folder that is typed."""
+    """Runs that can be resumed, in ./checkpoints and in the folder that is typed."""
     return [word for word in checkpoints(ctx, incomplete) if (Path(word) / "last").is_dir()]
 
 
 @_completer
+def profiles(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """Profiles of a sweep's file."""
+    # Where an option still lacks its value, arguments are not parsed yet.
+    file = ctx.params.get("file") or ctx.args[0]
+    return _read(Path(file)).get("profiles") or {}
+
+
+@_completer
+def settings_of_a_task(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """Assignments for --set of a task, as in its file."""
+    return _assignments(_of_the_task(ctx), incomplete)
+
+
+@_completer
 def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Assignments for --set of a run: every setting, with what recipes and the task say of it."""
+    """Assignments for --set of a run: every setting, as in recipes and in the task."""
     import yaml
 
-    from stacktrans.settings.assignments import setting_paths
     from stacktrans.settings.config import RunConfig
+    from stacktrans.settings.layers import setting_paths
 
     settings: list[Setting] = [(path, None) for path in setting_paths(RunConfig)]
-    folder = packaged.recipes()
-    for path in (*folder.glob("*.yaml"), *folder.glob("*/*.yaml")):
+    for path in packaged.recipes().glob("**/*.yaml"):
         # Not as files of one's own are read, since that takes longer.
         recipe = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         settings += _leaves(recipe)
@@ -124,14 +113,13 @@ def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 def _short(settings: Iterable[Setting]) -> list[Setting]:
     """Settings by the ends of their paths, where only one ends so."""
-    ends: dict[str, set[str]] = {}
+    ends = defaultdict(set)
     listed = []
     for path, value in settings:
-        end = path.partition(".")[2]
-        while end:
-            ends.setdefault(end, set()).add(path)
+        parts = path.split(".")
+        for end in (".".join(parts[start:]) for start in range(1, len(parts))):
+            ends[end].add(path)
             listed.append((end, value))
-            end = end.partition(".")[2]
     return [(end, value) for end, value in listed if len(ends[end]) == 1]
 
 
@@ -147,48 +135,32 @@ def _leaves(settings: dict[str, Any], prefix: str = "") -> Iterator[Setting]:
             yield prefix + key, value
 
 
-def _assignments(settings: Iterable[Setting], begun: str) -> Iterator[str]:
-    """Keys with `=`; where only one begins as is typed, the values, too, that it has in files.
-
-    If that one were offered alone, bash and zsh would put a space after it.
-    """
-    values: dict[str, set[str]] = {}
-    for path, value in settings:
-        found = values.setdefault(path, set())
-        if value is not None:
-            found.add(value if isinstance(value, str) else json.dumps(value))
-    key, equals, _ = begun.partition("=")
-    names = [name for name in values if name == key or (not equals and name.startswith(key))]
-    yield from (f"{name}=" for name in names)
-    if len(names) == 1:
-        yield from (f"{names[0]}={value}" for value in values[names[0]] or {"null"})
-
-
-@_completer
-def settings_of_a_task(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Assignments for --set of a task: what its file says."""
-    return _assignments(_of_the_task(ctx), incomplete)
-
-
 def _of_the_task(ctx: typer.Context) -> Iterator[Setting]:
     name = ctx.params.get("task") or ""
-    path = packaged.task_files().get(name, Path(name))
-    for key, value in _read(path).items():
+    for key, value in _read(packaged.task_files().get(name, Path(name))).items():
         parts = value if key in ("parameters", "lengths") and isinstance(value, dict) else {}
         yield from ((f"{key}.{part}", parts[part]) for part in parts)
         if not parts and key not in ("name", "recipes"):
             yield key, value
 
 
-@_completer
-def profiles(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Profiles of a sweep's file."""
-    # Where an option still lacks its value, arguments are not parsed yet.
-    file = ctx.params.get("file") or ctx.args[0]
-    return _read(Path(file)).get("profiles") or {}
-
-
 def _read(path: Path) -> dict[str, Any]:
     from stacktrans.settings.layers import read_layer
 
     return read_layer(path).settings
+
+
+def _assignments(settings: Iterable[Setting], begun: str) -> Iterator[str]:
+    """Keys with `=`; where only one begins as is typed, the values, too, that it has in files.
+
+    If that one were offered alone, bash and zsh would put a space after it.
+    """
+    values: defaultdict[str, set[str]] = defaultdict(set)
+    for path, value in settings:
+        written = value if isinstance(value, str) else json.dumps(value)
+        values[path] |= set() if value is None else {written}
+    key, equals, _ = begun.partition("=")
+    found = [name for name in values if name == key or (not equals and name.startswith(key))]
+    yield from (f"{name}=" for name in found)
+    if len(found) == 1:
+        yield from (f"{found[0]}={value}" for value in values[found[0]] or {"null"})

@@ -11,17 +11,14 @@ from stacktrans.commands.options import (
     DeviceOption,
     HardOption,
     JsonOption,
+    load_model,
     parse_lengths,
 )
 from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import UsageError, check_positive
 
 if TYPE_CHECKING:
-    from stacktrans.inference.evaluation import Scores
     from stacktrans.model.checkpoint import Checkpoint
-    from stacktrans.tasks.base import Lengths
-
-from stacktrans.commands.loading import load_model
 
 
 def eval(
@@ -83,46 +80,41 @@ def eval(
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
-    from stacktrans.inference.measuring import (
-        ranges,
-        scores_of_each,
-        scores_of_pairs,
-        scores_of_range,
-    )
+    from stacktrans.inference import evaluation
     from stacktrans.model.description import model_line
-    from stacktrans.showing.figures import check_picture
-    from stacktrans.showing.training import scores_json, scores_tables
+    from stacktrans.showing.plots import check_plot, plot_accuracy
+    from stacktrans.showing.scores import scores_json, scores_tables
     from stacktrans.tasks.lines import name_of, read_pairs
 
-    if count is not None:
-        check_positive("--count", count)
-    if depth is not None:
-        check_positive("--depth", depth)
+    for name, number in (("--count", count), ("--depth", depth)):
+        if number is not None:
+            check_positive(name, number)
     if plot:
-        check_picture(plot)
-    bounds = [parse_lengths(text) for text in lengths or []]
+        check_plot(plot)
+    bounds = [parse_lengths(range_) for range_ in lengths or []]
     if data and (depth is not None or each):
         raise UsageError(f"{'--each' if each else '--depth'}: cannot be used with --data")
     loaded = load_model(checkpoint, device, hard)
     config = loaded.config.task
     if text or config.lengths is None:
-        useless = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
-        _refuse("with a text", {**useless, "--data": data, "--plot": plot})
+        given = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
+        for name, value in {**given, "--data": data, "--plot": plot}.items():
+            if value:
+                raise UsageError(f"{name}: cannot be used with a text")
         _show_perplexity(loaded, text, {"checkpoint": checkpoint, "hard": hard}, as_json)
         return
     if data:
-        results = scores_of_pairs(
-            loaded, read_pairs(data, loaded.task)[:count], bounds, name_of(data)
-        )
+        pairs = read_pairs(data, loaded.task)[:count]
+        results = evaluation.scores_of_pairs(loaded, pairs, bounds, name_of(data))
     else:
         usual = [config.ranges.train, config.ranges.test]
-        scores_of = scores_of_each if each else scores_of_range
+        scores_of = evaluation.scores_of_each if each else evaluation.scores_of_range
         results = [
             (range_, scores_of(loaded, range_, law, count or (100 if each else 1000), seed))
-            for range_, law in ranges(config, loaded.task, bounds, usual, depth)
+            for range_, law in evaluation.ranges(config, loaded.task, bounds, usual, depth)
         ]
     if plot:
-        _chart(results, loaded, plot)
+        plot_accuracy(results, config.ranges.train, model_line(loaded.config), plot)
     if as_json:
         facts = {"checkpoint": checkpoint, "task": config.name, "seed": seed, "hard": hard}
         print_json({**facts, "results": scores_json(results, hard)})
@@ -130,19 +122,12 @@ def eval(
         print_out(model_line(loaded.config), *scores_tables(results, hard))
 
 
-def _refuse(where: str, options: dict[str, Any]) -> None:
-    """Raise `UsageError` if one of some options, which cannot be used here, is given."""
-    for name, value in options.items():
-        if value:
-            raise UsageError(f"{name}: cannot be used {where}")
-
-
 def _show_perplexity(
     checkpoint: "Checkpoint", file: Path | None, facts: dict[str, Any], as_json: bool
 ) -> None:
     from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
-    from stacktrans.showing.texts import perplexity_json, perplexity_table
+    from stacktrans.showing.scores import perplexity_json, perplexity_table
 
     found = perplexities(checkpoint, file)
     if as_json:
@@ -150,12 +135,3 @@ def _show_perplexity(
         print_json({**facts, "task": task, "results": perplexity_json(found)})
     else:
         print_out(model_line(checkpoint.config), perplexity_table(found))
-
-
-def _chart(results: "list[tuple[Lengths, Scores]]", checkpoint: "Checkpoint", path: Path) -> None:
-    from stacktrans.common.files import write_atomically
-    from stacktrans.model.description import model_line
-    from stacktrans.showing.accuracy_chart import accuracy_chart
-
-    trained = checkpoint.config.task.ranges.train
-    write_atomically(path, accuracy_chart(results, trained, model_line(checkpoint.config), path))

@@ -1,18 +1,18 @@
 """The command `generate`: pairs of a task."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import DepthOption, PairFormat, TaskOption, parse_lengths
+from stacktrans.commands.options import TASK, DepthOption, parse_lengths
 from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import check_positive
 
 
 def generate(
-    task: TaskOption,
+    task: Annotated[str, TASK],
     count: Annotated[int, typer.Option(help="Number of pairs.")] = 10,
     lengths: Annotated[
         str | None,
@@ -29,7 +29,7 @@ def generate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
-    format: Annotated[PairFormat, typer.Option(help="Output format.")] = PairFormat.tsv,
+    format: Annotated[Literal["tsv", "jsonl"], typer.Option(help="Output format.")] = "tsv",
     out: Annotated[
         Path | None, typer.Option(help="Write to this file, whole or not at all.")
     ] = None,
@@ -45,10 +45,10 @@ def generate(
         stacktrans generate --task copy --set parameters.symbols=1000
     """
     from stacktrans.common.files import write_atomically
-    from stacktrans.inference.measuring import ranges
+    from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.resolve import load_task
     from stacktrans.tasks import make_task
-    from stacktrans.tasks.drawing import drawn_pairs
+    from stacktrans.tasks.base import drawn_pairs
     from stacktrans.tasks.lines import format_pair
 
     check_positive("--count", count)
@@ -59,7 +59,7 @@ def generate(
     given_bounds = [parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
     pairs = drawn_pairs(maker, bounds, count, seed, law)
-    lines = (format_pair(maker, pair, format.value) for pair in pairs)
+    lines = (format_pair(maker, pair, format) for pair in pairs)
     if out:
         write_atomically(out, "".join(f"{line}\n" for line in lines))
     else:

@@ -1,4 +1,4 @@
-"""The command `inspect`: what a model does with its memory."""
+"""The command `inspect`: a trace of a model and its memory."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,17 +11,15 @@ from stacktrans.commands.options import (
     DeviceOption,
     HardOption,
     JsonOption,
+    load_model,
     parse_lengths,
     parse_numbers,
 )
 from stacktrans.commands.terminal import output_width, print_json, print_out
 
 if TYPE_CHECKING:
-    from stacktrans.inference.trace import Trace
     from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.tasks.base import Lengths
-
-from stacktrans.commands.loading import load_model
 
 
 def inspect(
@@ -65,11 +63,11 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
     """
     from stacktrans.inference.trace import of_stacks, trace
-    from stacktrans.showing.figures import check_picture
-    from stacktrans.showing.training import heat_map_view, trace_view
+    from stacktrans.showing.plots import check_plot, plot_trace
+    from stacktrans.showing.traces import heat_map_view, trace_view
 
     if plot:
-        check_picture(plot)
+        check_plot(plot)
     numbers = None if stacks is None else parse_numbers("--stacks", stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
@@ -77,23 +75,13 @@ def inspect(
     followed = trace(loaded, source)
     followed = of_stacks(followed, numbers) if numbers else followed
     if plot:
-        _draw(followed, loaded, plot)
+        plot_trace(followed, loaded.config, plot)
     if as_json:
         print_json(asdict(followed))
     elif heatmap:
         print_out(heat_map_view(followed, loaded.config, output_width()))
     else:
         print_out(trace_view(followed, loaded.config))
-
-
-def _draw(followed: "Trace", checkpoint: "Checkpoint", path: Path) -> None:
-    from stacktrans.common.files import write_atomically
-    from stacktrans.model.description import model_line
-    from stacktrans.showing.pictures import plot
-    from stacktrans.showing.training import picture_rows
-
-    rows = picture_rows(followed, checkpoint.config)
-    write_atomically(path, plot(followed, rows, model_line(checkpoint.config), path))
 
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:

@@ -1,19 +1,36 @@
-"""The command `list`: parses, calls and shows.
-
-Nothing heavy is imported at the top, as in all that `--help` waits for.
-"""
+"""The command `list`, and how a list is laid out in a terminal of any width."""
 
 import sys
-from typing import Annotated
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.cells import cell_len
 
 from stacktrans.commands import completion
-from stacktrans.commands.catalogue.kinds import KINDS
 from stacktrans.commands.options import JsonOption
 from stacktrans.commands.terminal import output_width, print_data, print_json
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.messages import complain
+
+if TYPE_CHECKING:
+    from stacktrans.commands.catalogue import Entry
+
+KINDS = {
+    "tasks": "Tasks to learn, for --task: shipped ones, and those in ./tasks.",
+    "generators": "What tasks of your own are made with, and the parameters of each.",
+    "memories": "Memories for a controller to operate, for --memory.",
+    "controllers": "Networks that operate a memory, for --controller.",
+    "recipes": "Complete settings of runs, for --recipe.",
+    "checkpoints": "Trained models, for CHECKPOINT: shipped ones, and those in ./checkpoints.",
+    "settings": "Settings of a run, which --set changes.",
+}
+"""What can be listed, each by a function of this name in `catalogue`."""
+GAP = "  "
+INDENT = 4 * " "
+LEAST = 32
+"""The least width of the last column, whose text is wrapped."""
 
 
 def list(
@@ -22,7 +39,7 @@ def list(
         typer.Argument(
             metavar="KIND",
             help=f"What to list: {', '.join(KINDS)}. Default: these kinds.",
-            autocompletion=completion.kinds,
+            autocompletion=completion.names(lambda: KINDS),
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -38,16 +55,14 @@ def list(
         stacktrans list settings | grep learning
         stacktrans list checkpoints --json
     """
-    from stacktrans.commands.catalogue.docstrings import summary
-    from stacktrans.commands.catalogue.entries import Entry, Listing
-    from stacktrans.commands.catalogue.layout import lines
+    from stacktrans.commands import catalogue
 
     if kind is not None and kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))
     if kind:
-        found = KINDS[kind]()
+        found = getattr(catalogue, kind)()
     else:
-        found = Listing([Entry(name, summary(listed)) for name, listed in KINDS.items()])
+        found = catalogue.Listing([catalogue.Entry(*each) for each in KINDS.items()])
     if as_json:
         print_json([entry.as_json() for entry in found.entries])
     else:
@@ -58,3 +73,55 @@ def list(
         complain(problem)
     if found.problems:
         raise typer.Exit(1)
+
+
+def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
+    """A list as lines: one for each entry, or as many as it takes.
+
+    The meaning stands beside the columns, or below, indented, where there is not room for that.
+
+    Args:
+        entries: what is listed.
+        width: of the terminal; None where lines may be as long as they like.
+    """
+    width = width or sys.maxsize
+    titles = [*dict.fromkeys(title for entry in entries for title in entry.columns)]
+    rows = [
+        ["name", *titles],
+        *([entry.name, *(entry.columns.get(title, "") for title in titles)] for entry in entries),
+    ]
+    rows = [[" ".join(cell.split()) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    beside = sum(widths) + len(widths) * len(GAP)
+    below = width - beside < LEAST
+    texts = ["meaning", *(entry.line() for entry in entries)]
+    parts = [(), *(entry.parts for entry in entries)]
+    for row, text, further in zip(rows, texts, parts, strict=True):
+        padded = [cell + " " * (w - cell_len(cell)) for cell, w in zip(row, widths, strict=True)]
+        start = "".join(cell + GAP for cell in padded)
+        if below:
+            yield from _in_width(start.rstrip(), row, () if row is rows[0] else titles, width)
+        first, margin = (INDENT, INDENT) if below else (start, " " * beside)
+        yield from _wrapped(text, first, margin, width)
+        for name, meaning in further:
+            yield from _wrapped(f"{name}: {meaning}", INDENT, 2 * INDENT, width)
+
+
+def _in_width(start: str, row: Sequence[str], titles: Sequence[str], width: int) -> Sequence[str]:
+    """The columns of an entry, one below another, with their titles, if they are too wide."""
+    if cell_len(start) <= width:
+        return [start]
+    known = [f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=False) if cell]
+    return [row[0], *(_wrapped("; ".join(known), INDENT, 2 * INDENT, width) if known else ())]
+
+
+def _wrapped(text: str, first: str, further: str, width: int) -> Sequence[str]:
+    """A text in lines, each with its indent; words stay whole, so that they can be copied."""
+    wrapper = textwrap.TextWrapper(
+        width,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrapper.wrap(text) or [first.rstrip()]

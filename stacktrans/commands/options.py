@@ -1,27 +1,24 @@
-"""What the commands take: options that several share, and reading their values."""
+"""Options that several commands share, and reading their values."""
 
 import re
 from collections.abc import Iterable
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stacktrans.commands import completion
 from stacktrans.common.errors import UsageError
+from stacktrans.model.devices import find_device
 
 if TYPE_CHECKING:
-    from stacktrans.settings.layers import Layer
+    from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.tasks.base import Lengths
 
-TaskOption = Annotated[
-    str,
-    typer.Option(
-        help="A task: copy, reverse, parenthesis, ... (see stacktrans list tasks), or a YAML file "
-        "of your own.",
-        autocompletion=completion.tasks,
-    ),
-]
+TASK = typer.Option(
+    help="The task: copy, reverse, parenthesis, ... (see stacktrans list tasks), or a YAML file "
+    "of your own.",
+    autocompletion=completion.tasks,
+)
 DepthOption = Annotated[
     int | None,
     typer.Option(
@@ -48,13 +45,6 @@ HardOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-class PairFormat(StrEnum):
-    """How pairs are written."""
-
-    tsv = "tsv"
-    jsonl = "jsonl"
-
-
 def either(names: Iterable[str]) -> str:
     """Names in a sentence, with "or" before the last."""
     *others, last = names
@@ -78,31 +68,25 @@ def parse_numbers(option: str, text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def parse_seconds(text: str) -> float:
+def parse_seconds(text: str | None) -> float | None:
     """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is not one."""
+    if text is None:
+        return None
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
-    seconds = (
-        sum(
-            float(part) * unit
-            for part, unit in zip(match.groups(), (3600, 60, 1), strict=True)
-            if part
-        )
-        if match
-        else 0.0
-    )
-    if seconds <= 0:
+    hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    total = 3600 * hours + 60 * minutes + seconds
+    if total <= 0:
         raise UsageError(f"--time-limit {text}: expected a time such as 90s, 5m or 1h30m")
-    return seconds
+    return total
 
 
-def given(option: str, path: str, value: Any) -> "list[Layer]":
-    """The setting that an option stands for; nothing if the option was not given.
+def load_model(name: str, device: str, hard: bool) -> "Checkpoint":
+    """The checkpoint of a name, on a device, its memory used as a discrete one if `hard`."""
+    import torch
 
-    Args:
-        option: its name, for messages.
-        path: of the setting, such as `model.memory`.
-        value: what was given.
-    """
-    from stacktrans.settings.layers import Layer, nested
+    from stacktrans.model.checkpoint import load
 
-    return [] if value is None else [Layer(option, nested(path, value))]
+    checkpoint = load(name, find_device(device))
+    torch.set_num_threads(checkpoint.config.threads)
+    checkpoint.model.hard = hard
+    return checkpoint

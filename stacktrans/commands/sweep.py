@@ -1,12 +1,8 @@
-"""The command `sweep`: parses, calls and shows.
-
-Nothing heavy is imported at the top, as in all that `--help` waits for.
-"""
+"""The command `sweep`: many runs from one file."""
 
 import signal
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,10 +12,6 @@ from stacktrans.commands.terminal import print_data, print_json, print_out, prog
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
 from stacktrans.model.devices import check_device
-
-if TYPE_CHECKING:
-    from stacktrans.sweeps.plan import PlannedRun
-    from stacktrans.sweeps.store import Store
 
 
 def sweep(
@@ -84,10 +76,16 @@ def sweep(
     runs = plan.only(only) if only else plan.runs
     store = Store(out or Path("sweeps") / plan.name, plan)
     if dry_run:
-        _show_plan(store, runs, as_json)
+        for run in runs:
+            done = store.done(run)
+            facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
+            if as_json:
+                print_json({**facts, "done": done, "command": run.command})
+            else:
+                print_data(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")
         return
     if plot:
-        from stacktrans.showing.figures import empty_figure
+        from stacktrans.showing.plots import empty_figure
 
         empty_figure(1, 1)  # what is not installed is found out before anything is run
     before = signal.signal(signal.SIGTERM, _terminate)
@@ -117,13 +115,3 @@ def sweep(
 def _terminate(number: int, frame: object) -> None:
     """Stop as on Ctrl-C, with what is recorded written down."""
     raise KeyboardInterrupt(number)
-
-
-def _show_plan(store: "Store", runs: "Sequence[PlannedRun]", as_json: bool) -> None:
-    for run in runs:
-        done = store.done(run)
-        if as_json:
-            facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
-            print_json({**facts, "done": done, "command": run.command})
-        else:
-            print_data(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")

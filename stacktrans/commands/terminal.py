@@ -1,35 +1,28 @@
-"""The terminal: messages, tables and progress, even when nobody reads them any more."""
+"""The terminal: data and tables go to stdout, progress to stderr."""
 
 import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from stacktrans.common.messages import Dispensable, silence
+from stacktrans.common.messages import Dispensable
 from stacktrans.common.visible import json_text, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def silence_stdout() -> None:
-    """Let everything that is still printed vanish."""
-    silence(sys.stdout)
-
-
 def progress_console() -> "Console":
-    """A console on stderr, without which the work goes on."""
-    from stacktrans.showing.consoles import VisibleConsole
+    """A console on stderr; the work continues if it can't be written to."""
+    from stacktrans.showing.progress import VisibleConsole
 
     return VisibleConsole(file=cast(TextIO, Dispensable(sys.stderr)))
 
 
 def print_out(*renderables: Any) -> None:
-    """Print tables and the like on stdout, whole lines even when it is no terminal."""
-    from stacktrans.showing.consoles import VisibleConsole
+    """Print tables and the like on stdout, in whole lines where it is not a terminal."""
+    from stacktrans.showing.progress import VisibleConsole
 
     class Output(VisibleConsole):
-        """A console whose reader may leave, which ends the command as for all others."""
-
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
@@ -39,12 +32,12 @@ def print_out(*renderables: Any) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value on stdout as JSON in one line, which nothing in it can part or disguise."""
+    """Print a value on stdout as JSON in one line."""
     print(json_text(value))
 
 
 def print_data(text: str, end: str = "\n") -> None:
-    """Print data on stdout: as they are, but in a terminal what can't be seen of them escaped."""
+    """Print data on stdout: unchanged, but in a terminal with what can't be seen escaped."""
     print(visible(text, keep="\t") if sys.stdout.isatty() else text, end=end)
 
 
@@ -53,14 +46,14 @@ _UNLIMITED = 1_000_000
 
 
 def output_width() -> int:
-    """Characters across what is printed on stdout; many where it is no terminal."""
+    """The width of stdout in characters; 200 where it is not a terminal."""
     from rich.console import Console
 
     return Console().width if sys.stdout.isatty() else 200
 
 
 def open_standard_streams() -> None:
-    """Have all three streams, and in UTF-8, as everything that is read and written here is."""
+    """Open the standard streams that are closed, and have all of them in UTF-8."""
     for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:

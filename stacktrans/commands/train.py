@@ -1,14 +1,15 @@
-"""The command `train`: a run, live."""
+"""The command `train`."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import DeviceOption, JsonOption, either, given, parse_seconds
+from stacktrans.commands.options import TASK, DeviceOption, JsonOption, either, parse_seconds
 from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
@@ -22,14 +23,8 @@ if TYPE_CHECKING:
 
 
 def train(
-    task: Annotated[
-        str | None,
-        typer.Option(
-            help="The task: copy, reverse, parenthesis, ... (see stacktrans list tasks), or a YAML "
-            "file of your own.",
-            autocompletion=completion.tasks,
-        ),
-    ] = None,
+    ctx: typer.Context,
+    task: Annotated[str | None, TASK] = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -141,47 +136,45 @@ def train(
         stacktrans train --task copy --memory queue --dry-run > mine.yaml
         stacktrans train --resume checkpoints/copy-queue-1
     """
-    budgets = [
-        *given("--max-steps", "training.max_steps", max_steps),
-        *given("--time-limit", "training.time_limit", time_limit and parse_seconds(time_limit)),
-    ]
+    from stacktrans.settings.resolve import resolve
+    from stacktrans.tasks.corpus import find_files
+
+    limits = _layers(
+        {
+            "--max-steps": ("training.max_steps", max_steps),
+            "--time-limit": ("training.time_limit", parse_seconds(time_limit)),
+        }
+    )
     if resume:
-        others = (
-            task,
-            memory,
-            controller,
-            hidden,
-            memory_size,
-            buffered,
-            recipe,
-            text,
-            config,
-            set_,
-            seed,
-            workers,
-            out,
-        )
-        if any(other is not None and other != [] for other in others):
-            raise UsageError(
-                "--resume continues a run as it is; "
-                "only --max-steps and --time-limit can be changed"
-            )
-        trainer = _resumed(resume, budgets, device)
+        _check_resumes_as_it_is(ctx)
+        from stacktrans.api.runs import taken_up
+
+        trainer = taken_up(resume, limits, device)
     else:
-        options = [
-            *given("--seed", "seed", seed),
-            *given("--workers", "workers", workers),
-            *given("--memory", "model.memory", memory),
-            *given("--controller", "model.controller", controller),
-            *given("--hidden", "model.controller.hidden_size", hidden),
-            *given("--memory-size", "model.memory.size", memory_size),
-            *([] if buffered is None else [_buffered(buffered)]),
-            *given("--text", "task.parameters", text and _files_of(text)),
-            *budgets,
-        ]
+        buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
+        options = _layers(
+            {
+                "--seed": ("seed", seed),
+                "--workers": ("workers", workers),
+                "--memory": ("model.memory", memory),
+                "--controller": ("model.controller", controller),
+                "--hidden": ("model.controller.hidden_size", hidden),
+                "--memory-size": ("model.memory.size", memory_size),
+                "--buffered": ("model", buffers),
+                "--text": ("task.parameters", text and find_files(text)),
+            }
+        )
         if text and not config:
             task = task or "text"
-        trainer = _fresh(task, recipe, config, options, set_ or [], out, device, dry_run)
+        layers = [*options, *limits]
+        run = resolve(
+            task=task, recipe=recipe, config=config, options=layers, assignments=set_ or []
+        )
+        # Only now, so that errors are reported without waiting for torch.
+        from stacktrans.api.runs import begin
+
+        command = shell_text(["stacktrans", *sys.argv[1:]])
+        trainer = begin(run, out, device, command, rehearsal=dry_run)
     if dry_run and as_json:
         print_json(trainer.config.model_dump(mode="json"))
     elif dry_run:
@@ -191,53 +184,36 @@ def train(
         _run(trainer, as_json)
 
 
-def _buffered(asked: bool) -> "Layer":
-    from stacktrans.settings.layers import Layer
+def _layers(given: Mapping[str, tuple[str, Any]]) -> "list[Layer]":
+    """The settings that options stand for, by option: a path and its value, None if not given."""
+    from stacktrans.settings.layers import Layer, nested
 
-    return Layer("--buffered", {"model": {"buffers": {} if asked else None}})
-
-
-def _files_of(folder: Path) -> dict[str, str]:
-    from stacktrans.tasks.corpora import find_files
-
-    return find_files(folder)
-
-
-def _fresh(
-    task: str | None,
-    recipe: str | None,
-    config: str | None,
-    options: "list[Layer]",
-    assignments: list[str],
-    out: Path | None,
-    device: str,
-    dry_run: bool,
-) -> "Trainer":
-    from stacktrans.settings.resolve import resolve
-
-    run = resolve(task=task, recipe=recipe, config=config, options=options, assignments=assignments)
-    # Only then, so that what is wrong is told without waiting for torch.
-    from stacktrans.api.runs import begin
-
-    return begin(run, out, device, shell_text(["stacktrans", *sys.argv[1:]]), rehearsal=dry_run)
+    return [
+        Layer(option, nested(path, value))
+        for option, (path, value) in given.items()
+        if value is not None
+    ]
 
 
-def _resumed(directory: Path, budgets: "list[Layer]", device: str) -> "Trainer":
-    from stacktrans.api.runs import taken_up
-
-    return taken_up(directory, budgets, device)
+def _check_resumes_as_it_is(ctx: typer.Context) -> None:
+    """Raise `UsageError` if an option is given that changes a run."""
+    allowed = {"resume", "max_steps", "time_limit", "dry_run", "device", "as_json", "plugin"}
+    for name in ctx.params.keys() - allowed:
+        if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
+            raise UsageError(
+                "--resume continues a run as it is; "
+                "only --max-steps and --time-limit can be changed"
+            )
 
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
-    from stacktrans.showing.texts import LanguageDisplay, language_summary
-    from stacktrans.showing.training import TrainingDisplay, summary_table
+    from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
     from stacktrans.training.preparing import learns_text
     from stacktrans.training.runs import stopping
     from stacktrans.training.trainer import Interrupted
 
     console, directory = progress_console(), str(trainer.directory)
-    of_text = learns_text(trainer.config)
-    kind = LanguageDisplay if of_text else TrainingDisplay
+    kind = LanguageDisplay if learns_text(trainer.config) else TrainingDisplay
     display = kind(console, trainer.config, trainer.state.parameter_count, directory)
     try:
         with stopping(trainer), display:
@@ -248,7 +224,5 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         raise typer.Exit(stop.exit_code) from None
     if as_json:
         print_json({**asdict(summary), "directory": directory})
-    elif of_text:
-        print_out(language_summary(summary, directory))
     else:
-        print_out(summary_table(summary, trainer.config, directory))
+        print_out(summary_view(summary, trainer.config, directory))

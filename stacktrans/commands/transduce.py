@@ -1,5 +1,6 @@
 """The command `transduce`: a line in, a line out."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +8,13 @@ from typing import Annotated
 
 import typer
 
-from stacktrans.commands.loading import load_model
-from stacktrans.commands.options import CheckpointArgument, DeviceOption, HardOption, JsonOption
+from stacktrans.commands.options import (
+    CheckpointArgument,
+    DeviceOption,
+    HardOption,
+    JsonOption,
+    load_model,
+)
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import check_positive
 from stacktrans.common.messages import complain
@@ -51,12 +57,13 @@ def transduce(
 
     if max_length is not None:
         check_positive("--max-length", max_length)
-    for path in files or []:
+    inputs = files or [STDIN]
+    for path in inputs:
         if path != STDIN:
             check_readable(path)
     loaded = load_model(checkpoint, device, hard)
     failed = False
-    for descriptor, name in _inputs(files):
+    for descriptor, name in _opened(inputs):
         marked = not (as_json or everything)
         for line in transduce_lines(loaded, descriptor, max_length, as_json, marked):
             if as_json:
@@ -76,13 +83,11 @@ def transduce(
         raise typer.Exit(1)
 
 
-def _inputs(files: list[Path] | None) -> Iterator[tuple[int, str]]:
+def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:
+    """The descriptor and the name of each input."""
     from stacktrans.common.reading import opened
     from stacktrans.tasks.lines import STDIN, name_of
 
-    for path in files or [STDIN]:
-        if path == STDIN:
-            yield sys.stdin.fileno(), name_of(path)
-            continue
-        with opened(path) as stream:
+    for path in paths:
+        with contextlib.nullcontext(sys.stdin) if path == STDIN else opened(path) as stream:
             yield stream.fileno(), name_of(path)

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, names, files, and text that can be seen."""
+"""What all other packages use: errors, registries, files, and text that is safe to show."""

@@ -1,22 +1,24 @@
-"""What is wrong with settings, in the words of who wrote them.
+"""Messages about wrong settings, in the words of a settings file.
 
-Pydantic tells of a setting that may be of several kinds why it is none of them, and calls each
-by the name of its class; here the kinds are told by how they are written.
+Where a setting may be of several types, pydantic says of each, by the name of its class, why the
+value does not fit; here only the type that the value resembles is mentioned, in plain words.
 """
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from stacktrans.common.errors import shown, unknown_name
+from stacktrans.common.kinds import fields, in_words, plain, without_null
 
 Location = tuple[str | int, ...]
 MISSING = "is missing"
-FIELDS_TOLD = 4
-"""A section with more settings is not told by them."""
+_OF_ANOTHER_FORM = {
+    *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
+    *("literal_error", "missing", "too_long"),
+}
+"""Pydantic's errors for what is not a mapping, a list of so many items, or one of a few words."""
 
 
 class Complaint(NamedTuple):
@@ -25,7 +27,7 @@ class Complaint(NamedTuple):
     Attributes:
         location: keys and indices that lead to the setting.
         text: what is wrong with it.
-        unknown: whether there is no such setting, which the text names.
+        unknown: whether it is an unknown setting, which the text names.
     """
 
     location: Location
@@ -34,191 +36,76 @@ class Complaint(NamedTuple):
 
 
 def complaints(model: type[BaseModel], settings: Any, error: ValidationError) -> list[Complaint]:
-    """What is wrong with some settings, each once.
+    """The complaints about some settings, each once.
 
     Args:
-        model: what they should be.
+        model: of the settings.
         settings: what was given.
-        error: what came of it.
+        error: raised by the model.
     """
-    found = [(tuple(item["loc"]), item) for item in error.errors()]
-    return list(dict.fromkeys(_told(model, settings, (), found)))
+    found = (_complaint(model, settings, dict(each)) for each in error.errors())
+    return list(dict.fromkeys(each for each in found if each))
 
 
-Errors = list[tuple[Location, Any]]
-"""Errors, each with where it is within what is looked at."""
-
-
-def _told(kind: Any, value: Any, location: Location, errors: Errors) -> Iterator[Complaint]:
-    """The complaints about a value that should be of some kind.
-
-    Args:
-        kind: an annotation.
-        value: what was given.
-        location: where it is.
-        errors: of the value and of what is within.
-    """
-    if hasattr(_plain(kind), "kind_of"):  # what settings there are depends on the value
-        kind = _plain(kind).kind_of(value)
-    kinds = _alternatives(kind)
-    if len(kinds) > 1:
-        yield from _told_of_several(kind, kinds, value, location, errors)
-        return
-    within: dict[str | int, Errors] = {}
-    for place, error in errors:
-        if place and _part(kind, place[0]) is not None:
-            within.setdefault(place[0], []).append((place[1:], error))
-        else:
-            yield _complaint(kind, (*location, *place), error)
-    for key, inner in within.items():
-        there = _holds(value, key)
-        yield from _told(_part(kind, key), value[key] if there else None, (*location, key), inner)
-
-
-def _told_of_several(
-    kind: Any, kinds: Sequence[Any], value: Any, location: Location, errors: Errors
-) -> Iterator[Complaint]:
-    """The complaints about a value that may be of several kinds: of the one that it resembles."""
-    own = [(place, error) for place, error in errors if not place]
-    for place, error in own:
-        yield _complaint(kind, (*location, *place), error)
-    likeness = {index: _likeness(one, value) for index, one in enumerate(kinds)}
-    best = max(likeness, key=likeness.__getitem__)
-    if likeness[best]:
-        # The first key is what pydantic calls the kind.
-        others = [(place, error) for place, error in errors if place]
-        inner = [(place[1:], error) for place, error in others if _is(place[0], kinds[best])]
-        yield from _told(kinds[best], value, location, inner)
-    elif len(own) < len(errors):
-        yield Complaint(location, f"expected {form(kind)} (given: {shown(value)})")
-
-
-def _is(label: str | int, kind: Any) -> bool:
-    return str(label) == getattr(kind, "__name__", "") or str(label).startswith(
-        f"{getattr(get_origin(kind), '__name__', '-')}["
-    )
+def _complaint(kind: Any, value: Any, error: dict[str, Any]) -> Complaint | None:
+    """The complaint of an error; None if it is of a type that the value does not resemble."""
+    location: Location = ()
+    keys = list(error["loc"])
+    while keys:
+        if hasattr(plain(kind), "kind_of"):  # which settings a part has depends on its name
+            kind = plain(kind).kind_of(value)
+        if len(kinds := without_null(kind)) > 1:
+            best = max(kinds, key=lambda each: _likeness(each, value))
+            if not _likeness(best, value):
+                return Complaint(location, f"expected {in_words(kind)} (given: {shown(value)})")
+            if not _is_called(keys.pop(0), best):  # where pydantic has the name of the type
+                return None
+            kind = best
+            continue
+        inner = _part(kind, keys[0])
+        if inner is None:
+            break
+        kind, value = inner, _at(value, keys[0])
+        location = (*location, keys.pop(0))
+    return _said(kind, (*location, *keys), error)
 
 
 def _likeness(kind: Any, value: Any) -> int:
-    """How much a mapping looks like one of a kind: how many of its keys are settings of it."""
+    """How many keys of a mapping are settings of a type."""
     if not isinstance(value, Mapping):
         return 0
-    if get_origin(kind) is dict:
-        return 1
-    return len(_fields(kind).keys() & value.keys())
+    return 1 if get_origin(kind) is dict else len(fields(kind).keys() & value.keys())
 
 
-def _complaint(kind: Any, location: Location, error: Any) -> Complaint:
-    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return Complaint(location, unknown_name("setting", str(location[-1]), _fields(kind)), True)
-    too_short = error["type"] == "missing" and isinstance(location[-1], int)
-    if too_short or error["type"] == "too_long":
-        place = location[:-1] if too_short else location
-        return Complaint(place, f"expected {form(kind)} (given: {shown(error['input'])})")
-    if error["type"] == "missing":
-        return Complaint(location, MISSING)
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] in _OF_KINDS:
-        message = f"expected {form(kind)}"
-    given = "" if isinstance(error["input"], dict) else f" (given: {shown(error['input'])})"
-    return Complaint(location, f"{message}{given}")
-
-
-_OF_KINDS = (
-    *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
-    "literal_error",
-)
-"""What pydantic calls a value of another form: no mapping, no list, or none of a few words."""
-
-
-def _alternatives(kind: Any) -> list[Any]:
-    """The kinds that a value may be of, besides null."""
-    if get_origin(kind) is Annotated:
-        return _alternatives(get_args(kind)[0]) if _is_union(get_args(kind)[0]) else [kind]
-    if _is_union(kind):
-        parts = [part for part in get_args(kind) if part is not NoneType]
-        return [inner for part in parts for inner in _alternatives(part)]
-    return [kind]
-
-
-def _is_union(kind: Any) -> bool:
-    return get_origin(kind) in (Union, UnionType)
-
-
-def _plain(kind: Any) -> Any:
-    """A kind without its bounds, and without null."""
-    (only,) = kinds if len(kinds := _alternatives(kind)) == 1 else (kind,)
-    return get_args(only)[0] if get_origin(only) is Annotated else only
-
-
-def _fields(kind: Any) -> dict[str, Any]:
-    """The settings of a section and their kinds; none of what is no section."""
-    kind = _plain(kind)
-    if not isinstance(kind, type):
-        return {}
-    if issubclass(kind, BaseModel):
-        return {
-            name: Annotated[(field.annotation, *field.metadata, None)]
-            for name, field in kind.model_fields.items()
-        }
-    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
-        return get_type_hints(kind, include_extras=True)
-    return {}
+def _is_called(label: str | int, kind: Any) -> bool:
+    generic = f"{getattr(get_origin(kind), '__name__', '-')}["
+    return str(label) == getattr(kind, "__name__", "") or str(label).startswith(generic)
 
 
 def _part(kind: Any, key: str | int) -> Any:
-    """The kind of what is under a key; None if there is nothing known of it."""
-    kind = _plain(kind)
-    if get_origin(kind) is dict:
-        return get_args(kind)[1]
-    if get_origin(kind) is list:
-        return get_args(kind)[0]
-    return _fields(kind).get(str(key))
+    """The type of what is under a key; None if nothing is known of it."""
+    kind = plain(kind)
+    if get_origin(kind) in (dict, list):
+        return get_args(kind)[-1]
+    return fields(kind).get(str(key))
 
 
-def _holds(value: Any, key: str | int) -> bool:
-    if isinstance(value, list):
-        return isinstance(key, int) and key < len(value)
-    return isinstance(value, Mapping) and key in value
+def _at(value: Any, key: str | int) -> Any:
+    try:
+        return value[key]
+    except (TypeError, LookupError):
+        return None
 
 
-def form(kind: Any) -> str:
-    """How a value of a kind is written."""
-    *others, last = dict.fromkeys(text for one in _alternatives(kind) for text in _forms(one))
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _forms(kind: Any) -> list[str]:
-    plain = _plain(kind)
-    if getattr(plain, "ALTERNATIVES", False):
-        return [f"{{{name}: ...}}" for name in _fields(plain)]
-    return [*map(str, get_args(plain))] if get_origin(plain) is Literal else [_form(kind, plain)]
-
-
-def _form(kind: Any, plain: Any) -> str:
-    if get_origin(plain) is tuple:
-        return f"[{', '.join('...' for _ in get_args(plain))}]"
-    if plain in _NAMES:
-        return _NAMES[plain] + _bounds(kind)
-    names = _fields(plain)
-    if hasattr(plain, "_fields"):
-        return f"[{', '.join(names)}]"
-    if 0 < len(names) <= FIELDS_TOLD:
-        return "{" + ", ".join(f"{name}: ..." for name in names) + "}"
-    return "a list" if get_origin(plain) is list else "settings as 'name: value'"
-
-
-_NAMES = {int: "a whole number", float: "a number", str: "a name", bool: "true or false"}
-
-
-def _bounds(kind: Any) -> str:
-    """The least and greatest number of a kind, in words."""
-    given = get_args(kind)[1:] if get_origin(kind) is Annotated else ()
-    limits = [limit for each in given for limit in [each, *getattr(each, "metadata", ())]]
-    least, most = (
-        next((getattr(limit, name) for limit in limits if hasattr(limit, name)), None)
-        for name in ("ge", "le")
-    )
-    if least is None or most is None:
-        return "" if least is None else f" of at least {least}"
-    return f" from {least} to {most}"
+def _said(kind: Any, location: Location, error: dict[str, Any]) -> Complaint:
+    problem, message = error["type"], error["msg"].removeprefix("Value error, ")
+    if problem in ("extra_forbidden", "unexpected_keyword_argument"):
+        return Complaint(location, unknown_name("setting", str(location[-1]), fields(kind)), True)
+    if problem == "missing" and isinstance(location[-1], str):
+        return Complaint(location, MISSING)
+    if problem == "missing":  # an item of the list before
+        location = location[:-1]
+    if problem in _OF_ANOTHER_FORM:
+        message = f"expected {in_words(kind)}"
+    given = "" if isinstance(error["input"], dict) else f" (given: {shown(error['input'])})"
+    return Complaint(location, f"{message}{given}")

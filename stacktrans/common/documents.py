@@ -1,11 +1,7 @@
-"""YAML documents: read within bounds, as nothing but names, numbers, texts, lists and mappings.
-
-What a few lines unfold to by aliases and merge keys is counted before it is unfolded.
-"""
+"""YAML documents: within bounds, and only of names, numbers, texts, lists and mappings."""
 
 import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +10,7 @@ import yaml
 MOST_VALUES = 100_000
 """The most values in a document, those that aliases repeat counted every time."""
 DEEPEST = 64
-"""The deepest that lists and mappings may lie within one another."""
+"""The deepest nesting of lists and mappings."""
 MOST_DIGITS = 100
 """The longest whole number, in characters."""
 
@@ -34,11 +30,11 @@ _KINDS = {
     "map": "mapping",
     "merge": "merge key",
 }
-"""The kinds of values that there are in settings, by their tags."""
+"""The kinds of values in settings, by their tags."""
 
 
 class DocumentError(ValueError):
-    """A text is no YAML document, or not one that is read.
+    """A text is not a YAML document of settings.
 
     Attributes:
         line: of the text, from 1, where it goes wrong; None if that is not known.
@@ -54,7 +50,7 @@ class Document:
     """What a YAML text holds.
 
     Attributes:
-        value: what it is; None if it is empty.
+        value: its content; None if it is empty.
         node: what that was made from, which knows lines; None likewise.
     """
 
@@ -74,24 +70,22 @@ class _Loader(_PARSER):  # type: ignore[misc, valid-type]
         return f"{_PREFIX}str" if odd else tag
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        line, kind = node.start_mark.line + 1, node.tag.removeprefix(_PREFIX)
+        kind = node.tag.removeprefix(_PREFIX)
+        wrong = DocumentError(f"{_start(node)} is not a {_KINDS.get(kind, kind)}", _line(node))
         if kind in ("int", "float") and isinstance(node, yaml.ScalarNode):
-            _check_number(node.value, kind, line)
+            if kind == "int" and len(node.value) > MOST_DIGITS:
+                digits = f"{len(node.value)} digits; expected at most {MOST_DIGITS}"
+                raise DocumentError(f"a whole number of {digits}", _line(node))
+            if ":" in node.value:  # tagged as a number to the base of 60
+                raise wrong
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError) as error:  # of a scalar that is not what its tag says
-            raise DocumentError(
-                f"{_start(node)} is not a {_KINDS.get(kind, kind)}", line
-            ) from error
+            raise wrong from error
 
 
-def _check_number(written: str, kind: str, line: int) -> None:
-    if kind == "int" and len(written) > MOST_DIGITS:
-        raise DocumentError(
-            f"a whole number of {len(written)} digits; expected at most {MOST_DIGITS}", line
-        )
-    if ":" in written:
-        raise DocumentError(f"{written[:40]!r} is not a {_KINDS[kind]}", line)
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def _start(node: yaml.Node) -> str:
@@ -104,20 +98,20 @@ def parsed(text: str) -> Document:
     """What a YAML text holds; once for each, since hundreds of runs read the same recipes.
 
     Raises:
-        DocumentError: it is no YAML, has a key twice or one that is no name, has values of
-            other kinds than settings have, or is larger or nested deeper than any.
+        DocumentError: it is not YAML, has a key twice or one that is not a name, has values of
+            other kinds than settings have, or is too large or nested too deeply.
     """
     if found := _UNPRINTABLE.search(text.removeprefix("\ufeff")):
         line = text.count("\n", 0, found.start() + 1) + 1
         raise DocumentError(f"the character U+{ord(found[0]):04X} is not allowed in text", line)
     try:
-        _check_size(yaml.parse(text, Loader=_PARSER))
+        _check_events(text)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:
                 return Document(None, None)
-            _check_nodes(node, set())
+            _check_node(node, {})  # before aliases and merge keys are unfolded
             return Document(loader.construct_document(node), node)
         finally:
             loader.dispose()
@@ -127,91 +121,63 @@ def parsed(text: str) -> Document:
         raise DocumentError(problem, mark.line + 1 if mark else None) from error
 
 
-@dataclass
-class _Open:
-    """A list or mapping whose end has not come yet."""
-
-    anchor: str | None
-    size: int = 1
-    height: int = 1
-
-    def take(self, size: int, height: int) -> None:
-        self.size += size
-        self.height = max(self.height, height + 1)
+def _check_events(text: str) -> None:
+    """Check the size and depth of a text first of all: parsers are slow with deep nesting."""
+    depth = size = 0
+    for event in yaml.parse(text, Loader=_PARSER):
+        size += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        _check_bounds(size, depth, event.start_mark.line + 1 if event.start_mark else None)
 
 
-def _check_size(events: Iterator[yaml.Event]) -> None:
-    """Raise `DocumentError` if a document holds too much, its aliases unfolded."""
-    known: dict[str, tuple[int, int]] = {}
-    around = [_Open(None)]
-    for number, event in enumerate(events):
-        line = event.start_mark.line + 1 if event.start_mark else None
-        if isinstance(event, yaml.CollectionStartEvent):
-            around.append(_Open(event.anchor))
-            _check_depth(len(around) - 1, line)  # now, since parsers are slow with what is deep
-            continue
-        if isinstance(event, yaml.CollectionEndEvent):
-            ended = around.pop()
-            anchor, size, height = ended.anchor, ended.size, ended.height
-        elif isinstance(event, yaml.ScalarEvent):
-            anchor, size, height = event.anchor, 1, 1
-        elif isinstance(event, yaml.AliasEvent):
-            anchor = None
-            if event.anchor in {part.anchor for part in around}:
-                raise DocumentError(f"*{event.anchor} is used within its own definition", line)
-            size, height = known.get(str(event.anchor), (1, 1))
-        else:
-            continue
-        if anchor is not None:
-            known[anchor] = size, height
-        around[-1].take(size, height)
-        _check_depth(len(around) - 2 + height, line)
-        if max(around[-1].size, number // 2) > MOST_VALUES:
-            raise DocumentError(
-                f"more than {MOST_VALUES} values, counting what aliases (*) repeat; expected fewer",
-                line,
-            )
-
-
-def _check_depth(depth: int, line: int | None) -> None:
+def _check_bounds(size: int, depth: int, line: int | None) -> None:
+    if size > MOST_VALUES:
+        message = f"more than {MOST_VALUES} values, counting what aliases (*) repeat"
+        raise DocumentError(f"{message}; expected fewer", line)
     if depth > DEEPEST:
         raise DocumentError(f"nested more than {DEEPEST} deep", line)
 
 
-def _check_nodes(node: yaml.Node, seen: set[int]) -> None:
-    """Raise `DocumentError` if there is a value of a strange kind, or an odd or repeated key.
+def _check_node(node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
+    """The size and depth of a node, aliases unfolded; raises `DocumentError` as `parsed` does.
 
     Args:
         node: of the document, before other mappings are merged in.
-        seen: what has been looked at, by identity: aliases lead to the same nodes.
+        known: sizes and depths of nodes by identity, to which aliases lead; None for those around.
     """
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    line = node.start_mark.line + 1
+    if id(node) in known:
+        if found := known[id(node)]:
+            return found
+        raise DocumentError("an alias (*) is used within its own definition", _line(node))
+    known[id(node)] = None
     if node.tag.removeprefix(_PREFIX) not in _KINDS:
         tag = node.tag.replace(_PREFIX, "!!")
-        raise DocumentError(f"{tag} cannot be used in settings; expected a plain value", line)
+        raise DocumentError(
+            f"{tag} cannot be used in settings; expected a plain value", _line(node)
+        )
+    children = [] if isinstance(node, yaml.ScalarNode) else node.value
     if isinstance(node, yaml.MappingNode):
         _check_keys(node)
-        for _, child in node.value:
-            _check_nodes(child, seen)
-    elif isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            _check_nodes(child, seen)
+        children = [each for pair in node.value for each in pair]
+    measured = [_check_node(child, known) for child in children]
+    size = 1 + sum(size for size, _ in measured)
+    depth = max((depth for _, depth in measured), default=0)
+    depth += not isinstance(node, yaml.ScalarNode)
+    _check_bounds(size, depth, _line(node))
+    known[id(node)] = size, depth
+    return size, depth
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
     keys: set[str] = set()
     for key, _ in node.value:
-        line, kind = key.start_mark.line + 1, key.tag.removeprefix(_PREFIX)
+        kind = key.tag.removeprefix(_PREFIX)
         if not isinstance(key, yaml.ScalarNode):
-            raise DocumentError("a list or mapping as a key; expected a name", line)
+            raise DocumentError("a list or mapping as a key; expected a name", _line(key))
         if kind not in ("str", "merge"):
-            raise DocumentError(
-                f"{_start(key)} is read as a {_KINDS.get(kind, kind)}; expected a name in quotes",
-                line,
-            )
+            read = f"{_start(key)} is read as a {_KINDS.get(kind, kind)}"
+            raise DocumentError(f"{read}; expected a name in quotes", _line(key))
         if key.value in keys:
-            raise DocumentError(f"{_start(key)} appears twice", line)
+            raise DocumentError(f"{_start(key)} appears twice", _line(key))
         keys.add(key.value)

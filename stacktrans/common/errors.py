@@ -1,4 +1,4 @@
-"""Errors that users read, and how values and names are shown in them."""
+"""Errors for users, and how values and names are shown in them."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -6,17 +6,15 @@ from collections.abc import Iterable, Sequence
 OVERFLOW = "the model's numbers overflow: its weights are too large"
 LONGEST_SHOWN = 100
 """How much of a value is shown, in characters."""
-
-
 MOST_LISTED, MOST_COMPARED = 100, 1000
-"""How many names that exist are listed, and compared with one that does not."""
+"""How many known names are listed, and compared with an unknown one."""
 
 
 class StacktransError(Exception):
     """The work failed; the command ends with exit code 1.
 
     Args:
-        problems: what is wrong, each to be said in a line of its own.
+        problems: messages, a line each.
     """
 
     exit_code = 1
@@ -30,13 +28,13 @@ class StacktransError(Exception):
 
 
 class UsageError(StacktransError):
-    """The request itself was wrong; the command ends with exit code 2."""
+    """The request was wrong; the command ends with exit code 2."""
 
     exit_code = 2
 
 
 class CheckpointError(StacktransError):
-    """A checkpoint can't be read or written; the message says what is wrong with it."""
+    """A checkpoint can't be read or written."""
 
 
 def at_least(least: int) -> str:
@@ -67,12 +65,12 @@ def abridged(names: Sequence[str]) -> Sequence[str]:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """A message for a name that does not exist, offering the nearest that does.
+    """A message for an unknown name, offering the nearest known one.
 
     Args:
         kind: what the name should have been, such as "memory".
-        name: what was given.
-        known: the names that exist.
+        name: the unknown one.
+        known: the known ones.
     """
     known = sorted(known)
     if len(name) > LONGEST_SHOWN:

@@ -1,47 +1,15 @@
-"""Files that are there whole or not at all, and those that one process has to itself."""
+"""Files: what those of a run are called, writing them whole or not at all, and locking them."""
 
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary neighbour of `path` that takes its place if all goes well.
-
-    Links are followed, and what is no regular file (a device, a pipe) is written
-    to as it is.
-
-    Raises:
-        OSError: it can't be written; the error names `path`.
-    """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield temporary
-        if path.exists():
-            shutil.copymode(path, temporary)
-        flush(temporary)
-        os.replace(temporary, path)
-        flush(path.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-
-
-def tidy(path: Path) -> None:
-    """Remove what processes left that were killed while they wrote a file."""
-    for left in path.parent.glob(f".{path.name}.*"):
-        left.unlink(missing_ok=True)
+CONFIG = "config.yaml"
+"""The file with the configuration of a run, or of a checkpoint."""
+WEIGHTS = "model.safetensors"
+"""The file with the weights of a checkpoint."""
 
 
 def flush(path: Path) -> None:
@@ -54,17 +22,43 @@ def flush(path: Path) -> None:
 
 
 def write_flushed(path: Path, content: bytes) -> None:
-    """Write a new file so that it survives a loss of power."""
-    with path.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
+    """Write a file so that it survives a loss of power."""
+    path.write_bytes(content)
+    flush(path)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+    """Write a file whole or not at all, through a temporary neighbour.
+
+    Links are followed, and what is not a regular file (a device, a pipe) is written to as it is.
+
+    Raises:
+        OSError: it can't be written; the error names `path`.
+    """
+    content = content.encode() if isinstance(content, str) else content
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        write_flushed(temporary, content)
+        if path.exists():
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+        flush(path.parent)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+def tidy(path: Path) -> None:
+    """Remove temporary files of processes that were killed while they wrote a file."""
+    for left in path.parent.glob(f".{path.name}.*"):
+        left.unlink(missing_ok=True)
 
 
 def locked(stream: IO[Any]) -> bool:

@@ -1,52 +1,43 @@
-"""What is said on stderr, even when nobody reads it any more."""
+"""Messages on stderr, which may be closed, full or no longer read."""
 
 import contextlib
-import io
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 from stacktrans.common.visible import visible
 
 
 def complain(*problems: str) -> None:
-    """Say on stderr what went wrong, each in a line; if nobody listens, nobody is told.
+    """Print problems on stderr, one a line, if it can be written.
 
-    What can't be seen of names, paths and the like is escaped, line ends too: a name can't say
-    more than a name.
+    What can't be seen is escaped, line ends too: a name can't look like a message.
     """
     message = "\n".join(map(visible, problems))
     print(f"stacktrans: {message}", file=Dispensable(sys.stderr), flush=True)
 
 
 def silence(stream: TextIO) -> None:
-    """Let everything that is still written vanish."""
+    """Discard everything that is still written."""
     # Otherwise the interpreter fails again when it flushes what is left at exit.
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-class Dispensable(io.TextIOBase):
-    """A stream that takes whatever is written, even when it can't be written any more.
+class Dispensable:
+    """A stream that takes whatever is written, even when it can no longer be written.
 
-    A reader may leave, a disk be full, a terminal be closed: the work goes on without them.
+    A reader may leave, a disk be full, a terminal be closed: the work continues without them.
 
     Args:
-        stream: where it goes as long as it can.
+        stream: where it goes as long as that can be written.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self._stream.encoding
-
-    def isatty(self) -> bool:
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         try:

@@ -1,10 +1,9 @@
-"""Code of others: the files that `--plugin` names, and what is said of what goes wrong in them."""
+"""Plugin files, and messages about errors in the code of others."""
 
 import os
 import sys
 import traceback
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -20,13 +19,7 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin file that was run.
-
-    Attributes:
-        path: of the file.
-        name: how it was called.
-        module: what became of it.
-    """
+    """A plugin file that was run, by its path, the name it was given by, and as a module."""
 
     path: Path
     name: str
@@ -44,37 +37,39 @@ def plugins() -> list[Plugin]:
     Raises:
         UsageError: one of them can't be run.
     """
-    load(file for file in os.environ.get(PLUGINS, "").split(os.pathsep) if file)
+    for file in os.environ.get(PLUGINS, "").split(os.pathsep):
+        if file:
+            load(file)
     return list(_loaded.values())
 
 
 def plugin_options() -> list[str]:
-    """The options with which a command knows what is known here."""
+    """The options with which another command knows the same plugins."""
     return [word for plugin in plugins() for word in ("--plugin", plugin.name)]
 
 
-def load(files: Iterable[str]) -> None:
-    """Run plugin files, here and in processes that are started from here.
+def load(file: str) -> Plugin:
+    """Run a plugin file, unless it was, here and in processes that are started from here.
 
     Raises:
-        UsageError: there is no such file, or it can't be run.
+        UsageError: the file does not exist, or can't be run.
     """
-    for file in files:
-        path = Path(file).resolve()
-        if path not in _loaded:
-            _loaded[path] = Plugin(path, file, _run(path, file))
-            os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
+    path = Path(file).resolve()
+    if path not in _loaded:
+        _loaded[path] = Plugin(path, file, _run(path, file))
+        os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
+    return _loaded[path]
 
 
 def forget(plugin: Plugin) -> None:
-    """Have a plugin file that is of no use be as if it had not been named."""
+    """Be as if a plugin file had not been named."""
     del _loaded[plugin.path]
     os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
 
 
 def _run(path: Path, file: str) -> ModuleType:
     if not path.exists():
-        raise UsageError(f"--plugin {file}: there is no such file")
+        raise UsageError(f"--plugin {file}: no such file")
     if not path.is_file() or path.suffix != ".py":
         raise UsageError(f"--plugin {file}: expected a Python file, such as tape.py")
     name = f"stacktrans_plugin_{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
@@ -92,12 +87,12 @@ def _run(path: Path, file: str) -> ModuleType:
 
 
 def note(module: ModuleType) -> None:
-    """Remember that the code of a module is somebody else's."""
+    """Remember that a module is the code of others."""
     _foreign.add(str(module.__file__))
 
 
 def said(error: BaseException) -> str:
-    """What went wrong while code of others was loaded: where, the kind of error, its message."""
+    """An error while code of others was loaded: where, its type and its message."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = [
@@ -110,7 +105,7 @@ def said(error: BaseException) -> str:
 
 
 def blamed(error: BaseException) -> str | None:
-    """The same of an error that came out of code of others at work; None if it did not."""
+    """The same of an error raised by code of others at run time; None for any other."""
     frames = traceback.extract_tb(error.__traceback__)
     foreign = [frame for frame in frames if frame.filename in _foreign]
     return _at(error, foreign) if foreign else None

@@ -1,7 +1,6 @@
-"""Where every random number comes from: a seed, a purpose and an index.
+"""Random numbers: each draw has a generator of its own, from a seed, a purpose and an index.
 
-Nothing is carried from one draw to the next, so a resumed run draws what the
-uninterrupted one would have drawn.
+So a resumed run draws what an uninterrupted one would have drawn.
 """
 
 from enum import IntEnum

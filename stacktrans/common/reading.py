@@ -1,4 +1,4 @@
-"""Files that users name, read within bounds; and JSON in them."""
+"""Files named by users, read within bounds, and JSON in them."""
 
 import json
 import os
@@ -14,25 +14,26 @@ from stacktrans.common.errors import UsageError
 MOST_BYTES = 1 << 24
 """The largest file of settings or of a run's records that is read."""
 _OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
-"""What stands for a file that this process has open, as a shell's <(...) does."""
+"""Names of files that this process has open, such as a shell's <(...)."""
 
 
 def check_readable(path: str | os.PathLike[str]) -> None:
     """Raise `UsageError` unless something is a file that can be read without waiting for it.
 
-    A named pipe would wait until somebody writes to it, and a device may never end. A pipe that
-    this process has open already, such as /dev/stdin, is fine.
+    A named pipe would wait until somebody writes to it, and a device may never end. What this
+    process has open already, such as /dev/stdin, is fine.
     """
     try:
         mode = os.stat(path).st_mode
-        if stat.S_ISDIR(mode):
-            raise UsageError(f"{path}: Is a directory; expected a file")
-        if not (stat.S_ISREG(mode) or _is_open_pipe(path, mode)):
-            raise UsageError(f"{path}: {_kind(mode)}; expected a file")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except ValueError as error:  # a null character
         raise UsageError(f"{os.fspath(path)!r}: not a file name") from error
+    if stat.S_ISDIR(mode):
+        raise UsageError(f"{path}: Is a directory; expected a file")
+    if not (stat.S_ISREG(mode) or _OPEN_ALREADY.fullmatch(os.fspath(path))):
+        kind = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode))
+        raise UsageError(f"{path}: {kind or 'a device'}; expected a file")
 
 
 @contextmanager
@@ -47,25 +48,6 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _is_open_pipe(path: str | os.PathLike[str], mode: int) -> bool:
-    if not _OPEN_ALREADY.fullmatch(os.fspath(path)):
-        return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or _is_terminal(path, mode)
-
-
-def _is_terminal(path: str | os.PathLike[str], mode: int) -> bool:
-    if not stat.S_ISCHR(mode):
-        return False
-    with open(path, "rb", buffering=0) as stream:
-        return stream.isatty()
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISFIFO(mode):
-        return "a named pipe"
-    return "a socket" if stat.S_ISSOCK(mode) else "a device"
-
-
 def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     """The content of a file.
 
@@ -78,7 +60,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     """
     with opened(path) as stream:
         try:
-            content = stream.read() if most is None else stream.read(most + 1)
+            content = stream.read(-1 if most is None else most + 1)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from error
     if most is not None and len(content) > most:
@@ -87,7 +69,7 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
 
 
 def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> str:
-    """The text of a file in UTF-8; raises `UsageError` as `read_bytes` does, or if it is none."""
+    """The text of a file; raises `UsageError` as `read_bytes` does, or if it is not in UTF-8."""
     try:
         return read_bytes(path, most).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -95,7 +77,7 @@ def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> st
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """What a JSON text is; raises `ValueError` if it is none, or is nested too deeply."""
+    """The value of a JSON text; raises `ValueError` if it is not one, or nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -103,11 +85,11 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """The lines of a file, each with its number from 1 and what it is as JSON.
+    """The lines of a file of JSON, each with its number from 1 and its value.
 
     Raises:
         UsageError: the file can't be read.
-        ValueError: a line is no JSON; the message names it.
+        ValueError: a line is not JSON; the message names it.
     """
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         try:

@@ -1,11 +1,10 @@
 """Memories, controllers and task generators by name; none is imported before it is asked for.
 
 A new one of this package is a class and a line in a table at the end of this file. One of
-somebody else's comes from an installed package, through an entry point, or from a file that
+others comes from an installed package, through an entry point, or from a file that
 `--plugin` names (see docs/extending.md).
 """
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -13,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common import plugins
@@ -35,7 +35,6 @@ class Registry:
 
     def __init__(self, kind: str, group: str, base: str, builtin: Mapping[str, str]) -> None:
         self.kind, self.group, self.base, self.builtin = kind, group, base, builtin
-        self._in_files: dict[str, tuple[Plugin, type]] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self.builtin or name in self.names()
@@ -45,25 +44,18 @@ class Registry:
         return [*self.builtin, *self._entry_points]
 
     def names(self) -> list[str]:
-        """All names; those in plugin files are known when these have been run."""
-        for plugin in plugins.plugins():
-            self.enter(plugin)
-        return [*self.installed(), *self._in_files]
+        """All names; raises `UsageError` if a class in a plugin file cannot be used."""
+        return [*self.installed(), *self._in_files()]
 
     def check(self, name: str) -> None:
-        """Raise `ValueError` if there is none of a name."""
+        """Raise `ValueError` if a name is unknown."""
         if name not in self:
-            names = self.names()
-            close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-            hint = "" if close else "; one of your own needs --plugin FILE.py"
-            raise ValueError(f"{unknown_name(self.kind, name, names)}{hint}")
+            message = unknown_name(self.kind, name, self.names())
+            hint = "" if "did you mean" in message else "; one of your own needs --plugin FILE.py"
+            raise ValueError(f"{message}{hint}")
 
     def load(self, name: str) -> Any:
-        """The class of a name.
-
-        Raises:
-            UsageError: there is none, or it can't be loaded.
-        """
+        """The class of a name; raises `UsageError` if it is unknown or can't be loaded."""
         if name in self.builtin:
             module, _, attribute = self.builtin[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
@@ -71,15 +63,28 @@ class Registry:
             self.check(name)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        return self._in_files[name][1] if name in self._in_files else self._imported(name)
+        in_files = self._in_files()
+        return in_files[name][1] if name in in_files else self._imported(name)
 
     def origin(self, name: str) -> str | None:
         """Where the class of a name comes from, to say so; None if it is of this package."""
         if name in self.builtin:
             return None
-        if name in self._in_files:
-            return f"plugin {self._in_files[name][0].name}"
-        return _package(self._entry_points[name])
+        if name in self._entry_points:
+            return _package(self._entry_points[name])
+        return f"plugin {self._in_files()[name][0].name}"
+
+    def holds(self, found: object) -> bool:
+        """Whether something is a class of this kind; its base need not have been imported."""
+        return isinstance(found, type) and self.base in {
+            f"{each.__module__}:{each.__qualname__}" for each in found.__mro__[1:]
+        }
+
+    def of(self, plugin: Plugin) -> list[type]:
+        """The classes of this kind that a plugin file defines."""
+        module = plugin.module
+        found = vars(module).values()
+        return [each for each in found if self.holds(each) and each.__module__ == module.__name__]
 
     @functools.cached_property
     def _entry_points(self) -> "dict[str, EntryPoint]":
@@ -92,9 +97,6 @@ class Registry:
                 raise self._clash(_package(point), point.name, other)
             found[point.name] = point
         return found
-
-    def _clash(self, where: str, name: str, other: str) -> UsageError:
-        return UsageError(f"{where}: {self.kind} {name}: {other} has one of this name")
 
     def _imported(self, name: str) -> Any:
         point = self._entry_points[name]
@@ -109,45 +111,34 @@ class Registry:
         plugins.note(sys.modules[found.__module__])
         return found
 
-    def holds(self, found: object) -> bool:
-        """Whether something is a class of this kind; its base need not have been imported."""
-        return isinstance(found, type) and self.base in {
-            f"{each.__module__}:{each.__qualname__}" for each in found.__mro__[1:]
-        }
-
-    def enter(self, plugin: Plugin) -> bool:
-        """Enter the classes of a plugin file that have a name, and say whether there are any.
-
-        Raises:
-            UsageError: one of them can't be used.
-        """
-        named = [each for each in self.of(plugin) if "name" in vars(each)]
-        for each in named:
-            if self._in_files.get(vars(each)["name"]) != (plugin, each):
-                self._enter(plugin, each)
-        return bool(named)
-
-    def of(self, plugin: Plugin) -> list[type]:
-        """The classes of this kind that a plugin file defines."""
-        module = plugin.module
-        found = vars(module).values()
-        return [each for each in found if self.holds(each) and each.__module__ == module.__name__]
-
-    def _enter(self, plugin: Plugin, found: type) -> None:
-        name = vars(found)["name"]
-        where = f"--plugin {plugin.name}:{inspect.getsourcelines(found)[1]}"
-        if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-            raise UsageError(f"{where}: the name of {found.__name__} is {name!r}; expected a word")
-        self._check_complete(found, where)
-        if name in self.installed() or name in self._in_files:
-            raise self._clash(where, name, self.origin(name) or "stacktrans")
-        self._in_files[name] = (plugin, found)
+    def _in_files(self) -> dict[str, tuple[Plugin, type]]:
+        """The classes in plugin files that have a name of their own, by it."""
+        found: dict[str, tuple[Plugin, type]] = {}
+        for plugin in plugins.plugins():
+            for each in self.of(plugin):
+                if "name" not in vars(each):
+                    continue
+                name = vars(each)["name"]
+                where = f"--plugin {plugin.name}:{inspect.getsourcelines(each)[1]}"
+                if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+                    said = f"the name of {each.__name__} is {name!r}; expected a word"
+                    raise UsageError(f"{where}: {said}")
+                self._check_complete(each, where)
+                if name in found:
+                    raise self._clash(where, name, f"plugin {found[name][0].name}")
+                if name in self.installed():
+                    raise self._clash(where, name, self.origin(name) or "stacktrans")
+                found[name] = plugin, each
+        return found
 
     def _check_complete(self, found: type, where: str) -> None:
         """Raise `UsageError` if a class lacks what every one of its kind has."""
         if missing := sorted(getattr(found, "__abstractmethods__", ())):
             lacking = ", ".join(missing)
             raise UsageError(f"{where}: {self.kind} {found.__name__} lacks {lacking}")
+
+    def _clash(self, where: str, name: str, other: str) -> UsageError:
+        return UsageError(f"{where}: {self.kind} {name}: {other} has one of this name")
 
 
 def _package(point: "EntryPoint") -> str:
@@ -158,24 +149,25 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
     """Know what plugin files define, here and in processes that are started from here.
 
     Raises:
-        UsageError: there is no such file, it can't be run, or what it defines can't be used.
+        UsageError: a file does not exist, can't be run, or defines nothing that can be used.
     """
-    plugins.load(os.fspath(file) for file in files)
-    for plugin in plugins.plugins():
+    for plugin in chain(plugins.plugins(), map(plugins.load, map(str, files))):
         try:
-            found = [registry.enter(plugin) for registry in REGISTRIES]
-            if not any(found):
-                raise _nothing(plugin)
+            _check(plugin)
         except UsageError:
             plugins.forget(plugin)
             raise
 
 
-def _nothing(plugin: Plugin) -> UsageError:
-    kinds = ", ".join(registry.kind for registry in REGISTRIES)
-    unnamed = [each.__name__ for registry in REGISTRIES for each in registry.of(plugin)]
-    hint = f"; class {unnamed[0]} has no name" if unnamed else ""
-    return UsageError(f"--plugin {plugin.name}: expected one of {kinds} in it{hint}")
+def _check(plugin: Plugin) -> None:
+    """Raise `UsageError` if what a plugin file defines can't be used."""
+    for registry in REGISTRIES:
+        registry.names()
+    found = [each for registry in REGISTRIES for each in registry.of(plugin)]
+    if not any("name" in vars(each) for each in found):
+        kinds = ", ".join(registry.kind for registry in REGISTRIES)
+        hint = f"; class {found[0].__name__} has no name" if found else ""
+        raise UsageError(f"--plugin {plugin.name}: expected one of {kinds} in it{hint}")
 
 
 MEMORIES = Registry(

@@ -1,4 +1,4 @@
-"""What is said of many strings, or of many runs, in a few numbers."""
+"""Statistics of many strings or runs."""
 
 from collections.abc import Sequence
 from math import sqrt

@@ -1,8 +1,4 @@
-"""Text of others, shown so that it can't do anything: not to a terminal, nor to what is around it.
-
-Names, words and paths come from files and arguments. What of them can't be seen, such as a control
-character, is written as Python writes it in a string: an escape as `\\x1b`.
-"""
+"""Text of others, shown so that it can do nothing to a terminal or to what is around it."""
 
 import json
 import math
@@ -14,9 +10,9 @@ from typing import Any
 
 
 def visible(text: str, keep: str = "") -> str:
-    """A text with every character that has no form of its own escaped, such as `\\x1b`.
+    """A text with what can't be seen escaped as in a Python string, such as `\\x1b`.
 
-    Those are control and format characters (so what changes the direction of writing), lone
+    That is control and format characters (so what changes the direction of writing), lone
     surrogates, and what no character is assigned to; spaces stay as they are.
 
     Args:
@@ -32,7 +28,7 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def in_a_line(text: str) -> str:
-    """A text of any number of lines as a single one, with nothing in it that can't be seen."""
+    """A text of any number of lines as a single one, with what can't be seen escaped."""
     return visible(" ".join(text.split()))
 
 
@@ -41,10 +37,9 @@ def _has_a_form(character: str) -> bool:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON in one line, in which what can't be seen is escaped.
+    """A value as JSON in one line, with what can't be seen escaped.
 
-    Numbers that are none or infinite, which JSON does not have, are null; what else it has no form
-    for is shown as text.
+    NaN and infinity are null; other values that JSON does not have are text.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
@@ -66,23 +61,11 @@ def _finite(value: Any) -> Any:
 
 
 def shell_text(words: Sequence[str]) -> str:
-    """A command line that a shell reads as these very words, with nothing that can't be seen.
-
-    A word with such characters is quoted as `$'...'`, which bash, zsh and ksh know.
-    """
+    """A command line of these words; one that can't be seen is quoted as `$'...'`, as bash does."""
     return " ".join(map(_shell_word, words))
 
 
 def _shell_word(word: str) -> str:
     if all(map(_has_a_form, word)):
         return shlex.quote(word)
-    return "$'" + "".join(map(_shell_character, word)) + "'"
-
-
-def _shell_character(character: str) -> str:
-    if character in "\\'":
-        return f"\\{character}"
-    if _has_a_form(character):
-        return character
-    # Three digits always, so that none that comes after is taken for one of them.
-    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
+    return "$'" + "".join(f"\\{byte:03o}" for byte in os.fsencode(word)) + "'"

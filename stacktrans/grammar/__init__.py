@@ -18,8 +18,9 @@ from typing import Self
 
 import numpy as np
 
-from stacktrans.grammar.chart import Chart, where_it_fails
-from stacktrans.grammar.depth import Counts, DepthTable
+from stacktrans.common.errors import abridged
+from stacktrans.grammar.chart import Chart
+from stacktrans.grammar.depth import DepthTable
 from stacktrans.grammar.following import following
 from stacktrans.grammar.inside import Booleans, Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
@@ -39,8 +40,6 @@ __all__ = ["Grammar", "GrammarError", "NotInGrammar"]
 class Grammar:
     """A weighted synchronous context-free grammar.
 
-    Its tables grow with the longest length asked for and are kept.
-
     Args:
         root: the nonterminal that derives sentences.
         rules: the alternatives of each nonterminal.
@@ -48,6 +47,7 @@ class Grammar:
     Attributes:
         source_words: the source's terminal words, in order of first appearance.
         target_words: the target's.
+        depths: derivations by their depth.
 
     Raises:
         GrammarError: the rules are not a grammar; the message says where and why.
@@ -61,40 +61,32 @@ class Grammar:
         self._form = NormalForm(root, rules)
         self._inside = InsideTable(self._form)
         self._root, self._rules = root, rules
-        self._depths = DepthTable(root, rules)
+        self.depths = DepthTable(root, rules)
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
-        """The grammar that a task file's `parameters` write down.
+        """The grammar that a task file's `parameters` write down; raises `GrammarError`.
 
-        Args:
-            parameters: `root`, a nonterminal's name, and `rules`, a mapping from each
-                nonterminal to its list of alternatives. An alternative has a
-                `probability` (a number, or a fraction such as "1/5"), a `source`, and a
-                `target` that is the source if left out. `NAME:index` is a nonterminal,
-                linked by its index to the one on the other side; all else is a word.
-                `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which
-                share the probability, with {k} replaced by 1 to 33.
-
-        Raises:
-            GrammarError: they do not write down a grammar.
+        These are `root`, a nonterminal's name, and `rules`, a mapping from each nonterminal to its
+        list of alternatives. An alternative has a `probability` (a number, or a fraction such as
+        "1/5"), a `source`, and a `target` that is the source if left out. `NAME:index` is a
+        nonterminal, linked by its index to the one on the other side; all else is a word.
+        `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which share the
+        probability, with {k} replaced by 1 to 33.
         """
         check_keys("a grammar", parameters, required=("root", "rules"))
         return cls(str(parameters["root"]), read_rules(parameters["rules"]))
 
     def length_probabilities(self, longest: int) -> Floats:
-        """The probability that a derivation's source has n words: [longest + 1].
+        """The probability that a derivation's source has n words, [longest + 1].
 
-        Where some derivations never end, the probabilities of all lengths sum to less
-        than 1.
-
-        Raises:
-            GrammarError: they are too long.
+        Their sum is less than 1 where some derivations never end. Raises `GrammarError` for
+        lengths that are too long.
         """
         return np.exp(self._inside.of_lengths(self._form.root, longest))
 
     def has_lengths(self, longest: int) -> Booleans:
-        """Whether there is a source of n words, however improbable: [longest + 1]."""
+        """Whether some source has n words, however improbable, [longest + 1]; raises likewise."""
         return np.isfinite(self._inside.of_lengths(self._form.root, longest))
 
     def sample(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
@@ -113,54 +105,11 @@ class Grammar:
     def check_same_length(self) -> None:
         """Raise `GrammarError` unless each alternative has as many words on both its sides."""
         for name, alternatives in self._rules.items():
-            for number, each in enumerate(alternatives, start=1):
-                sides = [
-                    sum(isinstance(part, str) for part in side)
-                    for side in (each.source, each.target)
-                ]
-                if sides[0] != sides[1]:
-                    raise GrammarError(
-                        f"nonterminal '{name}', alternative {number}: {sides[0]} words in the "
-                        f"source and {sides[1]} in the target; expected as many",
-                        "rules",
-                        name,
-                    )
-
-    def depth_bounds(self, depth: int) -> tuple[int, int] | None:
-        """The least and the greatest source length of derivations within a depth, if there are any.
-
-        Raises:
-            GrammarError: such a depth can't be asked for.
-        """
-        return self._depths.bounds(depth)
-
-    def depth_counts(self, depth: int, longest: int) -> Counts:
-        """How many derivations of each source length are no deeper than `depth`; see `depth`.
-
-        Those longer than `longest` may be missing.
-
-        Raises:
-            GrammarError: such a depth can't be asked for, or there is too much to count.
-        """
-        return self._depths.counts(depth, longest)
-
-    def sample_depth(
-        self, generator: np.random.Generator, depth: int, length: int, longest: int
-    ) -> tuple[list[str], list[str]]:
-        """Source and target of a derivation drawn among those so deep at most and so long.
-
-        Args:
-            generator: where the randomness comes from.
-            depth: of the derivation at most.
-            length: of its source.
-            longest: the longest length that others are drawn of; not less than `length`.
-
-        Raises:
-            GrammarError: there is none.
-        """
-        if not self.depth_counts(depth, longest).get(length):
-            raise GrammarError(f"no derivation of depth {depth} has {length} source words")
-        return self._depths.draw(generator, depth, length, longest)
+            for index, each in enumerate(alternatives):
+                words, others = len(each.source) - each.arity, len(each.target) - each.arity
+                if words != others:
+                    message = f"{words} words in the source and {others} in the target"
+                    raise GrammarError.of(name, f"{message}; expected as many", index)
 
     def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can come after each beginning of a source, the empty one first."""
@@ -169,8 +118,8 @@ class Grammar:
     def translate(self, source: Sequence[str]) -> list[str]:
         """The target of a source; with several derivations, that of the most probable.
 
-        Among equally probable derivations, alternatives written earlier and shorter
-        first constituents come first.
+        Among equally probable derivations, alternatives written earlier come first, then those
+        with shorter first constituents.
 
         Raises:
             NotInGrammar: no sentence has this source; the message says where it fails.
@@ -179,7 +128,7 @@ class Grammar:
         self._check_source(source)
         chart = Chart(self._form, source)
         if not chart.complete:
-            raise where_it_fails(chart, source)
+            raise self._failure(source)
         return target_of(chart.best_derivation())
 
     def _check_length(self, length: int) -> None:
@@ -197,8 +146,24 @@ class Grammar:
                 nearest = difflib.get_close_matches(word, self.source_words, n=1)
                 hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
                 raise NotInGrammar(
-                    f"word {position}, '{word}', is no source word of the grammar{hint}", position
+                    f"word {position}, '{word}', is not a source word of the grammar{hint}",
+                    position,
                 )
+
+    def _failure(self, source: Sequence[str]) -> NotInGrammar:
+        """What is wrong with words of the grammar that are not a sentence's source."""
+        for place, (possible, word) in enumerate(zip(self.following(source), source, strict=False)):
+            if word not in possible:
+                begun = " ".join(abridged(source[: place + 1]))
+                return NotInGrammar(
+                    f"word {place + 1}, '{word}': no sentence of the grammar begins '{begun}'",
+                    place + 1,
+                )
+        whole = " ".join(abridged(source))
+        return NotInGrammar(
+            f"the sentence ends too early: '{whole}' only begins a sentence of the grammar",
+            len(source) + 1,
+        )
 
 
 def _distinct_words(sides: Iterable[Iterable[str | int | Nonterminal]]) -> tuple[str, ...]:

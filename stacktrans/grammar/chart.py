@@ -1,20 +1,15 @@
 """Parsing a source."""
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stacktrans.common.errors import abridged
 from stacktrans.grammar.normal_form import Binary, Lexical, NormalForm
-from stacktrans.grammar.rules import GrammarError, NotInGrammar
+from stacktrans.grammar.rules import GrammarError
 
-Floats = NDArray[np.float64]
 MOST_CELLS = 1 << 25
 """The most places that a chart has, which is half a gigabyte."""
-Indices = NDArray[np.intp]
 
 
 class Chart:
@@ -83,17 +78,15 @@ class Chart:
         while pending:
             symbol, start, length = pending.pop()
             if length == 1:
-                derivation.append(self._best_lexical(symbol, self._words[start]))
+                word = self._words[start]
+                fitting = [each for each in self._form.lexical[symbol] if each.word == word]
+                derivation.append(max(fitting, key=lambda each: each.log_probability))
                 continue
             production, split = self._best_split(symbol, start, length)
             derivation.append(production)
             pending.append((production.right, start + split, length - split))
             pending.append((production.left, start, split))
         return derivation
-
-    def _best_lexical(self, symbol: int, word: str) -> Lexical:
-        fitting = [each for each in self._form.lexical[symbol] if each.word == word]
-        return max(fitting, key=lambda each: each.log_probability)
 
     def _best_split(self, symbol: int, start: int, length: int) -> tuple[Binary, int]:
         productions = self._form.binary[symbol]
@@ -105,74 +98,3 @@ class Chart:
         ]
         number, split = divmod(int(np.argmax(scores)), length - 1)
         return productions[number], split + 1
-
-    def longest_prefix(self) -> int:
-        """How many of the first words begin some sentence."""
-        steps = np.array(
-            [
-                (symbol, each.left, each.right)
-                for symbol, productions in enumerate(self._form.binary)
-                for each in productions
-            ],
-            dtype=np.intp,
-        ).reshape(-1, 3)
-        beginnings = _beginnings(len(self._form), steps)
-        # Where some words begin no sentence, more words do not either.
-        ends = range(1, len(self._words) + 1)
-        return bisect_left(ends, True, key=lambda end: not self._begins(end, steps, beginnings))
-
-    def _begins(self, end: int, steps: Indices, beginnings: list[list[int]]) -> bool:
-        """Whether the words before `end` begin some sentence.
-
-        Args:
-            end: at least 1.
-            steps: parent, left and right symbol of each binary production, [P, 3].
-            beginnings: as `_beginnings` gives them.
-        """
-        parents, lefts, rights = steps.T
-        # begun[X, i]: X derives the words from i up to the end, and perhaps more.
-        begun = np.zeros((len(self._form), end), dtype=bool)
-        for start in reversed(range(end)):
-            seeds = np.isfinite(self._from_start[:, start, end - start])
-            spanned = np.isfinite(self._from_start[lefts, start, 1 : end - start])
-            goes_on = (spanned & begun[rights, start + 1 :]).any(axis=1)
-            seeds[parents[goes_on]] = True
-            # Every symbol derives something, so that what follows a left corner exists.
-            begun[_begun_by(np.flatnonzero(seeds).tolist(), beginnings), start] = True
-        return bool(begun[self._form.root, 0])
-
-
-def _beginnings(symbols: int, steps: Indices) -> list[list[int]]:
-    """For each symbol, those that have a production which begins with it."""
-    found: list[list[int]] = [[] for _ in range(symbols)]
-    for parent, left, _ in steps.tolist():
-        found[left].append(parent)
-    return found
-
-
-def _begun_by(seeds: list[int], beginnings: list[list[int]]) -> list[int]:
-    """The symbols of which some derivation begins with one of some symbols, these included."""
-    found, pending = set(seeds), seeds
-    while pending:
-        further = set(beginnings[pending.pop()]) - found
-        found |= further
-        pending += further
-    return sorted(found)
-
-
-def where_it_fails(chart: Chart, words: Sequence[str]) -> NotInGrammar:
-    """What is wrong with words that the chart of them does not derive."""
-    readable = chart.longest_prefix()
-    if readable == len(words):
-        begun = f"'{_abridged(words)}' begins a sentence of the grammar but is none"
-        return NotInGrammar(f"the sentence ends too early: {begun}", readable + 1)
-    begun = _abridged(words[: readable + 1])
-    return NotInGrammar(
-        f"word {readable + 1}, '{words[readable]}': no sentence of the grammar begins '{begun}'",
-        readable + 1,
-    )
-
-
-def _abridged(words: Sequence[str]) -> str:
-    """Words side by side, without the middle of a long string."""
-    return " ".join(abridged(words))

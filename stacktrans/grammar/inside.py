@@ -1,5 +1,6 @@
 """Probabilities of source lengths, and sampling at an exact length."""
 
+import itertools
 import math
 from array import array
 from bisect import bisect_right
@@ -12,11 +13,8 @@ from stacktrans.grammar.rules import GrammarError
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
-Indices = NDArray[np.intp]
 LONGEST_KEPT = 256
 """Choices at longer spans are few in a derivation and large, so they are not kept."""
-
-
 MOST_CELLS, MOST_SUMS = 500_000, 500_000_000
 """The most places that the table has, and the most sums that are made for it; both take seconds."""
 
@@ -47,28 +45,26 @@ class InsideTable:
         self._kept: dict[tuple[int, int], array[float]] = {}
 
     def of_lengths(self, symbol: int, longest: int) -> Floats:
-        """Log inside probabilities of a symbol at the lengths from 0: [longest + 1].
+        """Log inside probabilities of a symbol at the lengths from 0, [longest + 1].
 
         Raises:
-            GrammarError: it would take too long to find them out.
+            GrammarError: they are too long to be computed.
         """
-        known = self._table.shape[1] - 1
         if longest > self._most:
             raise GrammarError(
                 f"sentences of {longest} words are too long to be drawn from this grammar; "
                 f"expected at most {self._most}"
             )
-        if longest > known:
-            self._grow(known, min(max(longest, 2 * known), self._most))
+        known = self._table.shape[1]
+        if longest >= known:
+            more = min(max(longest, 2 * known - 2), self._most) + 1 - known
+            self._table = np.pad(self._table, ((0, 0), (0, more)), constant_values=-np.inf)
+            for length, each in itertools.product(
+                range(known, known + more), range(len(self._form))
+            ):
+                weights = self._log_weights(each, length)
+                self._table[each, length] = np.logaddexp.reduce(weights)
         return self._table[symbol, : longest + 1]
-
-    def _grow(self, known: int, longest: int) -> None:
-        grown = np.full((len(self._form), longest + 1), -np.inf)
-        grown[:, : known + 1] = self._table
-        self._table = grown
-        for length in range(known + 1, longest + 1):
-            for symbol in range(len(self._form)):
-                grown[symbol, length] = np.logaddexp.reduce(self._log_weights(symbol, length))
 
     def _log_weights(self, symbol: int, length: int) -> Floats:
         """Log probability of each way to begin: [lexical], or [binary * (length - 1)]."""

@@ -19,37 +19,31 @@ from stacktrans.grammar.rules import (
 
 
 @dataclass(frozen=True, slots=True)
-class Lexical:
-    """A production of one source word.
+class Production:
+    """A production of the normal form.
 
     Attributes:
         log_probability: natural logarithm.
-        template: its target; None if the word belongs to the template of a longer rule.
-        arity: how many phrases the template takes.
-        word: the source word.
+        target: its target; None if it only continues a longer rule, whose target has it.
+        arity: how many phrases the target takes.
     """
 
     log_probability: float
-    template: Template | None
+    target: Template | None
     arity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lexical(Production):
+    """A production of one source word."""
+
     word: str
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
-    """A production of two symbols.
+class Binary(Production):
+    """A production of two symbols."""
 
-    Attributes:
-        log_probability: natural logarithm.
-        template: its target; None if it only goes on with a longer rule.
-        arity: how many phrases the template takes.
-        left: the first symbol.
-        right: the second symbol.
-    """
-
-    log_probability: float
-    template: Template | None
-    arity: int
     left: int
     right: int
 
@@ -98,11 +92,11 @@ class NormalForm:
 
     def _add(self, symbol: int, alternative: Alternative) -> None:
         parts = alternative.source
-        arity = sum(isinstance(part, Nonterminal) for part in parts)
         if not alternative.probability:
             raise GrammarError("unit productions one after another have a probability of nearly 0")
         log_probability = math.log(alternative.probability)
-        template: Template | None = alternative.target
+        target: Template | None = alternative.target
+        arity = alternative.arity
         ends = [
             *itertools.accumulate(
                 reversed(parts), lambda rest, part: self._end(part, rest), initial=-1
@@ -111,15 +105,15 @@ class NormalForm:
         for place, first in enumerate(parts):
             if place + 1 == len(parts):
                 # A single part is a word: nonterminals alone were unit productions.
-                self.lexical[symbol].append(Lexical(log_probability, template, arity, str(first)))
+                self.lexical[symbol].append(Lexical(log_probability, target, arity, str(first)))
                 return
             left, known = self._single(first), ends[place + 1] in self._symbols
             right = self._symbols[ends[place + 1]] if known else self._new_symbol(ends[place + 1])
-            self.binary[symbol].append(Binary(log_probability, template, arity, left, right))
+            self.binary[symbol].append(Binary(log_probability, target, arity, left, right))
             if known:
                 return
-            # The rest is derived with certainty, and has no template of its own.
-            symbol, log_probability, template, arity = right, 0.0, None, 0
+            # The rest is derived with certainty, and has no target of its own.
+            symbol, log_probability, target, arity = right, 0.0, None, 0
 
     def _single(self, part: Part) -> int:
         """The symbol that derives exactly this part."""
@@ -134,43 +128,24 @@ def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
     """The rules with each unit production replaced by what its nonterminal derives next.
 
     Raises:
-        GrammarError: that are too many.
+        GrammarError: there are too many of them, or too long ones.
     """
-    _check_number(rules)
     replaced: dict[str, list[Alternative]] = {}
+    size = 0
     for name in TopologicalSorter(unit_links(rules)).static_order():
         replaced[name] = []
         for alternative in rules[name]:
-            if alternative.unit is None:
-                replaced[name].append(alternative)
-            else:
-                replaced[name] += [
-                    _composed(alternative, inner) for inner in replaced[alternative.unit]
-                ]
+            unit = alternative.unit
+            for inner in [None] if unit is None else replaced[unit]:
+                replaced[name].append(_composed(alternative, inner) if inner else alternative)
+                size += 1 + len(replaced[name][-1].target)
+                if size > MOST_PARTS:
+                    raise GrammarError.of(
+                        name,
+                        "unit productions that lead to one another stand for too many rules; "
+                        "expected fewer",
+                    )
     return replaced
-
-
-def _check_number(rules: Rules) -> None:
-    """Raise `GrammarError` if there are too many rules, or too long ones, without units."""
-    numbers: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    total = 0
-    for name in TopologicalSorter(unit_links(rules)).static_order():
-        numbers[name] = sum(1 if each.unit is None else numbers[each.unit] for each in rules[name])
-        sizes[name] = sum(
-            len(each.target)
-            if each.unit is None
-            else sizes[each.unit] + numbers[each.unit] * (len(each.target) - 1)
-            for each in rules[name]
-        )
-        total += numbers[name] + sizes[name]
-        if total > MOST_PARTS:
-            raise GrammarError(
-                f"nonterminal '{name}': unit productions that lead to one another stand for too "
-                "many rules; expected fewer",
-                "rules",
-                name,
-            )
 
 
 def _composed(unit: Alternative, inner: Alternative) -> Alternative:
@@ -183,27 +158,16 @@ def _composed(unit: Alternative, inner: Alternative) -> Alternative:
     )
 
 
-Derivation = Sequence[Lexical | Binary]
-"""A leftmost derivation: the productions in the order in which it uses them."""
-
-
-def target_of(derivation: Derivation) -> list[str]:
-    """The target that a derivation yields."""
-    phrases: list[Sequence[str | int]] = []
-    # Backwards, a production comes after all of its phrases, and the first is on top.
-    for production in reversed(derivation):
-        template = production.template
-        if template is None:
+def target_of(derivation: Sequence[Production | Alternative]) -> list[str]:
+    """The target of a leftmost derivation: the rules in the order in which it uses them."""
+    phrases: list[list[str]] = []
+    # Backwards, a rule comes after all of its phrases, and the first is on top.
+    for rule in reversed(derivation):
+        if rule.target is None:
             continue
-        if not production.arity:
-            phrases.append(template)
-            continue
-        children = [phrases.pop() for _ in range(production.arity)]
-        phrase: list[str | int] = []
-        for item in template:
-            if isinstance(item, int):
-                phrase += children[item]
-            else:
-                phrase.append(item)
+        children = [phrases.pop() for _ in range(rule.arity)]
+        phrase: list[str] = []
+        for item in rule.target:
+            phrase += children[item] if isinstance(item, int) else [item]
         phrases.append(phrase)
-    return [str(word) for word in phrases.pop()]
+    return phrases.pop()

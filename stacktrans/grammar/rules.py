@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,12 +12,8 @@ from stacktrans.common.errors import abridged, shown, unknown_name
 
 REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
 PROBABILITY_TOLERANCE = 1e-9
-
-
 MOST_VALUES = 100_000
 """The most values that a placeholder can stand for."""
-
-
 MOST_PARTS = 500_000
 """The most words and nonterminals that there are on all sides of a grammar's rules."""
 LONGEST_NUMBER = 100
@@ -34,13 +31,20 @@ class GrammarError(ValueError):
         self.location = location
         super().__init__(message)
 
+    @classmethod
+    def of(cls, nonterminal: str, message: str, *index: int) -> "GrammarError":
+        """What is wrong with a nonterminal, or with one of its alternatives."""
+        where = "".join(f", alternative {number + 1}" for number in index)
+        message = f"nonterminal '{nonterminal}'{where}: {message}"
+        return cls(message, "rules", nonterminal, *index)
+
 
 class NotInGrammar(ValueError):
     """A string is not the source of any sentence of the grammar.
 
     Attributes:
-        position: the first word, counted from 1, with which no sentence can go on; one
-            more than there are words where the string ends too early.
+        position: the first word, counted from 1, that continues no sentence; one more than
+            there are words where the string ends too early.
     """
 
     def __init__(self, message: str, position: int) -> None:
@@ -71,6 +75,11 @@ class Alternative:
     target: Template
 
     @property
+    def arity(self) -> int:
+        """How many nonterminals each side has."""
+        return sum(isinstance(part, Nonterminal) for part in self.source)
+
+    @property
     def unit(self) -> str | None:
         """The nonterminal that is the whole of the source, if one is."""
         first = self.source[0]
@@ -89,52 +98,27 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
     for name in rules:
         if not isinstance(name, str) or not re.fullmatch(r"[^\s:{}]+", name):
             raise GrammarError(
-                f"rules: {shown(name)} is no name of a nonterminal; expected a string (in quotes "
-                "if YAML reads it as something else) without spaces, colons and braces",
+                f"rules: {shown(name)} is not a name of a nonterminal; expected a string (in "
+                "quotes if YAML reads it as something else) without spaces, colons and braces",
                 "rules",
             )
-    names, size = set(rules), 0
-    read: dict[str, list[Alternative]] = {}
+    read: dict[str, list[Alternative]] = {name: [] for name in rules}
+    names, room = set(rules), MOST_PARTS
     for name, listed in rules.items():
-        read[name] = _read_alternatives(name, listed, names, size)
-        size += _size(read[name])
+        if not isinstance(listed, list) or not listed:
+            raise GrammarError.of(name, f"{shown(listed)}; expected a list of alternatives")
+        for index, written in enumerate(listed):
+            try:
+                found = _read_alternative(written, names, room)
+            except GrammarError as error:
+                raise GrammarError.of(name, str(error), index) from None
+            room -= sum(len(each.source) + len(each.target) for each in found)
+            read[name] += found
     return read
 
 
-def _size(alternatives: Sequence[Alternative]) -> int:
-    return sum(len(each.source) + len(each.target) for each in alternatives)
-
-
-def _check_size(size: int) -> None:
-    if size > MOST_PARTS:
-        raise GrammarError(f"more than {MOST_PARTS} words and nonterminals so far; expected fewer")
-
-
-def _read_alternatives(
-    nonterminal: str, listed: object, names: set[str], size: int
-) -> list[Alternative]:
-    """The alternatives of a nonterminal, after others with so many words and nonterminals."""
-    if not isinstance(listed, list) or not listed:
-        raise GrammarError(
-            f"nonterminal '{nonterminal}': {shown(listed)}; expected a list of alternatives",
-            "rules",
-            nonterminal,
-        )
-    alternatives: list[Alternative] = []
-    for number, alternative in enumerate(listed, start=1):
-        try:
-            found = _read_alternative(alternative, names)
-            size += _size(found)
-            _check_size(size)
-            alternatives += found
-        except GrammarError as error:
-            where = f"nonterminal '{nonterminal}', alternative {number}"
-            raise GrammarError(f"{where}: {error}", "rules", nonterminal, number - 1) from None
-    return alternatives
-
-
-def _read_alternative(written: object, names: set[str]) -> list[Alternative]:
-    """The alternatives that one entry of a list writes down: several with `each`."""
+def _read_alternative(written: object, names: set[str], room: int) -> list[Alternative]:
+    """The alternatives that one entry of a list stands for: several with `each`."""
     if not isinstance(written, Mapping):
         raise GrammarError(
             f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
@@ -146,11 +130,16 @@ def _read_alternative(written: object, names: set[str]) -> list[Alternative]:
     source = _read_side("source", written["source"])
     target = _read_side("target", written.get("target", written["source"]))
     _check_words([*source, *target], names)
-    _check_size(_number(written.get("each")) * (len(source) + len(target)))
-    pairs = _filled(written.get("each"), source, target)
+    name, values = _read_each(written.get("each"))
+    if len(values) * (len(source) + len(target)) > room:
+        raise GrammarError(f"more than {MOST_PARTS} words and nonterminals so far; expected fewer")
+    _check_placeholders(name, source, target)
     return [
-        Alternative(probability / len(pairs), *_linked(source, target, names))
-        for source, target in pairs
+        Alternative(
+            probability / len(values),
+            *_linked(_fill(source, name, value), _fill(target, name, value), names),
+        )
+        for value in values
     ]
 
 
@@ -200,37 +189,11 @@ def _check_words(tokens: Sequence[str], names: set[str]) -> None:
                 )
 
 
-def _filled(
-    each: object, source: list[str], target: list[str]
-) -> list[tuple[list[str], list[str]]]:
-    """The sides of an alternative for each value of its placeholder, if it has one."""
-    used = dict.fromkeys(re.findall(r"{(\w+)}", " ".join([*source, *target])))
-    if each is None:
-        for name in used:
-            raise GrammarError(
-                f"{{{name}}} has no values; expected each: {{{name}: [first, last]}}"
-            )
-        return [(source, target)]
-    name, values = _read_each(each)
-    for found in used:
-        if found != name:
-            raise GrammarError(f"{{{found}}} has no values; expected {{{name}}}, as in each")
-    if not any(f"{{{name}}}" in token for token in source):
-        raise GrammarError(f"the source has no {{{name}}}; expected one, as each gives it values")
-    return [(_fill(source, name, value), _fill(target, name, value)) for value in values]
-
-
-def _fill(tokens: Sequence[str], name: str, value: int) -> list[str]:
-    return [token.replace(f"{{{name}}}", str(value)) for token in tokens]
-
-
-def _number(each: object) -> int:
-    """How many values a placeholder has; 1 if there is none."""
-    return 1 if each is None else len(_read_each(each)[1])
-
-
-def _read_each(each: object) -> tuple[str, range]:
+def _read_each(each: object) -> tuple[str | None, range]:
+    """A placeholder and its values; one value for none without `each`."""
     match each:
+        case None:
+            return None, range(1)
         case {**entries} if len(entries) == 1:
             ((name, bounds),) = entries.items()
             match bounds:
@@ -240,6 +203,19 @@ def _read_each(each: object) -> tuple[str, range]:
         f"each is {shown(each)}; expected one name and its values, as in {{k: [first, last]}}, "
         f"at most {MOST_VALUES} of them"
     )
+
+
+def _check_placeholders(name: str | None, source: Sequence[str], target: Sequence[str]) -> None:
+    for used in re.findall(r"{(\w+)}", " ".join([*source, *target])):
+        if used != name:
+            each = f"each: {{{used}: [first, last]}}" if name is None else f"{{{name}}}, as in each"
+            raise GrammarError(f"{{{used}}} has no values; expected {each}")
+    if name is not None and f"{{{name}}}" not in " ".join(source):
+        raise GrammarError(f"the source has no {{{name}}}; expected one, as each gives it values")
+
+
+def _fill(tokens: Sequence[str], name: str | None, value: int) -> list[str]:
+    return [token.replace(f"{{{name}}}", str(value)) for token in tokens]
 
 
 def _linked(
@@ -293,29 +269,16 @@ def check_rules(root: str, rules: Rules) -> None:
     for name, alternatives in rules.items():
         total = math.fsum(each.probability for each in alternatives)
         if abs(total - 1) > PROBABILITY_TOLERANCE:
-            raise GrammarError(
-                f"nonterminal '{name}': the probabilities sum to {total:.10g}; expected 1",
-                "rules",
-                name,
-            )
-    _check_units(rules)
-    _check_productive(rules)
-
-
-def _check_units(rules: Rules) -> None:
+            raise GrammarError.of(name, f"the probabilities sum to {total:.10g}; expected 1")
     try:
         TopologicalSorter(unit_links(rules)).prepare()
     except CycleError as error:
         circle = " -> ".join(abridged([*reversed(error.args[1])]))
-        raise GrammarError(
-            f"nonterminal '{error.args[1][0]}': its unit productions lead back to it ({circle}); "
-            "expected none that do, since a derivation could go round for ever",
-            "rules",
+        raise GrammarError.of(
             error.args[1][0],
+            f"its unit productions lead back to it ({circle}); expected none that do, since a "
+            "derivation could go round for ever",
         ) from None
-
-
-def _check_productive(rules: Rules) -> None:
     productive = _productive(rules)
     endless = [name for name in rules if name not in productive]
     if endless:
@@ -329,27 +292,22 @@ def _check_productive(rules: Rules) -> None:
 
 def _productive(rules: Rules) -> set[str]:
     """The nonterminals from which some derivation ends, in time that grows with the rules."""
-    waiting: dict[str, list[int]] = {name: [] for name in rules}
-    owners: list[str] = []
-    missing: list[int] = []
-    for name, alternatives in rules.items():
-        for each in alternatives:
-            parts = {part.name for part in each.source if isinstance(part, Nonterminal)}
-            for part in parts:
-                waiting[part].append(len(owners))
-            owners.append(name)
-            missing.append(len(parts))
-    pending = [owner for owner, left in zip(owners, missing, strict=True) if not left]
+    pending = [
+        (name, [part.name for part in each.source if isinstance(part, Nonterminal)])
+        for name, alternatives in rules.items()
+        for each in alternatives
+    ]
+    waiting = defaultdict(list)
     productive: set[str] = set()
     while pending:
-        name = pending.pop()
-        if name in productive:
-            continue
-        productive.add(name)
-        for number in waiting[name]:
-            missing[number] -= 1
-            if not missing[number]:
-                pending.append(owners[number])
+        name, parts = pending.pop()
+        while parts and parts[-1] in productive:
+            parts.pop()
+        if parts:
+            waiting[parts[-1]].append((name, parts))
+        elif name not in productive:
+            productive.add(name)
+            pending += waiting[name]
     return productive
 
 

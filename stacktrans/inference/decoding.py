@@ -6,17 +6,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stacktrans.inference.evaluation import NO_SYMBOL, STEPS_AT_ONCE, batches_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layouts import Ids, JointSequence, Layout, SameLength, Stream
 
+NO_SYMBOL = -1
+"""The absence of a symbol, among ids."""
+STEPS_AT_ONCE = 2**16
+"""Steps of all strings of a batch, however few they are."""
 PIECE = 1024
 """Steps of a source that are run at once."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model makes of a source.
+    """A model's answer to a source.
 
     Attributes:
         target: the target symbols' ids.
@@ -29,18 +32,29 @@ class Answer:
     ended: bool
 
 
+def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Group indices of items of similar size, so that count times largest size stays within `most`.
+
+    An item larger than `most` gets a group of its own.
+    """
+    group: list[int] = []
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if group and (len(group) + 1) * sizes[index] > most:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
 @torch.no_grad()
 def transduce(
     model: Transducer, layout: Layout, sources: Sequence[Ids], limit: int | None = None
 ) -> list[Answer]:
     """The greedy answers to sources, in their order.
 
-    Args:
-        model: a trained transducer.
-        layout: how sources and targets become one sequence.
-        sources: ids of source symbols.
-        limit: the most target symbols; None for what is usual in the layout; of no use where a
-            target is as long as its source.
+    An answer has at most `limit` symbols, or the layout's usual number unless given; where a target
+    is as long as its source, the limit is ignored.
     """
     answers: dict[int, Answer] = {}
     if isinstance(layout, SameLength):
@@ -48,21 +62,20 @@ def transduce(
         for group in batches_of(sizes, STEPS_AT_ONCE):
             found = _in_step(model, [sources[index] for index in group])
             answers.update(zip(group, found, strict=True))
-        return [answers[index] for index in range(len(sources))]
-    if not isinstance(layout, JointSequence | Stream):
-        raise TypeError(f"no answers are known for {type(layout).__name__}")
-    limits = [layout.longest_answer(len(source), limit) for source in sources]
-    sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
-    for group in batches_of(sizes, STEPS_AT_ONCE):
-        for length in {len(sources[index]) for index in group}:
-            same = [index for index in group if len(sources[index]) == length]
-            decoded = _decode(model, layout, [sources[index] for index in same], limits[same[0]])
-            answers.update(zip(same, decoded, strict=True))
+    else:
+        assert isinstance(layout, JointSequence | Stream)
+        limits = [layout.longest_answer(len(source), limit) for source in sources]
+        sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
+        for group in batches_of(sizes, STEPS_AT_ONCE):
+            for length in {len(sources[index]) for index in group}:
+                same = [index for index in group if len(sources[index]) == length]
+                found = _decode(model, layout, [sources[index] for index in same], limits[same[0]])
+                answers.update(zip(same, found, strict=True))
     return [answers[index] for index in range(len(sources))]
 
 
 def _in_step(model: Transducer, sources: list[Ids]) -> list[Answer]:
-    """A symbol for each symbol."""
+    """Answers with a symbol for each symbol."""
     lengths = [len(source) for source in sources]
     if not any(lengths):
         return [Answer([], 0.0, ended=True) for _ in sources]
@@ -70,26 +83,19 @@ def _in_step(model: Transducer, sources: list[Ids]) -> list[Answer]:
     for row, source in zip(inputs, sources, strict=True):
         row[: len(source)] = torch.from_numpy(source)
     inputs = inputs.to(model.classifier.weight.device)
-    said = list(_said(model, inputs, lengths))
+    if model.config.buffers:
+        everything = torch.ones_like(inputs, dtype=torch.bool)
+        logits = model.logits(model.unroll(inputs, lengths), everything)
+        said = [likeliest(logits.view(*inputs.shape, -1))]
+    else:
+        run = model.start(len(inputs))
+        pieces = inputs.split(PIECE, dim=1)
+        said = [likeliest(model.read_out(run.step(piece).hidden)) for piece in pieces]
     symbols, probabilities = (torch.cat(parts, dim=1) for parts in zip(*said, strict=True))
     return [
         Answer(row[:length].tolist(), float(log[:length].sum(dtype=torch.float64)), ended=True)
         for row, log, length in zip(symbols, probabilities, lengths, strict=True)
     ]
-
-
-def _said(
-    model: Transducer, inputs: Tensor, lengths: Sequence[int]
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """The most probable symbols of some of the steps, and the logarithms of their probabilities."""
-    everything = torch.ones_like(inputs, dtype=torch.bool)
-    if model.config.buffers:
-        logits = model.logits(model.unroll(inputs, lengths), everything)
-        yield likeliest(logits.view(*inputs.shape, -1))
-        return
-    run = model.start(len(inputs))
-    for piece in inputs.split(PIECE, dim=1):
-        yield likeliest(model.read_out(run.step(piece).hidden))
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,7 +107,7 @@ def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
 def _decode(
     model: Transducer, layout: JointSequence | Stream, sources: list[Ids], limit: int
 ) -> list[Answer]:
-    """Greedy answers to sources of one length, which step side by side."""
+    """Greedy answers to sources of one length, decoded side by side."""
     device = model.classifier.weight.device
     prefixes = torch.stack([torch.from_numpy(layout.prefix(source)) for source in sources])
     run = model.start(len(sources))
@@ -124,7 +130,7 @@ def _decode(
             break
         inputs = torch.where(ending, 0, chosen + layout.first_target)
         hidden = run.step(inputs.unsqueeze(1)).hidden
-    endless = end == last  # there is neither
+    endless = end == last  # neither exists
     return [
         Answer([symbol for symbol in row if symbol != NO_SYMBOL], log_probability, endless or ended)
         for row, log_probability, ended in zip(

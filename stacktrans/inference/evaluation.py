@@ -1,12 +1,13 @@
-"""Coarse and fine accuracy (grefenstette2015, section 4.4), and that of symbols.
+"""Coarse and fine accuracy (grefenstette2015, section 4.4) and symbol accuracy.
 
 Until its first error a greedy decoder has read exactly the true prefix, so both
 scores come out of one pass over the true joint sequences.
 """
 
+import functools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stacktrans.common.errors import UsageError
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.decoding import NO_SYMBOL, STEPS_AT_ONCE, batches_of
+from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import TaskConfig
+from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task
 from stacktrans.tasks.layouts import Batch, Ids, Layout, Pair, SameLength
 
-NO_SYMBOL = -1
-"""Stands for no symbol at all."""
-STEPS_AT_ONCE = 2**16
-"""Steps of all strings of a batch, however few they are."""
+BLOCK = 250
+"""Strings that are drawn and measured at once, so that no more are held."""
 STEPS_IN_A_PIECE = 2**13
 """Steps of all strings of a batch that are run at once: few enough to stay in a cache."""
 
@@ -34,8 +39,8 @@ class Scores:
         fine: [n] share of what is scored of the target, `</s>` included, before the first error.
         right: [n] how many of the scored symbols are right.
         scored: [n] how many there are.
-        differing: [n] of a model that is run hard, at how many of them it says something else
-            than when it is not; zeros of any other.
+        differing: [n] of a model that is run hard, how many of them differ from its soft answer;
+            zeros of any other.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -71,49 +76,24 @@ class Scores:
 
     @property
     def differing_share(self) -> float:
-        """Share of all scored symbols where a model run hard says something else than soft."""
+        """Share of all scored symbols at which the hard model differs from the soft one."""
         return float(self.differing.sum() / max(self.scored.sum(), 1))
 
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
         chosen = (self.lengths >= shortest) & (self.lengths <= longest)
-        return Scores(*(numbers[chosen] for numbers in self._all()))
+        return Scores(*(numbers[chosen] for numbers in vars(self).values()))
 
     def __add__(self, other: "Scores") -> "Scores":
-        both = zip(self._all(), other._all(), strict=True)
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
         return Scores(*(np.concatenate(numbers) for numbers in both))
-
-    def _all(self) -> tuple[npt.NDArray[Any], ...]:
-        return self.lengths, self.fine, self.right, self.scored, self.differing
-
-
-def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Group indices of items of similar size, so that count times largest size stays within `most`.
-
-    An item larger than `most` gets a group of its own.
-    """
-    group: list[int] = []
-    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
-        if group and (len(group) + 1) * sizes[index] > most:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group
 
 
 @torch.no_grad()
 def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
-    """Score a model's greedy answers.
+    """The scores of a model's greedy answers to pairs of sources and targets, in their order.
 
-    Args:
-        model: a trained transducer.
-        layout: how pairs become sequences.
-        pairs: sources with their true targets.
-
-    Returns:
-        The scores, in the order of the pairs. Those that the layout has follow one another do so
-        here: what a model leaves behind of one can spoil the next.
+    In a stream, pairs follow one another: what a model leaves behind of one can spoil the next.
 
     Raises:
         ValueError: a buffered model would find its answers in what it reads.
@@ -149,7 +129,7 @@ def _batches(
 
 
 def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
-    """Where a model that is run hard says something else than soft, of what is scored."""
+    """Where, of what is scored, a model that is run hard differs from itself run soft."""
     if not model.hard:
         return np.zeros_like(batch.mask)
     model.hard = False
@@ -164,13 +144,9 @@ def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.boo
 def cross_entropy(
     model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool
 ) -> float:
-    """Mean nats a scored symbol of sequences that follow one another as for `score`.
+    """Mean nats a scored symbol of pairs, which follow one another as for `score`.
 
-    Args:
-        model: a transducer.
-        layout: how pairs become sequences.
-        pairs: sources with their true targets.
-        everything: whether every symbol is scored, and not only what can be known.
+    With `everything`, every symbol is scored, and not only the predictable ones.
     """
     total, count, device = 0.0, 0, model.classifier.weight.device
     for _, batch in _batches(model, layout, pairs, everything):
@@ -185,9 +161,7 @@ def cross_entropy(
 
 def _fine(correct: npt.NDArray[np.bool_]) -> float:
     """The share before the first error; where nothing is scored, nothing is wrong."""
-    if correct.all():
-        return 1.0
-    return float(correct.argmin() / len(correct))
+    return 1.0 if correct.all() else float(correct.argmin() / len(correct))
 
 
 @torch.no_grad()
@@ -197,28 +171,93 @@ def predicted(model: Transducer, batch: Batch) -> Ids:
     inputs, mask = (torch.from_numpy(array).to(device) for array in (batch.inputs, batch.mask))
     predicted = torch.zeros_like(inputs)
     if model.config.buffers:
-        logits = model.logits(model.unroll(inputs, batch.lengths), mask)
-        predicted[mask] = _most_probable_of(logits)
-        whole: Ids = predicted.cpu().numpy()
-        return whole
-    run = model.start(len(inputs))
-    # In pieces, since what is known of a step takes far more room than its id.
-    size = max(1, STEPS_IN_A_PIECE // len(inputs))
-    for begin in range(0, inputs.shape[1], size):
-        piece = slice(begin, begin + size)
-        hidden = run.step(inputs[:, piece]).hidden
-        scored = mask[:, piece]
-        predicted[:, piece][scored] = _most_probable(model, hidden[scored])
+        predicted[mask] = _likeliest(model.logits(model.unroll(inputs, batch.lengths), mask))
+    else:
+        run = model.start(len(inputs))
+        # In pieces, since the states of a step take far more room than its id, and logits more yet.
+        size = max(1, STEPS_IN_A_PIECE // len(inputs))
+        for begin in range(0, inputs.shape[1], size):
+            piece = slice(begin, begin + size)
+            hidden = run.step(inputs[:, piece]).hidden[mask[:, piece]].split(16_384)
+            found = torch.cat([_likeliest(model.read_out(part)) for part in hidden])
+            predicted[:, piece][mask[:, piece]] = found
     ids: Ids = predicted.cpu().numpy()
     return ids
 
 
-def _most_probable(model: Transducer, hidden: Tensor) -> Tensor:
-    # In pieces: logits are far larger than the states they are read from.
-    return torch.cat([_most_probable_of(model.read_out(part)) for part in hidden.split(16_384)])
-
-
-def _most_probable_of(logits: Tensor) -> Tensor:
-    """The most probable outputs of [..., n]; none that there is where numbers overflow."""
+def _likeliest(logits: Tensor) -> Tensor:
+    """The most probable outputs of [..., n]; `NO_SYMBOL` where numbers overflow."""
     chosen = logits.argmax(dim=-1, keepdim=True)
     return torch.where(logits.gather(-1, chosen).isfinite(), chosen, NO_SYMBOL).squeeze(-1)
+
+
+def ranges(
+    config: TaskConfig,
+    task: Task,
+    bounds: Sequence[Lengths],
+    usual: Sequence[Lengths],
+    depth: int | None,
+) -> list[tuple[Lengths, LengthLaw]]:
+    """Ranges of lengths, each with how they are spread: those asked for, or else the usual."""
+    if depth is None:
+        return [(range_, config.law_of(range_)) for range_ in bounds or usual]
+    law = DepthLimit(depth)
+    return [(range_, law) for range_ in bounds or [task.lengths_within(law)]]
+
+
+def scores_of_range(
+    checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, count: int, seed: int
+) -> Scores:
+    """The scores of `count` strings that are drawn from a range."""
+    blocks = _drawn(checkpoint.task, lengths, law, count, seed)
+    return _joined(score(checkpoint.model, checkpoint.layout, pairs) for pairs in blocks)
+
+
+def scores_of_each(
+    checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, count: int, seed: int
+) -> Scores:
+    """The scores of `count` strings of every length within a range that the task has."""
+    each = [Lengths(length, length) for length in range(lengths.shortest, lengths.longest + 1)]
+    there = [length for length in each if _exists(checkpoint.task, length, law)]
+    if not there:
+        raise NoSuchLength(f"the task has no length in {lengths}")
+    return _joined(scores_of_range(checkpoint, length, law, count, seed) for length in there)
+
+
+def _exists(task: Task, length: Lengths, law: LengthLaw) -> bool:
+    try:
+        task.sample(generator(0, Purpose.EVALUATION), length, 1, law)
+    except NoSuchLength:
+        return False
+    return True
+
+
+def _drawn(
+    task: Task, lengths: Lengths, law: LengthLaw, count: int, seed: int
+) -> Iterator[list[Pair]]:
+    for start in range(0, count, BLOCK):
+        rng = generator(seed, Purpose.EVALUATION, start)
+        yield task.sample(rng, lengths, min(BLOCK, count - start), law)
+
+
+def _joined(parts: Iterator[Scores]) -> Scores:
+    return functools.reduce(operator.add, parts)
+
+
+def scores_of_pairs(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], bounds: Sequence[Lengths], name: str
+) -> list[tuple[Lengths, Scores]]:
+    """The scores of pairs, by ranges of lengths; of one range if none is given.
+
+    Raises:
+        UsageError: there are none, or none of some range; the message begins with their name.
+    """
+    if not pairs:
+        raise UsageError(f"{name}: no pairs")
+    scores = score(checkpoint.model, checkpoint.layout, pairs)
+    found = Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
+    results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
+    for range_, within in results:
+        if not within.count:
+            raise UsageError(f"lengths {range_}: {name} has no source of such a length")
+    return results

@@ -1,9 +1,9 @@
 """What a transducer did at each step, as data."""
 
 import itertools
-import math
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,11 +11,11 @@ from torch import Tensor
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.inference.decoding import transduce
 from stacktrans.memory.buffers import written_weights
+from stacktrans.model import definition
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.states import TransducerState, Unrolled
-from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.base import UNKNOWN, NotASource, UnknownSymbol, with_marks
-from stacktrans.tasks.layouts import Ids, JointSequence, Stream
+from stacktrans.model.definition import TransducerState
+from stacktrans.tasks.base import UNKNOWN, NotASource, with_marks
+from stacktrans.tasks.layouts import Ids, JointSequence, Stream, UnknownSymbol
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 NOTHING = ""
@@ -29,7 +29,7 @@ class Part:
     """One row's share in a read.
 
     Attributes:
-        symbol: what was being read when the row was pushed.
+        symbol: the symbol being read when the row was pushed.
         step: the step, from 1, that pushed it; in a buffer, the number of the symbol.
         weight: its weight in the read.
     """
@@ -48,7 +48,7 @@ class Step:
         input: the symbol read; of a buffered model, the one read most of, or nothing.
         output: the most probable symbol; None while nothing is answered.
         probability: of the output; None likewise.
-        likely: the probability of each output that has at least `SMALLEST` of it.
+        likely: the probability of each output, where it is at least `SMALLEST`.
         signals: strength of each signal.
         pushed: for each end, stack or list, the vector pushed.
         reads: for each end, the rows that the read is made of, heaviest first.
@@ -56,11 +56,10 @@ class Step:
         tops: where a memory shows cells, those that are read, for each stack, list or tape.
         input_read: what was read from the input buffer, heaviest first; None without buffers.
         input_left: sum of the strengths in the input buffer when it is read; None likewise.
-        written: which symbols of the answer are made of the output, heaviest first; None
+        written: the symbols of the answer that the output is part of, heaviest first; None
             without buffers.
         output_held: sum of the strengths in the output buffer after the step; None likewise.
-        scored: whether the output is a symbol of the answer that is scored, where one is said
-            for each that is read.
+        scored: whether the output is a scored symbol of the answer.
     """
 
     step: int
@@ -88,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a transducer made of one source, step by step.
+    """A transducer's way through one source, step by step.
 
     Attributes:
         source: as it is written.
@@ -99,7 +98,7 @@ class Trace:
             gives none.
         why_not: why the task gives none.
         correct: whether the answer is the exact one; None if there is none.
-        steps: the steps.
+        steps: each with its input and output, and the vectors pushed and read.
     """
 
     source: str
@@ -114,11 +113,7 @@ class Trace:
 
 @torch.no_grad()
 def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
-    """Follow a model through a source and its own answer.
-
-    Args:
-        checkpoint: the model.
-        source: the source's symbols.
+    """Follow a model through the symbols of a source and its own answer.
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
@@ -129,7 +124,6 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     ids = task.encoded(source)
     answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
-    expected, why_not = _expected(checkpoint, source)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
     if checkpoint.model.config.buffers:
         steps = _buffered_steps(checkpoint, ids, source, written)
@@ -139,34 +133,42 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
             each = zip(steps, scored, strict=True)
             steps = [replace(step, scored=known) for step, known in each]
     _check_numbers(steps)
+    expected, correct, why_not = None, None, None
+    try:
+        symbols = task.answer(source)
+        expected = task.target.join([symbol or UNKNOWN for symbol in symbols])
+        correct = answer.ended and _agree(written, symbols)
+    except (NotASource, UnknownSymbol) as error:
+        why_not = str(error)
     return Trace(
         source=task.source.join(source),
         answer=task.target.join(written),
         marked=task.target.join(with_marks(written, scored)),
         ended=answer.ended,
-        expected=None if expected is None else task.target.join([x or UNKNOWN for x in expected]),
+        expected=expected,
         why_not=why_not,
-        correct=None if expected is None else answer.ended and _agree(written, expected),
+        correct=correct,
         steps=steps,
     )
 
 
 def _check_numbers(steps: Sequence[Step]) -> None:
-    """Raise `StacktransError` if there are steps at which something is no number, or infinite."""
+    """Raise `StacktransError` at the first step with a number that is NaN or infinite."""
     for step in steps:
-        vectors = [*step.pushed.values(), *(cell for cells in step.tops.values() for cell in cells)]
-        shown = [step.probability or 0, step.held, step.input_left or 0, step.output_held or 0]
-        shown += [*step.signals.values(), *itertools.chain.from_iterable(vectors)]
-        if not all(map(math.isfinite, shown)):
-            raise StacktransError(f"step {step.step}: {OVERFLOW}")
+        try:
+            json.dumps(asdict(step), allow_nan=False)
+        except ValueError:
+            raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
+
+
+def _agree(written: list[str], expected: list[str | None]) -> bool:
+    return len(written) == len(expected) and all(
+        right is None or symbol == right for symbol, right in zip(written, expected, strict=True)
+    )
 
 
 def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
-    """A trace with some of the stacks or lists alone.
-
-    Args:
-        followed: the whole.
-        numbers: which, from 1.
+    """A trace with some of the stacks or lists alone, by their numbers from 1.
 
     Raises:
         UsageError: there is none with such a number.
@@ -190,25 +192,10 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
     return replace(followed, steps=[chosen(step) for step in followed.steps])
 
 
-def _expected(
-    checkpoint: Checkpoint, source: list[str]
-) -> tuple[list[str | None] | None, str | None]:
-    try:
-        return checkpoint.task.answer(source), None
-    except (NotASource, UnknownSymbol) as error:
-        return None, str(error)
-
-
-def _agree(written: list[str], expected: list[str | None]) -> bool:
-    return len(written) == len(expected) and all(
-        right is None or symbol == right for symbol, right in zip(written, expected, strict=True)
-    )
-
-
 def _sequence(
     checkpoint: Checkpoint, source: Ids, target: list[int]
 ) -> tuple[list[int], list[str], int]:
-    """The ids that a model reads, how they are written, and the first step that answers."""
+    """The ids that a model reads, their symbols, and the first step that answers."""
     task, layout = checkpoint.task, checkpoint.layout
     written = task.source.decode(source)
     if isinstance(layout, Stream):
@@ -224,11 +211,12 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]
     model = checkpoint.model
     inputs, symbols, first_answer = _sequence(checkpoint, source, target)
     ids = torch.tensor([inputs], device=model.classifier.weight.device)
-    state = model.initial(1)
+    state = definition.initial(model, 1)
     steps: list[Step] = []
-    for number, symbol in enumerate(symbols, start=1):
-        unrolled, state = model.unroll_by_definition(ids[:, number - 1 : number], state)
-        step = _step(checkpoint, number, symbol, unrolled, state, symbols)
+    for number in range(1, len(symbols) + 1):
+        unrolled, state = definition.unroll(model, ids[:, number - 1 : number], state)
+        hidden, signals = unrolled.hidden[0, 0], unrolled.signals[0, 0]
+        step = _step(checkpoint, number, hidden, signals, state, symbols)
         answering = number >= first_answer
         steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
     return steps
@@ -239,73 +227,58 @@ def _buffered_steps(
 ) -> list[Step]:
     model = checkpoint.model
     ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
-    unrolled, states, reads = model.unroll_buffered_by_definition(ids, [len(source)])
+    unrolled, states, reads = definition.unroll_buffered(model, ids, [len(source)])
     written = written_weights(model.written(unrolled), 0, len(answer))[0]
-    read, write = unrolled.signals[0, :, -2], unrolled.signals[0, :, -1]
+    hidden, signals = unrolled.hidden[0], unrolled.signals[0]
+    read, write = signals[:, -2], signals[:, -1]
     left = (len(source) - (read.cumsum(0) - read)).clamp(min=0)
-    # What a row was pushed for is what was read most of at that step.
+    # A row is named after the symbol that was read most of when it was pushed.
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads[0]]
-    steps = []
-    for index, state in enumerate(states):
-        here = Unrolled(
-            unrolled.hidden[:, index : index + 1], unrolled.signals[:, index : index + 1]
+    return [
+        replace(
+            _step(checkpoint, index + 1, hidden[index], signals[index], state, names),
+            input_read=_shares(reads[0, index], symbols),
+            input_left=float(left[index]),
+            written=_shares(written[:, index], answer),
+            output_held=float(write[: index + 1].sum()),
         )
-        step = _step(checkpoint, index + 1, names[index], here, state, names)
-        steps.append(
-            replace(
-                step,
-                input_read=_shares(reads[0, index], symbols),
-                input_left=float(left[index]),
-                written=_shares(written[:, index], answer),
-                output_held=float(write[: index + 1].sum()),
-            )
-        )
-    return steps
+        for index, state in enumerate(states)
+    ]
 
 
 def _step(
     checkpoint: Checkpoint,
     number: int,
-    symbol: str,
-    unrolled: Unrolled,
+    hidden: Tensor,
+    signals: Tensor,
     state: TransducerState,
     symbols: list[str],
 ) -> Step:
-    """What happened at the last step of a run over `number` symbols."""
-    model, hidden = checkpoint.model, unrolled.hidden[0, -1]
+    """Step `number` of a run over symbols: [H], [signals] and the state after it."""
+    model = checkpoint.model
     outputs = [*checkpoint.task.target.symbols, END]
     probabilities = torch.softmax(model.read_out(hidden), dim=-1)
     best = int(probabilities.argmax())
     reading = model.memory.reading(state.memory)
     likely = (probabilities >= SMALLEST).nonzero().flatten().tolist()
+    pushed = model.operation.pushed(hidden).tolist() if model.operation else []
     return Step(
         step=number,
-        input=symbol,
+        input=symbols[number - 1],
         output=outputs[best],
         probability=float(probabilities[best]),
         likely={outputs[index]: float(probabilities[index]) for index in likely},
-        signals=dict(zip(model.signal_names, unrolled.signals[0, -1].tolist(), strict=True)),
-        pushed=_pushed(model, hidden),
+        signals=dict(zip(model.signal_names, signals.tolist(), strict=True)),
+        pushed=dict(zip(model.memory.push_names, pushed, strict=True)),
         reads={name: _shares(weights, symbols[:number]) for name, weights in reading.parts.items()},
         held=reading.held,
         tops={name: cells.tolist() for name, cells in reading.cells.items()},
     )
 
 
-def _pushed(model: Transducer, hidden: Tensor) -> dict[str, list[float]]:
-    if model.operation is None:
-        return {}
-    vectors = model.operation.pushed(hidden)
-    return dict(zip(model.memory.push_names, vectors.tolist(), strict=True))
-
-
 def _shares(weights: Tensor, symbols: list[str]) -> list[Part]:
     """The parts with at least `SMALLEST` weight, heaviest first: weights [n] of n symbols."""
-    parts = [
-        Part(symbol, step, weight)
-        for step, (symbol, weight) in enumerate(
-            zip(symbols, weights.tolist(), strict=True), start=1
-        )
-        if weight >= SMALLEST
-    ]
-    return sorted(parts, key=lambda part: -part.weight)
+    weighed = enumerate(zip(symbols, weights.tolist(), strict=True), start=1)
+    parts = [Part(symbol, step, weight) for step, (symbol, weight) in weighed]
+    kept = (part for part in parts if part.weight >= SMALLEST)
+    return sorted(kept, key=lambda part: -part.weight)

@@ -1,34 +1,36 @@
-"""Transducing a stream of lines."""
+"""Transducing lines: whole ones, and those that come bit by bit."""
 
+import codecs
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
+
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.inference.decoding import transduce
+from stacktrans.inference.decoding import likeliest, transduce
 from stacktrans.inference.perplexity import Following, followings
-from stacktrans.inference.streaming import LineStream, can_stream
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.base import with_marks
-from stacktrans.tasks.corpus import Corpus, Vocabulary
-from stacktrans.tasks.lines import check_length, decode_line, line_groups
+from stacktrans.tasks.base import UNKNOWN, with_marks
+from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.layouts import UnknownSymbol
+from stacktrans.tasks.lines import Piece, check_length, decode_line, line_groups
 
 
 @dataclass
 class Line:
-    """A line and what became of it.
+    """A line, or a part of one, and its answer.
 
     Attributes:
         number: of the line, from 1.
-        source: its text; None if it is no text.
+        source: its text; None if it is not text.
         output: the answer; None if there is none.
-        scored: of each of its symbols, whether it is scored; None of models that do not say one
-            for each that they read, of which all are.
+        scored: of each of its symbols, whether it is scored; None where all are.
         probability: of the whole answer; None if the line is empty or there is no answer.
         ended: whether the model ended the answer; None likewise.
-        following: of a model of a text, what it expects after each symbol; None of others.
+        following: of a model of a text, its predictions after each symbol; None of others.
         error: why there is no answer.
         last: whether no further line is ready.
         complete: whether the line ends with this.
@@ -56,19 +58,13 @@ class Line:
         }
         if self.scored is not None:
             entry["scored"] = self.scored
-        if self.following is not None:
-            entry |= _sentence(self.following)
+        if self.following is not None:  # of the sentence as a whole, its end included
+            log_probability = sum(each.log_probability for each in self.following)
+            mean = log_probability / len(self.following)
+            entry["log_probability"] = log_probability
+            entry["perplexity"] = math.exp(min(-mean, 700.0))
+            entry["following"] = [asdict(each) for each in self.following]
         return entry | ({"error": self.error} if self.error else {})
-
-
-def _sentence(followings: Sequence[Following]) -> dict[str, Any]:
-    """What is said of a sentence as a whole, its end included, and of each of its symbols."""
-    log_probability = sum(one.log_probability for one in followings)
-    return {
-        "log_probability": log_probability,
-        "perplexity": math.exp(min(-log_probability / len(followings), 700.0)),
-        "following": [asdict(one) for one in followings],
-    }
 
 
 def transduce_lines(
@@ -81,46 +77,49 @@ def transduce_lines(
     """Transduce every line of an open file or pipe, in order.
 
     Where each symbol can be answered at once, a line that comes bit by bit is answered bit by
-    bit: as several of what is given back, of which all but the last are not `complete`.
+    bit: as several `Line`s of which all but the last are not `complete`.
 
     Args:
         checkpoint: the model.
         descriptor: an open file or pipe.
-        max_length: longest answer in symbols; None for what is usual.
-        as_json: whether to wait for whole lines, and to find out all that is told of them as JSON.
+        max_length: longest answer in symbols; None for the layout's usual limit.
+        as_json: whether to wait for whole lines, and to fill in all that `Line.as_json` shows.
         marked: whether there is a mark in the place of each symbol that is not scored.
     """
-    stream = None if as_json or not can_stream(checkpoint) else LineStream(checkpoint, marked)
+    in_step = checkpoint.task.same_length and not checkpoint.model.config.buffers
+    stream = LineStream(checkpoint, marked) if in_step and not as_json else None
     number = 1
     for group in line_groups(descriptor, parts=stream is not None):
-        lines: list[tuple[Line, bytes]] = []
-        parts: list[Line] = []
+        lines = []
         for piece in group:
             line = Line(number, complete=piece.ends)
-            parts.append(line)
+            lines.append(line)
+            number += piece.ends
             if stream and not (piece.begins and piece.ends):
                 line.output, line.error = stream.feed(piece)
-            else:
-                lines.append((line, piece.raw))
-            number += piece.ends
-        known = _decoded(lines)
-        _answer(checkpoint, known, max_length, scored=as_json or marked, marked=marked)
+                continue
+            try:
+                line.source = decode_line(piece.raw)
+            except StacktransError as error:
+                line.error = str(error)
+        _answer(checkpoint, lines, max_length, scored=as_json or marked, marked=marked)
         if as_json and isinstance(checkpoint.task, Corpus):
-            _look_ahead(checkpoint.model, checkpoint.task.vocabulary, known)
-        parts[-1].last = True
-        yield from parts
+            words = checkpoint.task.vocabulary
+            for line in lines:
+                if line.source and line.source.strip():
+                    found = followings(checkpoint.model, words, words.split(line.source))
+                    if any(math.isnan(each.log_probability) for each in found):
+                        line.error = OVERFLOW
+                    else:
+                        line.following = found
+        lines[-1].last = True
+        yield from lines
 
 
 def transduce_strings(
     checkpoint: Checkpoint, sources: Sequence[str], max_length: int | None, marked: bool = False
 ) -> list[Line]:
-    """Transduce strings, in order.
-
-    Args:
-        checkpoint: the model.
-        sources: a line each.
-        max_length: longest answer in symbols; None for what is usual.
-        marked: whether there is a mark in the place of each symbol that is not scored.
+    """Transduce strings, a line each, in order, with answers of up to `max_length` symbols.
 
     Raises:
         StacktransError: one can't be transduced; the message says which, from 1.
@@ -133,16 +132,6 @@ def transduce_strings(
     return lines
 
 
-def _decoded(lines: Sequence[tuple[Line, bytes]]) -> list[Line]:
-    """Lines with their texts, or with what is wrong with them."""
-    for line, raw in lines:
-        try:
-            line.source = decode_line(raw)
-        except StacktransError as error:
-            line.error = str(error)
-    return [line for line, _ in lines]
-
-
 def _answer(
     checkpoint: Checkpoint,
     lines: Sequence[Line],
@@ -150,7 +139,7 @@ def _answer(
     scored: bool,
     marked: bool,
 ) -> None:
-    """Answer lines; find out what is scored of an answer, and mark what is not, as is asked for."""
+    """Answer the lines that have a source."""
     task = checkpoint.task
     waiting, sources = [], []
     for line in lines:
@@ -180,12 +169,72 @@ def _answer(
         line.ended = answer.ended
 
 
-def _look_ahead(model: Transducer, vocabulary: Vocabulary, lines: Sequence[Line]) -> None:
-    """Find out what a model of a text expects after each symbol of some lines."""
-    for line in lines:
-        if line.source and line.source.strip():
-            found = followings(model, vocabulary, vocabulary.split(line.source))
-            if any(math.isnan(one.log_probability) for one in found):
-                line.error = OVERFLOW
-            else:
-                line.following = found
+class LineStream:
+    """Lines that come bit by bit, for a model that answers each symbol as soon as it has read it.
+
+    That is one of a same-length task, without buffers. `marked` is as for `transduce_lines`.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, marked: bool = False) -> None:
+        self._model, self._task = checkpoint.model, checkpoint.task
+        self._marked = marked
+        self._begin()
+
+    def _begin(self) -> None:
+        self._run = self._model.start(1)
+        self._coming: deque[str] = deque()
+        self._scored = self._task.scored(iter(self._coming.popleft, None))
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._rest = ""
+        self._count = 0
+        self._failed = False
+
+    def feed(self, piece: Piece) -> tuple[str, str | None]:
+        """The answer to the next part of a line, and the error that ends it; nothing after one."""
+        if piece.begins:
+            self._begin()
+        if self._failed:
+            return "", None
+        try:
+            text = self._rest + self._decoder.decode(piece.raw, final=piece.ends)
+        except UnicodeDecodeError as error:
+            self._failed = True
+            return "", f"0x{error.object[error.start]:02x} after {self._count} symbols is not UTF-8"
+        whole = len(text.removesuffix("\r")) if piece.ends else self._whole(text)
+        self._rest = text[whole:]
+        return self._answered(self._task.source.split(text[:whole]))
+
+    def _whole(self, text: str) -> int:
+        """How much of a text is whole symbols, and not perhaps the end of the line."""
+        if not self._task.source.words:
+            return len(text.removesuffix("\r"))
+        return max(text.rfind(space) for space in " \t\r") + 1
+
+    def _answered(self, symbols: list[str]) -> tuple[str, str | None]:
+        problem = None
+        try:
+            ids = self._task.source.encode(symbols)
+        except UnknownSymbol as error:
+            # What comes before it can be answered.
+            ids = self._task.source.encode(symbols[: error.position - 1])
+            problem = str(UnknownSymbol(error.symbol, self._count + error.position))
+            self._failed = True
+        if not len(ids):
+            return "", problem
+        inputs = torch.from_numpy(ids).unsqueeze(0).to(self._model.classifier.weight.device)
+        found, log_probabilities = likeliest(self._model.read_out(self._run.step(inputs).hidden))
+        if log_probabilities.isnan().any():
+            self._failed = True
+            return "", OVERFLOW
+        said = self._task.target.decode(found[0].tolist())
+        if self._marked:
+            said = [*map(self._mark, symbols, said)]
+        # Words after others are parted from them.
+        text = self._task.target.join(["", *said] if self._count else said)
+        self._count += len(ids)
+        return text, problem
+
+    def _mark(self, symbol: str, said: str) -> str:
+        """The answer to the next symbol, or a mark in its place."""
+        self._coming.append(symbol)
+        return said if next(self._scored) else UNKNOWN

@@ -116,7 +116,7 @@ class Memory(nn.Module, ABC, Generic[State]):
     def check_carries(self) -> None:
         """Raise `UsageError` unless it can be carried from piece to piece."""
         if not self.carries:
-            raise UsageError(f"memory {self.name} can't go on from piece to piece")
+            raise UsageError(f"memory {self.name} can't be run piece by piece")
 
     def carried(self, state: State, new: Tensor) -> State:
         """What a memory holds, as constants to go on from; some of the strings have it empty.

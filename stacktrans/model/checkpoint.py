@@ -2,12 +2,12 @@
 
     config.yaml         the run's configuration, whole
     model.safetensors   the weights
-    training.pt         what else a run needs to go on (only in `last/`)
+    training.pt         what else a run needs to be resumed (only in `last/`)
     SHA256SUMS          checksums of these, which are checked when they are read
-    README.md           what is to be known of the model (once its run has ended)
+    README.md           a model card (once the run has ended)
 
-A run's directory holds two, `best/` and `last/`, and stands for its `best/`. Those of format 1 have
-no checksums.
+A run's directory holds two, `best/` and `last/`, and stands for its `best/`. Checkpoints of format
+1 have no checksums.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ from torch import Tensor
 
 from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.files import CONFIG as CONFIG
+from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.files import flush, write_flushed
-from stacktrans.common.names import CONFIG as CONFIG
-from stacktrans.common.names import WEIGHTS as WEIGHTS
-from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES, REGISTRIES
-from stacktrans.model.transducer import Transducer, weight_shapes
-from stacktrans.model.weights import check_shapes, load_weights, said_of, serialized
+from stacktrans.common.registry import REGISTRIES
+from stacktrans.model.transducer import Transducer, without_numbers
+from stacktrans.model.weights import check_shapes, load_weights, metadata_of, serialized
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.packaged import shipped
@@ -45,7 +45,7 @@ __all__ = ["CheckpointError", "load_weights"]
 TRAINING = "training.pt"
 CARD = "README.md"
 ORIGINS = "origins"
-"""What is said in a file of weights of the plugins that its model is made with."""
+"""The key, in the metadata of weights, of the plugins that the model is made with."""
 
 
 def save(
@@ -66,14 +66,13 @@ def save(
         directory: where.
         config: of the run.
         weights: by their names.
-        training: what else the run needs to go on.
-        accuracy: what the weights achieve, if that is known; it is said in their file.
-        card: what is to be known of the model, in Markdown.
+        training: what else is needed to resume the run.
+        accuracy: of the weights, if known; it is written into the header of their file.
+        card: the model card, in Markdown.
 
     Raises:
         CheckpointError: it can't be written; what was there is still there.
     """
-    directory = directory.resolve()
     contents = {
         CONFIG: config.to_yaml().encode(),
         WEIGHTS: serialized(weights, _metadata(config, accuracy)),
@@ -86,29 +85,23 @@ def save(
     contents[SUMS] = sums_of(contents).encode()
     if card is not None:
         contents[CARD] = card.encode()
-    _write(directory, contents)
+    _write(directory.resolve(), contents)
 
 
 def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str, str]:
-    """What the file of the weights says of them; the same for the same run."""
     said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
     if accuracy:
         said["accuracy"] = json.dumps(accuracy)
-    if origins := _origins(config):
-        said[ORIGINS] = json.dumps(origins)
-    return said
-
-
-def _origins(config: RunConfig) -> dict[str, dict[str, str]]:
-    """Where that comes from which is not of this package: by its kind and name."""
     model = config.model
     names = (model.memory.name, model.controller.name, config.task.generator)
-    registries = (MEMORIES, CONTROLLERS, GENERATORS)
-    return {
+    origins = {
         registry.kind: {name: origin}
-        for registry, name in zip(registries, names, strict=True)
+        for registry, name in zip(REGISTRIES, names, strict=True)
         if (origin := registry.origin(name))
     }
+    if origins:
+        said[ORIGINS] = json.dumps(origins)
+    return said
 
 
 def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
@@ -130,7 +123,7 @@ def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def unfinished(name: str) -> str:
-    """What a checkpoint is called while it is written."""
+    """The name of a checkpoint while it is written."""
     return f".{name}.new"
 
 
@@ -151,9 +144,7 @@ def _swap(new: Path, directory: Path) -> None:
 
 def _aside(directory: Path) -> Path:
     directory = directory.resolve()
-    if not directory.name:
-        return directory
-    return directory.with_name(f".{directory.name}.old")
+    return directory.with_name(f".{directory.name}.old") if directory.name else directory
 
 
 @dataclass(frozen=True)
@@ -187,9 +178,7 @@ def locate(name: str | Path) -> Path:
                     return candidate
     if not given.exists():
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
-        raise CheckpointError(
-            f"{given}: there is no such checkpoint; shipped are {', '.join(available)}"
-        )
+        raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
     raise CheckpointError(
         f"{name}: not a stacktrans checkpoint; expected a directory with {CONFIG} and {WEIGHTS}"
     )
@@ -202,57 +191,50 @@ def load(name: str | Path, device: torch.device) -> Checkpoint:
         CheckpointError: it is missing, damaged, foreign, or newer than this version.
     """
     path = locate(name)
-    config = read_config(path)
-    task = _task_of(config)
+    config, task = _read(path)
     layout = task.layout
     model = Transducer(config.model, layout.inputs, layout.outputs)
     load_weights(model, path / WEIGHTS)
     return Checkpoint(path, config, task, layout, model.to(device).eval())
 
 
-def _task_of(config: RunConfig) -> Task:
-    return make_task(config.task.name, config.task.generator, config.task.parameters)
-
-
 def read_config(directory: Path) -> RunConfig:
-    """A checkpoint's configuration, which fits its weights; raises as `load` does.
+    """A checkpoint's configuration, which fits its weights; raises as `load` does."""
+    return _read(directory)[0]
 
-    It is known to fit before a model is made, which may be too large to be made at all.
-    """
+
+def _read(directory: Path) -> tuple[RunConfig, Task]:
     _check_whole(directory)
-    _check_origins(directory / WEIGHTS)
+    path = directory / WEIGHTS
+    _check_origins(path)
     config = resolve(config=str(directory / CONFIG))
-    layout = _task_of(config).layout
+    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    # Before the model is made, which may be too large to be made at all.
     try:
-        shapes = weight_shapes(config.model, layout.inputs, layout.outputs)
+        model = without_numbers(config.model, task.layout.inputs, task.layout.outputs)
     except UsageError as error:
-        path = directory / WEIGHTS
-        raise CheckpointError(
-            f"{path}: weights are not what the configuration asks for: {error}"
-        ) from error
-    check_shapes(directory / WEIGHTS, shapes)
-    return config
+        message = f"weights are not what the configuration asks for: {error}"
+        raise CheckpointError(f"{path}: {message}") from error
+    check_shapes(path, model)
+    return config, task
 
 
 def _check_origins(path: Path) -> None:
     """Raise `UsageError` if weights are of a model with parts that are not known here."""
-    for registry in REGISTRIES:
-        for name, origin in _origins_in(path).get(registry.kind, {}).items():
-            if name not in registry:
-                advice = "say --" if origin.startswith("plugin ") else "install "
-                raise UsageError(
-                    f"{path}: {registry.kind} {name} is from {origin}, which is not known here; "
-                    f"{advice}{origin}"
-                )
-
-
-def _origins_in(path: Path) -> dict[str, dict[str, str]]:
-    """What `save` wrote of the origins; nothing where it is damaged."""
     try:
-        origins = json.loads(said_of(path).get(ORIGINS, "{}"))
-        return {kind: dict(names) for kind, names in origins.items()}
-    except (AttributeError, TypeError, ValueError):
-        return {}
+        origins = json.loads(metadata_of(path).get(ORIGINS, "{}"))
+        named = [
+            (*each, kind) for kind in REGISTRIES for each in origins.get(kind.kind, {}).items()
+        ]
+    except (AttributeError, TypeError, ValueError):  # of other metadata than `save` writes
+        return
+    for name, origin, registry in named:
+        if name not in registry:
+            advice = "say --" if origin.startswith("plugin ") else "install "
+            raise UsageError(
+                f"{path}: {registry.kind} {name} is from {origin}, which is not known here; "
+                f"{advice}{origin}"
+            )
 
 
 def _check_whole(directory: Path) -> None:
@@ -285,7 +267,9 @@ def load_training(directory: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: missing; this run can't be resumed")
     _check_whole(directory)
     try:
-        _refuse_packed(path)
+        with zipfile.ZipFile(path) as archive:
+            if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
+                raise ValueError("compressed, which torch never does")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
         raise CheckpointError(f"{path}: truncated or damaged") from error
@@ -293,13 +277,6 @@ def load_training(directory: Path) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: holds no training state")
     return state
-
-
-def _refuse_packed(path: Path) -> None:
-    """Raise `ValueError` if a training state unfolds to more than its file: torch packs nothing."""
-    with zipfile.ZipFile(path) as archive:
-        if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
-            raise ValueError("packed")
 
 
 def last_of(run: Path) -> Path:

@@ -1,9 +1,8 @@
-"""Controllers: what reads the input and operates the memory.
+"""Controllers, which read the input and operate the memory.
 
-A controller sees, at each step, the input embedding x_t and the vectors read
-from the memory at the step before, r_{t-1} (grefenstette2015, section 3.3).
-The part of its sums that depends on x_t alone is computed for the whole
-sequence at once by `project`; `step` adds the rest.
+At each step a controller sees the input embedding x_t and the vectors read from the memory at the
+step before, r_{t-1} (grefenstette2015, section 3.3). `project` computes the part of its sums that
+depends on x_t alone, for a whole sequence at once; `step` adds the rest.
 """
 
 from abc import ABC, abstractmethod
@@ -17,13 +16,11 @@ from stacktrans.common.registry import CONTROLLERS
 from stacktrans.settings.config import ModelConfig, StartConfig
 
 ControllerState = tuple[Tensor, ...]
+GateNoise = Callable[[Tensor], Tensor]
+"""Noise of training, applied to the part of the gates' sums that depends on x alone."""
 
 
-Disturbance = Callable[[Tensor], Tensor]
-"""What is done, in training, to the part of the gates' sums that depends on x alone."""
-
-
-def undisturbed(sums: Tensor) -> Tensor:
+def no_noise(sums: Tensor) -> Tensor:
     """The sums as they are."""
     return sums
 
@@ -36,7 +33,7 @@ class Layer(nn.Module, ABC):
         states: how many vectors [H] the state is made of; the first is the output.
         cell: by which compiled code of `stacktrans.kernels.cells` it is run; None for none. It is
             not inherited.
-        units: whether it has units of its own; one without passes on all that it sees.
+        units: whether it has units of its own; one without passes its input on.
         hidden_size: number of units H.
         below_weight: [gates * H, size of what comes from below].
         hidden_weight: [gates * H, H].
@@ -62,8 +59,8 @@ class Layer(nn.Module, ABC):
         Args:
             config: the shape of the model.
             embedding_size: size of x_t.
-            below_size: size of what comes from below at each step: the output of the layer under
-                this one, or the vectors read; may be 0.
+            below_size: size of the output of the layer under this one, or of the vectors read;
+                may be 0.
             start: how the weights start.
         """
 
@@ -86,24 +83,16 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
-        """The next state; its first tensor is the output.
+        """The next state, `states` tensors [B, H]; the first is the output.
 
-        Args:
-            projected: [B, gates * H], one step of `project`.
-            below: [B, below_size].
-            state: `states` tensors [B, H].
+        `projected` is one step of `project`, [B, gates * H]; `below` is [B, below_size].
         """
 
 
 class LinearLayer(Layer):
     """No units: what a linear controller sees, [x_t ; r_{t-1}], is passed on as it is.
 
-    All that is learned is in the signals, values and outputs, each linear in what is passed on
-    but for a nonlinearity of its own (hao2018, section 3.1).
-
-    Args:
-        embedding_size: size of x_t.
-        below_size: size of the vectors read.
+    Only the maps to signals, values and outputs are learned (hao2018, section 3.1).
     """
 
     gates = ("sum",)
@@ -143,11 +132,8 @@ class RecurrentLayer(Layer):
     """One layer of recurrent units.
 
     Args:
-        embedding_size: size of x_t.
-        below_size: size of what comes from below at each step (the output of
-            the layer under this one, or the vectors read); may be 0.
+        embedding_size, below_size, start: as for `from_config`.
         hidden_size: number of units H.
-        start: how the weights start.
         learned: whether the initial state is learned, and not zero.
         recurrent: whether the units see the layer's output at the step before.
         biases: whether the sums have biases.
@@ -190,16 +176,9 @@ class RecurrentLayer(Layer):
     def from_config(
         cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
     ) -> Self:
-        shape = config.units
-        return cls(
-            embedding_size,
-            below_size,
-            shape.hidden_size,
-            start,
-            shape.initial_state == "learned",
-            shape.recurrent,
-            shape.biases,
-        )
+        shape, learned = config.units, config.units.initial_state == "learned"
+        sizes = (embedding_size, below_size, shape.hidden_size)
+        return cls(*sizes, start, learned, shape.recurrent, shape.biases)
 
     @classmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
@@ -211,6 +190,11 @@ class RecurrentLayer(Layer):
     def look_up(self, ids: Tensor) -> Tensor:
         return nn.functional.embedding(ids, self.input_weight.t()) + self.bias
 
+    def _sums(self, projected: Tensor, below: Tensor, hidden: Tensor) -> Tensor:
+        """The gates' sums over all that a layer sees, [B, gates * H]."""
+        weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
+        return torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
+
 
 def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -> None:
     """Give a module a parameter, or zeros of its shape, which are no part of what is saved."""
@@ -221,14 +205,7 @@ def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -
 
 
 def draw_weights(law: str, weights: Iterable[Tensor], bias: Tensor, inputs: int) -> None:
-    """Draw the weights that make the same sums.
-
-    Args:
-        law: "uniform" or "normal", as `StartConfig.weights` says.
-        weights: each [n, inputs] for n sums.
-        bias: [n].
-        inputs: how many numbers go in.
-    """
+    """Draw the weights, each [n, inputs], and the bias [n] of n sums, as `StartConfig.weights`."""
     if law == "normal":
         for weight in weights:
             nn.init.normal_(weight, std=len(bias) ** -0.5)
@@ -247,9 +224,7 @@ class LSTMLayer(RecurrentLayer):
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         hidden, cell = state
-        weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
-        sums = torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
-        size = self.hidden_size
+        sums, size = self._sums(projected, below, hidden), self.hidden_size
         admit, keep, show = torch.sigmoid(sums[:, : 3 * size]).split(size, dim=1)
         cell = keep * cell + admit * torch.tanh(sums[:, 3 * size :])
         return show * torch.tanh(cell), cell
@@ -267,9 +242,8 @@ class GRULayer(RecurrentLayer):
         outer = torch.addmm(projected, below, self.below_weight.t())
         inner = hidden @ self.hidden_weight.t()
         size = self.hidden_size
-        reset, update = torch.sigmoid(outer[:, : 2 * size] + inner[:, : 2 * size]).split(
-            size, dim=1
-        )
+        gates = torch.sigmoid(outer[:, : 2 * size] + inner[:, : 2 * size])
+        reset, update = gates.split(size, dim=1)
         candidate = torch.tanh(outer[:, 2 * size :] + reset * inner[:, 2 * size :])
         return (candidate + update * (hidden - candidate),)
 
@@ -283,10 +257,7 @@ class RNNLayer(RecurrentLayer):
     nonlinearity = staticmethod(torch.tanh)
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
-        (hidden,) = state
-        weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
-        sums = torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
-        return (self.nonlinearity(sums),)
+        return (self.nonlinearity(self._sums(projected, below, *state)),)
 
 
 class SigmoidLayer(RNNLayer):
@@ -302,16 +273,10 @@ def with_gradient(state: Tensor, share: float) -> Tensor:
 
 
 class Controller(nn.Module):
-    """A pile of layers of one kind.
+    """Layers of one kind on top of one another.
 
-    The lowest layer sees x_t and the vectors read; every higher one sees x_t
-    and the output of the layer under it.
-
-    Args:
-        config: the shape of the model.
-        embedding_size: size of x_t.
-        read_size: size of all vectors read together; 0 without a memory.
-        start: how the weights start.
+    The lowest layer sees x_t and the vectors read; every higher one sees x_t and the output of the
+    layer under it. `read_size` is that of all vectors read together, 0 without a memory.
 
     Attributes:
         hidden_size: size H of its output.
@@ -341,7 +306,7 @@ class Controller(nn.Module):
 
     @property
     def read_weights(self) -> list[nn.Parameter]:
-        """The weights by which it sees what was read; a linear controller passes that on."""
+        """The weights on the vectors read; none in a linear controller, which passes them on."""
         weight = self.all_layers[0].below_weight
         return [weight] if isinstance(weight, nn.Parameter) else []
 
@@ -350,39 +315,26 @@ class Controller(nn.Module):
         return tuple(layer.initial(batch_size) for layer in self.all_layers)
 
     def project(
-        self, sums: Callable[[Layer], Tensor], disturb: Disturbance = undisturbed
+        self, sums: Callable[[Layer], Tensor], noise: GateNoise = no_noise
     ) -> list[tuple[Tensor, ...]]:
-        """For every step, the part of every layer's sums that depends on x alone.
+        """For each of T steps, the part of every layer's sums that depends on x, [B, gates * H].
 
-        Args:
-            sums: of a layer, [B, T, gates * H].
-            disturb: what is done to the sums of a layer.
-
-        Returns:
-            T tuples of one tensor [B, gates * H] a layer.
+        `sums` gives those of a layer over all steps, [B, T, gates * H].
         """
-        layers = [disturb(sums(layer)).unbind(dim=1) for layer in self.all_layers]
+        layers = [noise(sums(layer)).unbind(dim=1) for layer in self.all_layers]
         return list(zip(*layers, strict=True))
 
     def step(
         self, projected: tuple[Tensor, ...], reads: Tensor, state: tuple[ControllerState, ...]
     ) -> tuple[Tensor, tuple[ControllerState, ...]]:
-        """One step of every layer.
+        """The output of the highest layer, [B, H], and the next state of every layer.
 
-        Args:
-            projected: one step of `project`.
-            reads: [B, read_size] the vectors read at the step before.
-            state: the state of every layer.
-
-        Returns:
-            The output of the highest layer, [B, H], and the next state.
+        `projected` is one step of `project`; `reads` was read before it, [B, read_size].
         """
         below = reads
-        share = self.state_gradient
         following: list[ControllerState] = []
-        for layer, sums, layer_state in zip(self.all_layers, projected, state, strict=True):
-            layer_state = tuple(with_gradient(part, share) for part in layer_state)
-            layer_state = layer.step(sums, below, layer_state)
-            following.append(layer_state)
-            below = layer_state[0]
+        for layer, sums, before in zip(self.all_layers, projected, state, strict=True):
+            own = tuple(with_gradient(part, self.state_gradient) for part in before)
+            following.append(layer.step(sums, below, own))
+            below = following[-1][0]
         return below, tuple(following)

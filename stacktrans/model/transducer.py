@@ -8,40 +8,41 @@ grefenstette2015, section 3.3:
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import CONTROLLERS
+from stacktrans.kernels import stores
+from stacktrans.kernels.autograd import Kind, LayerWeights, fused_piece, fused_sequence
+from stacktrans.kernels.cells import CELLS
+from stacktrans.kernels.running import Running
+from stacktrans.kernels.tensors import can_run
 from stacktrans.memory import Memory, MemoryState, make_memory
-from stacktrans.memory.buffers import filled, popped, read_weights, writing_steps, written_weights
-from stacktrans.model.controllers import Controller, Disturbance, Layer, draw_weights, undisturbed
-from stacktrans.model.embeddings import Learned, OneHot
-from stacktrans.model.states import Carried, CarriedByDefinition, Run, TransducerState, Unrolled
+from stacktrans.memory.buffers import writing_steps, written_weights
+from stacktrans.model import definition
+from stacktrans.model.controllers import Controller, GateNoise, Layer, draw_weights, no_noise
+from stacktrans.model.definition import Unrolled
 from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
-
-if TYPE_CHECKING:
-    from stacktrans.kernels.autograd import Kind
 
 SYMBOLS_AT_ONCE = 256
 """Symbols of an answer that are read from the output buffer at once."""
+Carried = stores.Carried | definition.Carried
+"""What B sequences carry from one piece to the next."""
 
 
 class Operation(nn.Module):
     """How a controller operates a memory and buffers: the signals and values of each step.
 
-    Args:
-        memory: the memory operated.
-        hidden_size: size of the controller's output.
-        config: the shape of the model.
-
     Attributes:
         signal_names: of the memory's signals, and then of those of the buffers.
-        squash: what values go through.
-        values: what makes the values; None where nothing is pushed.
+        signals: the linear map to the signals.
+        values: the linear map to the vectors pushed; None where nothing is pushed.
     """
 
     def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
@@ -60,9 +61,9 @@ class Operation(nn.Module):
             self.signals.weight.mul_(start.scale.signals)
             if self.values is not None:
                 self.values.weight.mul_(start.scale.values)
-            for index, name in enumerate(
-                self.signal_names if self.signals.bias is not None else ()
-            ):
+            if self.signals.bias is None:
+                return
+            for index, name in enumerate(self.signal_names):
                 bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
                 self.signals.bias[index] = bias
 
@@ -74,16 +75,18 @@ class Operation(nn.Module):
         With `hard`, the signals are made 0 or 1 before they are used.
 
         Raises:
-            StacktransError: the memory reads other vectors than it says.
+            StacktransError: the memory's reads have another shape than it declares.
         """
-        signals = self._signals(self.signals(hidden), hard)
-        own = signals[:, : len(self.memory.signal_names)]
-        state, reads = self.memory.step(state, own, self.pushed(hidden))
+        sums, own = self.signals(hidden), len(self.memory.signal_names)
+        signals, of_buffers = self.memory.signals(sums[:, :own]), torch.sigmoid(sums[:, own:])
+        if hard:
+            signals, of_buffers = self.memory.hard(signals), of_buffers.round()
+        state, reads = self.memory.step(state, signals, self.pushed(hidden))
         expected = (len(hidden), self.memory.reads, self.value_size)
         if reads.shape != expected:
             what = f"memory {self.memory.name}: read {tuple(reads.shape)}"
             raise StacktransError(f"{what}; expected {expected}")
-        return state, reads.flatten(1), signals
+        return state, reads.flatten(1), torch.cat([signals, of_buffers], dim=1)
 
     def pushed(self, hidden: Tensor) -> Tensor:
         """The vectors that are pushed: [..., H] -> [..., pushes, m]."""
@@ -93,18 +96,9 @@ class Operation(nn.Module):
         by_push: Tensor = vectors.unflatten(-1, (self.memory.pushes, -1))
         return by_push
 
-    def _signals(self, sums: Tensor, hard: bool) -> Tensor:
-        """The signals of the memory, and then those of the buffers, from their sums."""
-        own = len(self.memory.signal_names)
-        of_buffers = torch.sigmoid(sums[:, own:])
-        signals = self.memory.signals(sums[:, :own])
-        if hard:
-            signals, of_buffers = self.memory.hard(signals), of_buffers.round()
-        return torch.cat([signals, of_buffers], dim=1) if of_buffers.shape[1] else signals
-
 
 class Transducer(nn.Module):
-    """Reads a sequence of ids and says, at each step, what should come next.
+    """Reads a sequence of ids and predicts, at each step, what should come next.
 
     Without a memory the read-out sees the controller's output itself: the
     published parameter counts of the baselines leave no room for o_t.
@@ -115,7 +109,7 @@ class Transducer(nn.Module):
         outputs: number of output ids.
 
     Attributes:
-        memory: what is operated.
+        embedding: learned vectors of ids; None where x_t are one-hot vectors.
         operation: None for a model with neither signals nor buffers.
         hard: whether signals are made 0 or 1, as `Memory.hard` does; there are no gradients then.
     """
@@ -123,13 +117,13 @@ class Transducer(nn.Module):
     def __init__(self, config: ModelConfig, inputs: int, outputs: int) -> None:
         super().__init__()
         start = config.start
-        self.config = config
+        self.config, self.inputs = config, inputs
         self.kernel = config.kernel
         self.hard = False
         self._kinds: dict[Any, Kind | None] = {}
         one_hot = config.embedding_size == "one-hot"
         embedded = inputs if one_hot else int(config.embedding_size)
-        self.embedding = OneHot(inputs) if one_hot else Learned(inputs, embedded)
+        self.embedding = None if one_hot else nn.Embedding(inputs, embedded)
         self.memory = memory = make_memory(config)
         self.read_size = memory.reads * config.memory_size
         layer: type[Layer] = CONTROLLERS.load(config.controller.name)
@@ -165,27 +159,26 @@ class Transducer(nn.Module):
         """Names of the signals."""
         return self.operation.signal_names if self.operation else ()
 
-    def initial(self, batch_size: int) -> TransducerState:
-        """The state before the first step; memory and reads are those of an empty one."""
-        weight = self.classifier.weight
-        size = self.config.memory_size
-        state = self.memory.initial(batch_size, size, weight)
-        reads = self.memory.initial_reads(batch_size, size, weight).flatten(1)
-        return TransducerState(self.controller.initial(batch_size), state, reads)
+    def embed(self, ids: Tensor) -> Tensor:
+        """The vectors x of ids: [...] -> [..., E]."""
+        if self.embedding is None:
+            return functional.one_hot(ids, self.inputs).to(self.classifier.weight.dtype)
+        return cast(Tensor, self.embedding(ids))
+
+    def sums(self, layer: Layer, ids: Tensor) -> Tensor:
+        """The part of a layer's sums that depends on x alone: ids [...] -> [..., gates * H]."""
+        return layer.look_up(ids) if self.embedding is None else layer.project(self.embedding(ids))
 
     def unroll(
-        self,
-        inputs: Tensor,
-        lengths: Sequence[int] | None = None,
-        disturb: Disturbance = undisturbed,
+        self, inputs: Tensor, lengths: Sequence[int] | None = None, noise: GateNoise = no_noise
     ) -> Unrolled:
         """Run over whole sequences, in compiled code where there is some.
 
         Args:
             inputs: [B, T] ids.
-            lengths: how many steps of each item matter; all T unless given. What comes of
-                the others may be anything, and has no gradient.
-            disturb: what is done to the gates' sums over the inputs; only with gradients.
+            lengths: how many steps of each item matter; all T unless given. The outputs of
+                the others are undefined, and have no gradient.
+            noise: applied to the gates' sums over the inputs; only with gradients.
 
         Raises:
             ValueError: the lengths are not those of B items of up to T.
@@ -195,184 +188,143 @@ class Transducer(nn.Module):
         if len(lengths) != count or not all(0 <= length <= longest for length in lengths):
             raise ValueError(f"lengths of {count} items, 0 to {longest} each, are not {lengths}")
         if not self.config.buffers and (self.hard or not torch.is_grad_enabled()):
-            return self.start(inputs.shape[0]).step(inputs)
-        if kind := self._kind():
-            from stacktrans.model import fused
-
-            return fused.unroll(self, kind, inputs, lengths, disturb)
+            done = self.start(count).step(inputs)
+            return Unrolled(done.hidden, done.signals)
+        if kind := self.kind():
+            return self._unroll_compiled(kind, inputs, lengths, noise)
         if self.config.buffers:
-            return self.unroll_buffered_by_definition(inputs, lengths)[0]
-        return self.unroll_by_definition(inputs, disturb=disturb)[0]
+            return definition.unroll_buffered(self, inputs, lengths)[0]
+        return definition.unroll(self, inputs, noise=noise)[0]
+
+    def _unroll_compiled(
+        self, kind: Kind, inputs: Tensor, lengths: Sequence[int], noise: GateNoise
+    ) -> Unrolled:
+        longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+        steps = [self.steps_over(length) for length in lengths]
+        ids = inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])]
+        if kind.buffered:
+            # After the last input nothing is read.
+            rows = functional.pad(self.embed(torch.arange(self.inputs)), (0, 0, 0, 1))
+            projected = [layer.project(rows) for layer in self.controller.all_layers]
+        else:
+            projected, ids = self._projected(ids, noise)
+        done = fused_sequence(
+            kind,
+            [lengths[row] for row in longest_first],
+            [steps[row] for row in longest_first],
+            ids,
+            projected,
+            *self._weights(),
+        )
+        longest = self.steps_over(inputs.shape[1])
+        places = _places(longest_first, steps, longest)
+
+        def placed(numbers: Tensor) -> Tensor:
+            shape = (len(steps), longest, numbers.shape[1])
+            if len(numbers) == len(steps) * longest:  # each already stands where it belongs
+                return numbers.view(shape)
+            empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
+            return empty.index_copy(0, places, numbers).view(shape)
+
+        taken = steps if kind.buffered else None
+        return Unrolled(placed(done.hidden), placed(done.signals), taken)
+
+    def _projected(self, ids: Tensor, noise: GateNoise) -> tuple[list[Tensor], Tensor]:
+        """For each layer the sums over some inputs, and for each id [N] the index of its own.
+
+        They are computed for every id or for every step, whichever are fewer.
+        """
+        by_step = len(ids) <= self.inputs
+        rows = ids if by_step else torch.arange(self.inputs)
+        projected = [self.sums(layer, rows) for layer in self.controller.all_layers]
+        if noise is no_noise:
+            return projected, torch.arange(len(ids)) if by_step else ids
+        if not by_step:
+            projected = [functional.embedding(ids, sums) for sums in projected]
+        return [noise(sums) for sums in projected], torch.arange(len(ids))
+
+    def _weights(self) -> tuple[list[LayerWeights], Tensor, Tensor, Tensor, Tensor]:
+        """The layers; weight and bias of the signals, weight and bias of the values."""
+        layers = [
+            LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
+            for layer in self.controller.all_layers
+        ]
+        nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
+
+        def head(made: nn.Linear | None) -> tuple[Tensor, Tensor]:
+            weight = made.weight if made else nothing
+            bias = made.bias if made else None
+            return weight, weight.new_zeros(len(weight)) if bias is None else bias
+
+        operation = self.operation
+        signals, values = (operation.signals, operation.values) if operation else (None, None)
+        return (layers, *head(signals), *head(values))
 
     def unroll_piece(
-        self, inputs: Tensor, state: Carried | None = None, disturb: Disturbance = undisturbed
+        self, inputs: Tensor, state: Carried | None = None, noise: GateNoise = no_noise
     ) -> tuple[Unrolled, Carried]:
         """Run over a piece of sequences, in compiled code where there is some.
 
-        Gradients go back to the start of the piece, and no further.
+        Gradients go back to the start of the piece, and no further. Carried states are constants.
 
         Args:
             inputs: [B, T] ids.
-            state: what the piece before gave back; None for the first.
-            disturb: what is done to the gates' sums over the inputs.
-
-        Returns:
-            What came of it, and what is carried to the next piece.
+            state: carried from the piece before; None for the first.
+            noise: applied to the gates' sums over the inputs.
 
         Raises:
             UsageError: the model has buffers, or a memory that can't be carried.
         """
         self._refuse_buffers()
         self.memory.check_carries()
-        if kind := self._kind():
-            from stacktrans.model import fused
-
-            return fused.piece(self, kind, inputs, state, disturb)
-        return self._piece_by_definition(inputs, state, disturb)
+        if not (kind := self.kind()):
+            assert not isinstance(state, stores.Carried)
+            return definition.piece(self, inputs, state, noise)
+        assert not isinstance(state, definition.Carried)
+        projected, ids = self._projected(inputs.flatten(), noise)
+        layers, *heads = self._weights()
+        done, carried = fused_piece(kind, ids.view(inputs.shape), projected, layers, state, *heads)
+        hidden, signals = (part.unflatten(0, inputs.shape) for part in done[:2])
+        return Unrolled(hidden, signals), carried
 
     def _refuse_buffers(self) -> None:
         if self.config.buffers:
-            raise UsageError("a buffered model can't go on from piece to piece")
-
-    def _piece_by_definition(
-        self, inputs: Tensor, state: Carried | None, disturb: Disturbance
-    ) -> tuple[Unrolled, Carried]:
-        assert state is None or isinstance(state, CarriedByDefinition)
-        before = self._going_on(state.state, state.new) if state else None
-        unrolled, after = self.unroll_by_definition(inputs, before, disturb)
-        none = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-        with torch.no_grad():
-            return unrolled, CarriedByDefinition(self._going_on(after, none), none)
-
-    def _going_on(self, state: TransducerState, new: Tensor) -> TransducerState:
-        """A state as constants, and the initial one of sequences, [B], that begin anew."""
-        first = self.initial(len(new))
-
-        def chosen(begun: Tensor, other: Tensor) -> Tensor:
-            return torch.where(new.unsqueeze(1), begun, other.detach())
-
-        return TransducerState(
-            tuple(
-                tuple(map(chosen, begun, other))
-                for begun, other in zip(first.controller, state.controller, strict=True)
-            ),
-            self.memory.carried(state.memory, new),
-            chosen(first.reads, state.reads),
-        )
+            raise UsageError("a buffered model can't be run piece by piece")
 
     def steps_over(self, length: int) -> int:
         """How many steps are taken over an input of `length` symbols."""
         buffers = self.config.buffers
         return buffers.steps_per_symbol * length + buffers.extra_steps if buffers else length
 
-    def start(self, batch_size: int) -> "Run":
-        """A run over `batch_size` sequences that goes on from call to call, without gradients.
+    @torch.no_grad()
+    def start(self, batch_size: int) -> Running | definition.Run:
+        """A run over B sequences, whose `step` takes the next ids, [B, T]; without gradients.
 
         Raises:
             UsageError: the model has buffers.
         """
         self._refuse_buffers()
-        if kind := self._kind():
-            from stacktrans.model import fused
+        if not (kind := self.kind()):
+            return definition.Run(self, batch_size)
+        # Once for each id and not for each step: there are far fewer of them.
+        ids = torch.arange(self.inputs)
+        sums = [self.sums(layer, ids) for layer in self.controller.all_layers]
+        return Running(kind, batch_size, sums, *self._weights())
 
-            return fused.FusedRun(self, kind, batch_size)
-        return StepByStep(self, batch_size)
-
-    def is_fused(self) -> bool:
-        """Whether compiled code is what runs this model.
+    def kind(self) -> Kind | None:
+        """What compiled code has to run; None if the model is run in torch.
 
         Raises:
-            UsageError: it is asked for and there is none.
+            UsageError: compiled code is asked for and there is none.
         """
-        return self._kind() is not None
-
-    def _kind(self) -> "Kind | None":
         weight = self.classifier.weight
         key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
         if key not in self._kinds:
             self._kinds[key] = kind_of(self.config, self.memory, weight, self.kernel, self.hard)
         return self._kinds[key]
 
-    def unroll_by_definition(
-        self,
-        inputs: Tensor,
-        state: TransducerState | None = None,
-        disturb: Disturbance = undisturbed,
-    ) -> tuple[Unrolled, TransducerState]:
-        """Run step by step in torch, on any device, and show the state after the last step.
-
-        Args:
-            inputs: [B, T] ids.
-            state: where to go on; the initial state unless given.
-            disturb: what is done to the gates' sums over the inputs.
-        """
-        state = state or self.initial(inputs.shape[0])
-        done: list[tuple[Tensor, Tensor]] = []
-        for projected in self.controller.project(
-            lambda layer: self.embedding.sums(layer, inputs), disturb
-        ):
-            *step, state = self._step(projected, state)
-            done.append((step[0], step[1]))
-        hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
-        return Unrolled(hidden, signals), state
-
-    def unroll_buffered_by_definition(
-        self, inputs: Tensor, lengths: Sequence[int]
-    ) -> tuple[Unrolled, list[TransducerState], Tensor]:
-        """Run a buffered model step by step in torch, on any device.
-
-        Args:
-            inputs: [B, T] ids.
-            lengths: how many of the ids are the input of each item.
-
-        Returns:
-            What came of it; the state after each step; and how much of each input symbol was
-            read at each step, [B, steps, T].
-        """
-        state = self.initial(inputs.shape[0])
-        embedded = self.embedding(inputs)
-        buffer = filled(torch.tensor(lengths, device=inputs.device), inputs.shape[1])
-        buffer = buffer.to(embedded.dtype)
-        read = embedded.new_zeros(inputs.shape[0])
-        done: list[tuple[Tensor, Tensor, Tensor]] = []
-        states: list[TransducerState] = []
-        for _ in range(self.steps_over(inputs.shape[1])):
-            buffer = popped(buffer, read)
-            weights = read_weights(buffer)
-            seen = torch.bmm(weights.unsqueeze(1), embedded)
-            hidden, signals, state = self._step(self._projected(seen), state)
-            read = signals[:, -2]
-            done.append((hidden, signals, weights))
-            states.append(state)
-        hidden, signals, weights = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
-        steps = [self.steps_over(length) for length in lengths]
-        return Unrolled(hidden, signals, steps), states, weights
-
-    def _projected(self, seen: Tensor) -> tuple[Tensor, ...]:
-        """Every layer's sums over what is seen of the input at one step, [B, 1, E]."""
-        return self.controller.project(lambda layer: layer.project(seen))[0]
-
-    def _step(
-        self, projected: tuple[Tensor, ...], state: TransducerState
-    ) -> tuple[Tensor, Tensor, TransducerState]:
-        """One step: the controller's output [B, H], the signals, and the next state."""
-        memory, reads = state.memory, state.reads
-        hidden, controller = self.controller.step(projected, reads, state.controller)
-        signals = hidden[:, :0]
-        if self.operation is not None:
-            memory, reads, signals = self.operation(hidden, memory, self.hard)
-        return hidden, signals, TransducerState(controller, memory, reads)
-
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
-        """What is said of each symbol of the target.
-
-        Args:
-            unrolled: what came of running the model.
-            mask: [B, T] which symbols are asked for, n in all.
-
-        Returns:
-            [n, outputs].
-        """
+        """Logits [n, outputs] of the n symbols of the target that a mask [B, T] marks."""
         if not self.config.buffers:
             return self.read_out(unrolled.hidden[mask])
         cumulative = self.written(unrolled)
@@ -393,9 +345,8 @@ class Transducer(nn.Module):
         skipped = self.config.buffers.output_skip if self.config.buffers else 0
         if unrolled.steps is not None:
             last = torch.tensor(unrolled.steps, device=strengths.device).unsqueeze(1)
-            strengths = strengths * (
-                torch.arange(strengths.shape[1], device=strengths.device) < last
-            )
+            steps = torch.arange(strengths.shape[1], device=strengths.device)
+            strengths = strengths * (steps < last)
         return torch.relu(strengths.cumsum(dim=1) - skipped)
 
     def read_out(self, hidden: Tensor) -> Tensor:
@@ -407,74 +358,55 @@ class Transducer(nn.Module):
         everything = torch.ones_like(inputs, dtype=torch.bool)
         return self.logits(self.unroll(inputs), everything).view(*inputs.shape, -1)
 
-    def inner_parameters(self) -> int:
-        """Weights and biases without embeddings and softmax, as grefenstette2015 counts them."""
-        outside = ("embedding.", "classifier.")
-        return sum(
-            weight.numel()
-            for name, weight in self.named_parameters()
-            if not name.startswith(outside) and not name.endswith("initial_state")
-        )
+
+def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:
+    """Where the steps of some rows of a [B, longest] table stand, one row after the other."""
+    taken = np.array([lengths[row] for row in rows], dtype=np.int64)
+    starts = np.array(rows, dtype=np.int64) * longest - (taken.cumsum() - taken)
+    return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
 
 
 def kind_of(
     config: ModelConfig, memory: Memory[Any], weight: Tensor, kernel: str, hard: bool = False
-) -> "Kind | None":
-    """What compiled code is to run for a model; None if torch is to run it.
+) -> Kind | None:
+    """What compiled code has to run for a model; None if torch is to run it.
 
-    Args:
-        config: the shape of the model.
-        memory: its memory.
-        weight: one of its weights.
-        kernel: what is asked for, as `ModelConfig.kernel`.
-        hard: whether signals are made 0 or 1.
+    `weight` is one of its weights, for their type and device.
 
     Raises:
         UsageError: compiled code is asked for and there is none.
     """
     if kernel == "torch":
         return None
-    from stacktrans.model import fused
-
-    kind = fused.kind_of(config, memory, weight, hard)
-    if kind is None and kernel == "fused":
+    # Only if it is the class's own: what a class computes may differ from what its base does.
+    units = vars(CONTROLLERS.load(config.controller.name)).get("cell")
+    steps = memory.compiled() if units and can_run(weight) else None
+    if steps:
+        tanh = config.value_nonlinearity == "tanh"
+        gradient = config.units.state_gradient
+        return Kind(CELLS[units], steps, config.buffers is not None, tanh, gradient, hard)
+    if kernel == "fused":
         raise UsageError(
-            f"kernel: there is no fused one for {weight.dtype} on {weight.device.type} "
+            f"kernel: no fused one for {weight.dtype} on {weight.device.type} "
             f"with memory {config.memory.name} and controller {config.controller.name}; "
             "expected auto or torch"
         )
-    return kind
-
-
-Shapes = dict[str, tuple[int, ...]]
-"""Of tensors, by their names."""
+    return None
 
 
 class _WithoutDrawing(TorchFunctionMode):
-    """Leaves weights as they are made: to draw those without numbers, torch loads its compiler."""
+    """Leaves weights as they are made: to draw those on "meta", torch loads its compiler."""
 
     def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         if getattr(func, "__module__", None) == nn.init.__name__:
             return (kwargs or {}).get("tensor", *args[:1])
         return func(*args, **(kwargs or {}))
 
 
-def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
-    """The shapes of what a transducer saves as its state; arguments are those of `Transducer`."""
-    weights = without_numbers(config, inputs, outputs).state_dict()
-    return {name: tuple(weight.shape) for name, weight in weights.items()}
-
-
 def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transducer:
-    """A transducer whose tensors have shapes alone: nothing is held, however large it is.
-
-    Arguments are those of `Transducer`.
+    """A transducer whose tensors have shapes alone, on torch's device "meta".
 
     Raises:
         UsageError: it is so large that its numbers can't be counted.
@@ -484,17 +416,3 @@ def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transduce
             return Transducer(config, inputs, outputs)
     except RuntimeError as error:  # torch counts bytes in 64 bits
         raise UsageError("model: its sizes multiply to more than any machine holds") from error
-
-
-class StepByStep:
-    """A run in torch; see `Run`."""
-
-    def __init__(self, model: Transducer, batch_size: int) -> None:
-        self._model = model
-        self._state = model.initial(batch_size)
-
-    @torch.no_grad()
-    def step(self, inputs: Tensor) -> Unrolled:
-        """The next T steps: ids [B, T]."""
-        unrolled, self._state = self._model.unroll_by_definition(inputs, self._state)
-        return unrolled

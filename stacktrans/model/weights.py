@@ -1,13 +1,8 @@
-"""Weights in files: the same bytes for the same weights; sizes are compared before they are read.
+"""Weights in safetensors files: the same bytes for the same weights; shapes are checked first."""
 
-The files are those of safetensors: the length of a header in 8 bytes, the header in JSON, which
-says of every tensor what it is and where it lies, and the data of the tensors one after another.
-"""
-
+import contextlib
 import json
-import math
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +12,15 @@ import torch
 from torch import Tensor
 
 from stacktrans.common.checksums import check_sum
-from stacktrans.common.errors import CheckpointError
+from stacktrans.common.errors import CheckpointError, abridged
+from stacktrans.common.visible import visible
 
-LONGEST_HEADER = 1 << 20
-"""Bytes of a header; that of the most layers there can be has a tenth of it."""
-_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+_DTYPES = {"F64", "F32", "F16", "BF16"}
 _METADATA = "__metadata__"
 
 
 def serialized(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """The content of a file with some weights.
-
-    Args:
-        weights: by their names.
-        metadata: what else is said in the header.
-    """
+    """The content of a file with some weights, by their names, and metadata in its header."""
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
     written = safetensors.torch.save(content, dict(metadata))
     end = 8 + int.from_bytes(written[:8], "little")
@@ -43,24 +32,23 @@ def serialized(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     return len(text).to_bytes(8, "little") + text + written[end:]
 
 
-def check_shapes(path: Path, expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Compare a file's header with the shapes that its tensors should have; reads nothing else.
+def check_shapes(path: Path, model: torch.nn.Module) -> None:
+    """Compare the shapes in a file's header with those of a model; reads nothing else.
 
     Raises:
         CheckpointError: the file can't be read, or holds weights of another model.
     """
-    header, size = _header(path)
-    for name in sorted(expected.keys() | header.keys()):
-        there = _shape(header[name].get("shape") if name in header else None)
-        wanted = _shape(expected.get(name))
-        if there != wanted:
-            shown = name if name.isprintable() else ascii(name)
-            raise CheckpointError(
-                f"{path}: weight {shown} is {there}; the configuration asks for {wanted}"
-            )
-        if str(header[name].get("dtype")) not in _BYTES:
-            raise CheckpointError(f"{path}: weight {name} holds what is no number")
-    _check_places(path, header, size)
+    expected = model.state_dict()
+    with _opened(path) as file:
+        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        for name in sorted(expected.keys() | found.keys()):
+            shape = _written(found[name].get_shape() if name in found else None)
+            wanted = _written(expected[name].shape if name in expected else None)
+            if shape != wanted:
+                message = f"weight {visible(name)} is {shape}; the configuration asks for {wanted}"
+                raise CheckpointError(f"{path}: {message}")
+            if found[name].get_dtype() not in _DTYPES:
+                raise CheckpointError(f"{path}: weight {name} does not hold floating-point numbers")
 
 
 def load_weights(model: torch.nn.Module, path: Path) -> None:
@@ -69,103 +57,36 @@ def load_weights(model: torch.nn.Module, path: Path) -> None:
     Raises:
         CheckpointError: the file can't be read, is damaged, or holds weights of another model.
     """
+    check_shapes(path, model)
     expected = model.state_dict()
-    check_shapes(path, {name: tuple(tensor.shape) for name, tensor in expected.items()})
-    try:
-        weights = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise _no_weights(path, error) from error
-    for name, tensor in expected.items():
-        weights[name] = weights[name].to(tensor.dtype)
-        if weights[name].isnan().any():
-            raise CheckpointError(f"{path}: weight {name} holds what is no number")
-        if weights[name].isinf().any():
-            raise CheckpointError(f"{path}: weight {name} holds infinite numbers")
+    with _opened(path) as file:
+        weights = {name: file.get_tensor(name).to(like.dtype) for name, like in expected.items()}
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise CheckpointError(f"{path}: weight {name} holds NaN or infinite numbers")
     check_sum(path)  # last, since what is wrong with a weight says more
     model.load_state_dict(weights)
 
 
-Header = dict[str, dict[str, Any]]
+def metadata_of(path: Path) -> Mapping[str, str]:
+    """The metadata of a file; raises `CheckpointError` if it can't be read."""
+    with _opened(path) as file:
+        return file.metadata() or {}
 
 
-def said_of(path: Path) -> Mapping[str, Any]:
-    """What `serialized` was given as `metadata`.
-
-    Raises:
-        CheckpointError: the file can't be read.
-    """
-    return _whole_header(path)[0].get(_METADATA, {})
-
-
-def _header(path: Path) -> tuple[Header, int]:
-    """What a file says of its tensors, and how many bytes of data it has."""
-    header, size = _whole_header(path)
-    return {name: tensor for name, tensor in header.items() if name != _METADATA}, size
-
-
-def _whole_header(path: Path) -> tuple[Header, int]:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
     try:
-        with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size - 8
-            length = int.from_bytes(stream.read(8), "little")
-            if size < 0 or length > size:
-                raise ValueError("the file is shorter than its header")
-            if length > LONGEST_HEADER:
-                raise ValueError(f"the header has {length} bytes")
-            header = json.loads(stream.read(length), object_pairs_hook=_without_repetition)
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise _no_weights(path, error) from error
-    if not isinstance(header, dict) or not all(isinstance(each, dict) for each in header.values()):
-        raise _no_weights(path, "the header does not describe tensors")
-    return header, size - length
+        with safetensors.safe_open(path, "pt") as file:
+            yield file
+    except (OSError, safetensors.SafetensorError) as error:
+        reason = visible(str(error))
+        raise CheckpointError(f"{path}: truncated or not a safetensors file ({reason})") from error
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is there twice")
-    return found
-
-
-def _check_places(path: Path, header: Header, size: int) -> None:
-    """Raise `CheckpointError` unless tensors lie one after another and fill the data."""
-    end = 0
-    for name, place in sorted(_places(path, header).items(), key=lambda item: item[1]):
-        length = math.prod(header[name]["shape"]) * _BYTES[header[name]["dtype"]]
-        if place != (end, end + length):
-            raise _no_weights(path, f"weight {name} does not lie where it should")
-        end += length
-    if end != size:
-        raise _no_weights(path, f"there are {size} bytes of weights; expected {end}")
-
-
-def _places(path: Path, header: Header) -> dict[str, tuple[int, int]]:
-    """First byte of each tensor, and the one after its last."""
-    places = {}
-    for name, tensor in header.items():
-        place = tensor.get("data_offsets")
-        if not isinstance(place, list) or len(place) != 2 or not _are_sizes(place):
-            raise _no_weights(path, f"weight {name} has no place")
-        places[name] = (place[0], place[1])
-    return places
-
-
-def _are_sizes(found: Iterable[Any]) -> bool:
-    return all(type(size) is int and size >= 0 for size in found)
-
-
-def _no_weights(path: Path, reason: object) -> CheckpointError:
-    return CheckpointError(f"{path}: truncated or no safetensors file ({reason})")
-
-
-def _shape(shape: Any) -> str:
+def _written(shape: Sequence[int] | None) -> str:
     if shape is None:
         return "absent"
-    if not isinstance(shape, list | tuple) or not _are_sizes(shape):
-        return "without a shape"
-    shown = "x".join(map(str, shape)) or "a number"
-    return shown if len(shown) < 100 else f"of {len(shape)} dimensions"
+    return "x".join(abridged([*map(str, shape)])) or "a number"

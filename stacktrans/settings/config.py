@@ -8,15 +8,14 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_type_hints
 
 import yaml
-from pydantic import Field, SerializeAsAny, create_model, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.registry import CONTROLLERS, MEMORIES, Registry
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings, overlaid
 from stacktrans.settings.values import (
     Count,
@@ -39,50 +38,41 @@ FORMAT: Literal[3] = 3
 
 
 class TaskLengths(Strict):
-    """Lengths of sources, in symbols.
-
-    Attributes:
-        train: what is trained on.
-        test: what generalisation is measured on.
-    """
+    """Lengths of sources, in symbols."""
 
     train: Range
+    """what is trained on."""
     test: Range
+    """what generalisation is measured on."""
 
 
 class TaskLaws(Strict):
-    """How lengths are spread over each range.
-
-    Attributes:
-        train: over the training range.
-        test: over the test range.
-    """
+    """How lengths are spread over each range."""
 
     train: LengthLaw
+    """over the training range."""
     test: LengthLaw
+    """over the test range."""
 
 
 class TaskConfig(Strict):
-    """What is learned.
-
-    Attributes:
-        name: how the command line calls it.
-        description: what it maps to what, for people.
-        generator: what makes its strings: one of `stacktrans list generators`.
-        parameters: what the generator is made with.
-        paper: the paper that it is from, whose recipes it is trained with.
-        lengths: training and test lengths; null where nothing is drawn, as of a text.
-        length_law: how lengths are spread over a range, or over each: uniformly if a file does
-            not say; null likewise.
-    """
+    """What is learned."""
 
     name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
+    """how the command line calls it."""
     description: str = ""
+    """what it maps to what, for people."""
     generator: str
+    """what makes its strings: one of `stacktrans list generators`."""
     parameters: Settings = Field(default_factory=dict)
+    """what the generator is made with."""
     paper: Annotated[str, Field(pattern=r"^[a-z]+[0-9]+$")] = "grefenstette2015"
+    """the paper that it is from, whose recipes it is trained with."""
     lengths: TaskLengths | None = None
+    """training and test lengths; null where nothing is drawn, as of a text."""
     length_law: LengthLaw | TaskLaws | None = None
+    """how lengths are spread over a range, or over each: uniformly if a file does not say; null
+    likewise."""
 
     @model_validator(mode="before")
     @classmethod
@@ -115,23 +105,20 @@ class TaskConfig(Strict):
 
 
 class TaskFile(TaskConfig):
-    """What a file in `tasks/` says.
-
-    Attributes:
-        recipes: changes to recipes, by the recipe's name.
-    """
+    """What a file in `tasks/` says."""
 
     recipes: dict[str, Settings] = Field(default_factory=dict)
+    """changes to recipes, by the recipe's name."""
 
 
 class MemoryConfig(Named):
-    """Which memory the controller operates.
+    """Which memory the controller operates."""
 
-    Attributes:
-        name: one of `stacktrans list memories`.
-    """
+    REGISTRY = MEMORIES
+    KINDS: ClassVar[dict[str, type[Named]]] = {}
 
-    REGISTRY: ClassVar[Registry] = MEMORIES
+    name: str
+    """one of `stacktrans list memories`."""
 
     @property
     def own(self) -> Settings:
@@ -139,51 +126,37 @@ class MemoryConfig(Named):
         return self.model_dump(exclude={"name", "size", "values"})
 
     @classmethod
-    def builtin(cls) -> "Mapping[str, type[MemoryConfig]]":
-        return MEMORY_SETTINGS
-
-    @classmethod
     def of_class(cls, found: type) -> "type[MemoryConfig]":
         return _with_parameters(found)
 
 
 class VectorMemoryConfig(MemoryConfig):
-    """A memory of vectors.
-
-    Attributes:
-        size: how many numbers a pushed vector has; 1 for the scalar cells of joulin2015.
-        values: what a pushed vector goes through.
-    """
+    """A memory of vectors."""
 
     size: Size = 32
+    """size of a pushed vector; 1 for the scalar cells of joulin2015."""
     values: Literal["tanh", "sigmoid"] = "tanh"
+    """nonlinearity of a pushed vector."""
 
 
 class ActionMemoryConfig(VectorMemoryConfig):
-    """Stacks or lists with actions (joulin2015).
-
-    Attributes:
-        count: how many stacks or lists there are side by side.
-        depth: how many cells of each the controller sees; joulin2015 calls it k.
-        no_op: whether doing nothing is one of the actions.
-        capacity: how many cells of each are kept; null for as many as are needed.
-    """
+    """Stacks or lists with actions (joulin2015)."""
 
     count: Size = 1
+    """number of stacks or lists side by side."""
     depth: Size = 2
+    """cells of each that the controller sees; joulin2015 calls it k."""
     no_op: bool = True
+    """whether doing nothing is one of the actions."""
     capacity: Size | None = None
+    """cells of each that are kept; null for as many as are needed."""
 
 
-MEMORY_SETTINGS: dict[str, type[MemoryConfig]] = {
-    "stack": VectorMemoryConfig,
-    "queue": VectorMemoryConfig,
-    "deque": VectorMemoryConfig,
-    "stack-rnn": ActionMemoryConfig,
-    "list-rnn": ActionMemoryConfig,
+MemoryConfig.KINDS |= {
+    **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
+    **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
     "none": MemoryConfig,
 }
-"""What settings each memory of this package has, known without torch."""
 
 
 @functools.cache
@@ -203,21 +176,16 @@ def _with_parameters(memory: type) -> type[MemoryConfig]:
 
 
 class ControllerConfig(Named):
-    """What reads the input and operates the memory.
+    """What reads the input and operates the memory."""
 
-    Attributes:
-        name: one of `stacktrans list controllers`.
-        biases: whether sums have biases, those of signals, values and outputs included; the
-            biases that `model.start` sets are left out where there are none.
-    """
+    REGISTRY = CONTROLLERS
+    KINDS: ClassVar[dict[str, type[Named]]] = {}
 
-    REGISTRY: ClassVar[Registry] = CONTROLLERS
-
+    name: str
+    """one of `stacktrans list controllers`."""
     biases: bool = True
-
-    @classmethod
-    def builtin(cls) -> "Mapping[str, type[ControllerConfig]]":
-        return CONTROLLER_SETTINGS
+    """whether there are biases, those of signals, values and outputs included; if not, the biases
+    that `model.start` sets are left out."""
 
     @classmethod
     def of_class(cls, found: type) -> "type[ControllerConfig]":
@@ -225,34 +193,27 @@ class ControllerConfig(Named):
 
 
 class RecurrentConfig(ControllerConfig):
-    """A controller of recurrent units.
-
-    Attributes:
-        layers: how many lie over one another.
-        hidden_size: units in each layer.
-        recurrent: whether units see the layer's own output at the step before; without, only
-            the memory (and the cells of an LSTM) carries anything from step to step.
-        initial_state: whether the state before the first step is learned, or is zero.
-        state_gradient: share of the gradient that goes back through the controller's state from
-            a step to the one before; the rest of what it learns of the past comes through the
-            memory. With less than 1 it can't learn to remember for long by itself.
-    """
+    """A controller of recurrent units."""
 
     layers: Annotated[int, Field(ge=1, le=64)] = 1
+    """number of layers over one another."""
     hidden_size: Size = 64
+    """units in each layer."""
     recurrent: bool = True
+    """whether units see the layer's own previous output; if not, only the memory (and the cells of
+    an LSTM) carries anything from step to step."""
     initial_state: Literal["learned", "zero"] = "learned"
+    """whether the state before the first step is learned or zero."""
     state_gradient: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """share of the gradient that flows back through the controller's state from a step to the
+    previous one. With less than 1 the controller can't learn by itself to remember for long, and
+    has to use its memory."""
 
 
-CONTROLLER_SETTINGS: dict[str, type[ControllerConfig]] = {
-    "lstm": RecurrentConfig,
-    "gru": RecurrentConfig,
-    "rnn": RecurrentConfig,
-    "sigmoid": RecurrentConfig,
+ControllerConfig.KINDS |= {
+    **dict.fromkeys(("lstm", "gru", "rnn", "sigmoid"), RecurrentConfig),
     "linear": ControllerConfig,
 }
-"""What settings each controller of this package has, known without torch."""
 
 
 BUFFER_SIGNALS = ("input read", "output write")
@@ -264,88 +225,66 @@ class BuffersConfig(Strict):
 
     The controller gives a strength for each (hao2018, section 3.2). For tasks with a target symbol
     for each source symbol.
-
-    Attributes:
-        steps_per_symbol: how many steps are taken for each symbol of the input.
-        extra_steps: how many are taken besides.
-        output_skip: how much is popped from the output buffer before the first symbol is
-            read: 0 as hao2018 says, 1 as its code does, which spares a model waiting.
     """
 
     steps_per_symbol: Annotated[int, Field(ge=1, le=64)] = 1
+    """steps for each symbol of the input."""
     extra_steps: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """further steps."""
     output_skip: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """how much is popped from the output buffer before the first symbol is read: 0 as in hao2018, 1
+    as in its code, which spares a model waiting."""
 
 
 class ScaleConfig(Strict):
-    """Factors on initial weights.
-
-    Attributes:
-        signals: on those of the signals, W_u and W_d.
-        values: on those of the values, W_v.
-        reads: on those by which the controller sees the vectors read.
-    """
+    """Factors on initial weights."""
 
     signals: Scale = 1.0
+    """factor on the weights of the signals, W_u and W_d."""
     values: Scale = 1.0
+    """factor on the weights of the values, W_v."""
     reads: Scale = 1.0
+    """factor on the weights by which the controller sees the vectors read."""
 
 
 class StartConfig(Strict):
-    """How the weights of a transducer start.
-
-    Attributes:
-        gate_bias: added to the initial biases of the controller's gates, by the gate's
-            name. A negative bias of the gate that keeps makes a controller that
-            forgets, and so has to learn to use its memory.
-        signal_bias: where the biases of the signals start, by the signal's name
-            ("push bottom") or its first word ("push"); b_u is "pop", b_d is "push".
-        weights: how weights are drawn. "uniform": as torch does, up to 1/sqrt(n) for n numbers
-            that go in; "normal": with standard deviation 1/sqrt(n) for n numbers that come
-            out, and biases of 0 (hao2018, section 5).
-        scale: factors on the initial weights of signals, of values, and of the vectors read.
-    """
+    """How the weights of a transducer start."""
 
     gate_bias: dict[str, Number] = Field(default_factory=dict)
+    """added to the initial biases of the controller's gates, by the gate's name. A negative bias of
+    the gate that keeps makes a controller that forgets, and so has to learn to use its memory."""
     signal_bias: dict[str, Number] = Field(default_factory=dict)
+    """initial biases of the signals, by the signal's name ("push bottom") or its first word
+    ("push"); b_u is "pop", b_d is "push"."""
     weights: Literal["uniform", "normal"] = "uniform"
+    """distribution of the initial weights. "uniform": as in torch, up to 1/sqrt(n) for n inputs;
+    "normal": with standard deviation 1/sqrt(n) for n outputs, and biases of 0 (hao2018, section
+    5)."""
     scale: ScaleConfig = ScaleConfig()
+    """factors on the initial weights of signals, of values, and of the vectors read."""
 
 
 class ModelConfig(Strict):
-    """The shape of a transducer and how it starts.
+    """The shape of a transducer and how it starts."""
 
-    Attributes:
-        memory: what the controller operates: the name of one of `stacktrans list memories`, or
-            {name: ..., size: ...} with settings of that memory.
-        controller: what operates it: the name of one of `stacktrans list controllers`, or
-            {name: ..., hidden_size: ...} with settings of that controller.
-        embedding_size: size of the input's embeddings, or one-hot for none.
-        output_size: size of o_t, which is not used without a memory; null for outputs read
-            from the controller itself.
-        buffers: buffers that inputs are read from and outputs written to; null for none.
-        start: how its weights start.
-        kernel: "fused" for compiled code, "torch" for the definition step by step,
-            "auto" for the first where it can be had.
-    """
-
-    memory: SerializeAsAny[MemoryConfig]
-    controller: SerializeAsAny[ControllerConfig]
+    memory: Annotated[SerializeAsAny[MemoryConfig], BeforeValidator(MemoryConfig.read)]
+    """memory that the controller operates: one of `stacktrans list memories`, or {name: ..., size:
+    ...} with settings of that memory."""
+    controller: Annotated[SerializeAsAny[ControllerConfig], BeforeValidator(ControllerConfig.read)]
+    """network that operates it: one of `stacktrans list controllers`, or {name: ..., hidden_size:
+    ...} with settings of that controller."""
     embedding_size: Size | Literal["one-hot"] = 32
+    """size of the input's embeddings, or one-hot for none."""
     output_size: Size | None = 64
+    """size of o_t, which is unused without a memory; null to read outputs from the controller
+    itself."""
     buffers: BuffersConfig | None = None
+    """buffers that inputs are read from and outputs written to; null for none."""
     start: StartConfig = StartConfig()
+    """initial weights."""
     kernel: Literal["auto", "fused", "torch"] = "auto"
-
-    @field_validator("memory", mode="before")
-    @classmethod
-    def _memory_exists(cls, given: Any) -> MemoryConfig:
-        return MemoryConfig.read(given)
-
-    @field_validator("controller", mode="before")
-    @classmethod
-    def _controller_exists(cls, given: Any) -> ControllerConfig:
-        return ControllerConfig.read(given)
+    """"fused" for compiled code, "torch" for the definition step by step, "auto" for compiled code
+    where it is available."""
 
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
@@ -361,9 +300,8 @@ class ModelConfig(Strict):
             ("gate", self.start.gate_bias, gates),
             ("signal", self.start.signal_bias, signals),
         ):
-            for name in names:
-                if name not in existing:
-                    raise ValueError(unknown_name(kind, name, existing))
+            for name in sorted(names.keys() - existing):
+                raise ValueError(unknown_name(kind, name, existing))
         return self
 
     @property
@@ -385,19 +323,16 @@ class ModelConfig(Strict):
 
 
 class ExamplesConfig(Strict):
-    """Examples that are drawn once and used again (hao2018, section 5).
-
-    Attributes:
-        train: how many to train on, in another order in each epoch.
-        development: how many, as long as those trained on, to measure after each epoch.
-        test: how many, as long as the test range, to measure at the end.
-        epochs: the most times that they are gone through.
-    """
+    """Examples that are drawn once and used again (hao2018, section 5)."""
 
     train: Strings
+    """examples to train on, in another order in each epoch."""
     development: Strings
+    """examples as long as those trained on, measured after each epoch."""
     test: Strings
+    """examples as long as the test range, measured at the end."""
     epochs: Count
+    """most epochs."""
 
 
 class StreamConfig(Strict):
@@ -405,14 +340,8 @@ class StreamConfig(Strict):
 
     `batch_size` streams are read side by side, and each carries its state from piece to piece.
     After each epoch the loss is measured on validation strings of the training lengths, or on the
-    validation text; if it has not fallen, the learning rate is halved, and training goes on from
+    validation text; if it has not fallen, the learning rate is halved, and training continues from
     the best weights.
-
-    Attributes:
-        steps: of a piece, through which gradients go back.
-        sequences: in an epoch, of all streams together; null for the whole of a text.
-        epochs: the most of a start.
-        starts: how many starts, from other weights each, are trained; the best is kept.
     """
 
     RATE_DECAY: ClassVar[float] = 0.5
@@ -427,84 +356,71 @@ class StreamConfig(Strict):
     """The longest sequence of the first epoch; it grows by one an epoch."""
 
     steps: Size
+    """steps in a piece, through which gradients flow back."""
     sequences: Strings | None
+    """sequences in an epoch, of all streams together; null for the whole of a text."""
     epochs: Count
+    """most epochs of a start."""
     starts: Count = 1
+    """number of starts from different weights; the best is kept."""
 
 
 class DataConfig(OneOf):
-    """What is trained on, if not strings that are new in each batch.
-
-    Attributes:
-        examples: sets of examples that are gone through in epochs.
-        stream: an unsegmented stream, for tasks that are one, and for texts.
-    """
+    """What is trained on, if not strings that are new in each batch."""
 
     examples: ExamplesConfig | None = None
+    """sets of examples that are used again in each epoch."""
     stream: StreamConfig | None = None
+    """an unsegmented stream, for tasks that are one, and for texts."""
 
 
 class ClipConfig(OneOf):
-    """How large gradients are cut down.
-
-    Attributes:
-        norm: largest norm of the gradient.
-        value: largest absolute value of each number of it.
-    """
+    """How large gradients are cut down."""
 
     norm: Positive | None = None
+    """largest norm of the gradient."""
     value: Positive | None = None
+    """largest absolute value in the gradient."""
 
 
 class CurriculumConfig(Strict):
-    """Short strings first: a memory is learned sooner where its uses lie close together.
-
-    Attributes:
-        share: of the range of training lengths, from the shortest up, that a start begins
-            with.
-        growth: what the share is multiplied with whenever the running loss (nats a
-            symbol) falls under `loss`, until the range is whole.
-        loss: see growth.
-    """
+    """Short strings first: a memory is learned sooner where its uses lie close together."""
 
     share: Annotated[float, Field(gt=0, le=1)]
+    """share of the range of training lengths, from the shortest up, at the beginning."""
     growth: Annotated[Number, Field(gt=1)]
+    """factor on the share whenever the mean of recent losses (nats a symbol) falls under `loss`,
+    until the range is whole."""
     loss: Positive
+    """see growth."""
 
 
 class SettleConfig(Strict):
-    """What happens, once, when a run has learned its task but for the last mistakes.
-
-    Attributes:
-        loss: the running loss (nats a symbol) on the whole range of lengths under which a run
-            settles.
-        rate: what the learning rate is multiplied with then.
-        sharpening: weight in the loss, from then on, of the mean of s (1 - s) over all
-            strengths s, which drives them to 0 and 1. A strength of 0.002 is as good
-            as 0 on short strings, and adds up on long ones.
-    """
+    """What happens, once, when a run has learned its task except for the last mistakes."""
 
     loss: Positive
+    """the run settles when the mean of recent losses (nats a symbol), on the whole range of
+    lengths, is under this."""
     rate: Positive = 1.0
+    """factor on the learning rate from then on."""
     sharpening: NotNegative = 0.0
+    """weight in the loss, from then on, of the mean of s (1 - s) over all strengths s, which drives
+    them to 0 and 1. A strength of 0.002 is as good as 0 on short strings, but adds up on long
+    ones."""
 
 
 class RestartConfig(Strict):
-    """When a run starts again from other weights, and from which.
-
-    Attributes:
-        after: when, so many batches after a start, the running loss is not under `loss` and the
-            curriculum has not gone on; null for never.
-        loss: the running loss (nats a symbol) of a run that has taken off.
-        give_up_after: when, so many batches after a start, no rule has ended the run; null for
-            never.
-        starts: changes to `model.start`, which a run that starts again takes in turn.
-    """
+    """When a run starts again from other weights, and from which."""
 
     after: Count | None = None
+    """restart if, this many batches after a start, the mean of recent losses is not under `loss`
+    and the curriculum has not advanced; null for never."""
     loss: Positive = 1.0
+    """mean of recent losses (nats a symbol) of a run that has taken off."""
     give_up_after: Count | None = None
+    """restart if, this many batches after a start, no rule has ended the run; null for never."""
     starts: list[Settings] = Field(default_factory=list)
+    """changes to `model.start`, one after another for each restart."""
 
     @model_validator(mode="after")
     def _starts_again(self) -> Self:
@@ -514,93 +430,73 @@ class RestartConfig(Strict):
 
 
 class MeasureConfig(Strict):
-    """When a run is measured, and on how many strings.
-
-    Attributes:
-        loss_every: batches between two records of loss and perplexity.
-        accuracy_every: batches between two measurements of accuracy.
-        accuracy_loss: accuracy is measured only while the running loss is under
-            this, and at the end; null for always.
-        strings: strings as long as the test range in a measurement of accuracy; on training
-            lengths it is measured on at most 100, if only the others decide.
-    """
+    """When a run is measured, and on how many strings."""
 
     loss_every: Count = 100
+    """batches between two records of loss and perplexity."""
     accuracy_every: Count = 1000
+    """batches between two measurements of accuracy."""
     accuracy_loss: Positive | None = None
+    """accuracy is measured only while the mean of recent losses is under this, and at the end; null
+    for always."""
     strings: Strings = 1000
+    """strings as long as the test range in a measurement of accuracy; on training lengths at most
+    100 are measured, if only the others decide."""
 
 
 class SolvedConfig(Strict):
-    """The run ends when the task is solved.
-
-    Attributes:
-        accuracy: coarse accuracy on validation strings of a task that counts as solved.
-        ranges: of which validation strings have to be right: "test", or "both" ranges.
-        times: measurements in a row in which the task has to be solved. The more, the longer
-            the run goes on at the rate that it has settled at.
-    """
+    """The run ends when the task is solved."""
 
     accuracy: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """coarse accuracy on validation strings at which the task counts as solved."""
     ranges: Literal["test", "both"] = "test"
+    """lengths of the validation strings that count: "test", or "both" ranges."""
     times: Count = 2
+    """measurements in a row in which the task has to be solved. The more, the longer the run trains
+    at the rate that it has settled at."""
 
 
 class ConvergedConfig(Strict):
-    """The run ends when the training perplexity does not improve any more.
-
-    Attributes:
-        patience: for how many records it has to have been no better.
-    """
+    """The run ends when the training perplexity no longer improves."""
 
     patience: Count = 50
+    """records in a row without improvement."""
 
 
 class DevelopmentConfig(Strict):
-    """The run ends when the development set is not answered better any more.
-
-    Attributes:
-        patience: for how many epochs the share of its symbols that are right has to have been no
-            greater.
-    """
+    """The run ends when accuracy on the development set no longer improves."""
 
     patience: Count = 5
+    """epochs in a row in which the share of correct symbols has not risen."""
 
 
 class StopConfig(OneOf):
-    """The rule by which a run ends.
-
-    Attributes:
-        solved: when the task is solved, so many times in a row.
-        converged: when the training perplexity does not improve any more.
-        development: when the development set, one of `training.data.examples`, is not answered
-            better any more.
-    """
+    """The rule by which a run ends."""
 
     solved: SolvedConfig | None = None
+    """when the task is solved, several times in a row."""
     converged: ConvergedConfig | None = None
+    """when the training perplexity no longer improves."""
     development: DevelopmentConfig | None = None
+    """when accuracy on the development set of `training.data.examples` no longer improves."""
 
 
 class RoundingConfig(NamedTuple):
-    """Fine-tuning that makes a model certain of what it does (joulin2015, section 3.3).
-
-    Attributes:
-        factor: what the weights that make the signals are multiplied with, again and again.
-        batches: trained on after each time.
-        indecision: it ends when the mean of s (1 - s) over all signals s is under this.
-        most: times at most.
-        rate: what the learning rate is multiplied with each time.
-        best: whether the weights are kept, of those after each time, that are right most often,
-            the last of these; or else those at the end.
-    """
+    """Fine-tuning that makes a model certain of what it does (joulin2015, section 3.3)."""
 
     factor: float
+    """factor on the weights that make the signals, again and again."""
     batches: int
+    """batches trained on after each time."""
     indecision: float
+    """ends when the mean of s (1 - s) over all signals s is under this."""
     most: int
+    """most times."""
     rate: float = 1.0
+    """factor on the learning rate each time."""
     best: bool = False
+    """whether to keep the weights, of those after each time, that are right most often (the last of
+    these), and not those at the end."""
 
 
 ROUNDINGS = {
@@ -615,61 +511,56 @@ ROUNDINGS = {
 
 
 class TrainingConfig(Strict):
-    """How a transducer is trained.
-
-    Attributes:
-        optimizer: which update rule; "sgd" has no state.
-        learning_rate: where the learning rate starts.
-        read_rate: share of the learning rate for the weights by which a controller sees what was
-            read. An optimiser that moves every weight as far moves their sum too far where many
-            reads move together.
-        weight_decay: added to the gradient, times the weights.
-        batch_size: strings in a batch; of a stream, pieces of it.
-        loss_per: what the loss is a mean over: scored symbols; strings, of which it is the sum
-            over their symbols; or batches, of which it is the sum.
-        gradient_clip: how large gradients are cut down; null for not at all.
-        data: what is trained on; null for strings that are new in each batch.
-        sequences: of new strings that are a stream, how many make a piece, from an empty memory
-            on.
-        length_law: how training lengths are spread; null for the task's own law.
-        curriculum: how training lengths grow; null for the whole range from the first batch.
-        settle: what happens once the loss is low; null for nothing.
-        gate_noise: standard deviation of normal noise that is added, at each step of
-            training, to the sums under the controller's gates. A gate that has to be
-            right in spite of it is nearly 0 or 1, and so keeps a count however long.
-        averaging: decay of the running mean of the weights, which is what is
-            evaluated and kept; 0 for the weights themselves.
-        restart: when a run starts again from other weights; null for never.
-        measure: when it is measured, and on what.
-        stop: the rule by which it ends; null where epochs or a budget end it.
-        rounding: how, when a rule has ended the run, the model is made to use its memory without
-            degrees, and stacks or lists that it does without are left out; null for not at all.
-            It is kept if it is no worse on validation strings of both ranges, with degrees and
-            without. A run that may start again does so if the task is not solved without degrees.
-        max_steps: most batches; null for no limit.
-        time_limit: most seconds of training; null for no limit.
-    """
+    """How a transducer is trained."""
 
     optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"
+    """update rule; "sgd" has no state."""
     learning_rate: Positive = 0.002
+    """initial learning rate."""
     read_rate: Positive = 1.0
+    """share of the learning rate for the weights by which a controller sees what was read. An
+    optimizer that moves all weights equally far moves the sum of many reads too far."""
     weight_decay: NotNegative = 0.0
+    """times the weights, added to the gradient."""
     batch_size: Size = 10
+    """strings in a batch; of a stream, pieces of it."""
     loss_per: Literal["symbol", "string", "batch"] = "symbol"
+    """unit that the loss is a mean over: scored symbols; strings, whose loss is the sum over their
+    symbols; or batches, whose loss is the sum."""
     gradient_clip: ClipConfig | None = None
+    """bound on gradients; null for none."""
     data: DataConfig | None = None
+    """what is trained on; null for new strings in each batch."""
     sequences: Size = 1
+    """for new strings of a stream: how many make a piece, which begins with an empty memory."""
     length_law: LengthLaw | None = None
+    """distribution of training lengths; null for the task's own."""
     curriculum: CurriculumConfig | None = None
+    """how training lengths grow; null for the whole range from the first batch."""
     settle: SettleConfig | None = None
+    """what happens once the loss is low; null for nothing."""
     gate_noise: NotNegative = 0.0
+    """standard deviation of normal noise that is added in training to the sums under the
+    controller's gates. A gate that has to be right in spite of it is nearly 0 or 1, and so keeps a
+    count for any length."""
     averaging: Fraction = 0.0
+    """decay of the moving average of the weights, which is evaluated and kept; 0 for the weights
+    themselves."""
     restart: RestartConfig | None = None
+    """when a run starts again from other weights; null for never."""
     measure: MeasureConfig = MeasureConfig()
+    """when the run is measured, and on what."""
     stop: StopConfig | None = None
+    """rule that ends the run; null where epochs or a budget end it."""
     rounding: Literal["quick", "published", "slow", "thorough"] | None = None
+    """fine-tuning, when a rule has ended the run, until the model uses its memory discretely;
+    stacks or lists that it does not need are left out; null for none. The result is kept if it is
+    no worse on validation strings of both ranges, soft and hard. A run that may restart does so if
+    the task is not solved in hard mode."""
     max_steps: Count | None = None
+    """most batches; null for no limit."""
     time_limit: Positive | None = None
+    """most seconds of training; null for no limit."""
 
     @model_validator(mode="after")
     def _data_and_stop_agree(self) -> Self:
@@ -702,31 +593,28 @@ class TrainingConfig(Strict):
 
 
 class RunConfig(Strict):
-    """Everything that decides what a run does.
-
-    Attributes:
-        format: version of this layout.
-        version: the stacktrans that wrote it.
-        recipe: the recipe it began from.
-        seed: what all random numbers of the run derive from.
-        threads: threads that torch computes with.
-        workers: processes. All but one train the starts that would be next, which are
-            taken over if the run has to start again. But for the time that it takes, and
-            what a time limit makes of that, the run is the same.
-        task: what is learned.
-        model: what learns it.
-        training: how.
-    """
+    """Everything that decides what a run does."""
 
     format: Literal[3] = FORMAT
+    """version of this layout."""
     version: str = __version__
+    """the stacktrans that wrote it."""
     recipe: str
+    """the recipe it began from."""
     seed: Annotated[int, Field(ge=0)] = 1
+    """what all random numbers of the run derive from."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
+    """threads that torch computes with."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
+    """processes. All but one train the starts that would come next, which are used if the run
+    restarts. Except for the time that it takes, and for what a time limit makes of that, the run is
+    the same."""
     task: TaskConfig
+    """what is learned."""
     model: ModelConfig
+    """what learns it."""
     training: TrainingConfig
+    """how."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -770,7 +658,7 @@ _DECIDES_NOTHING: Any = {
 """How a run is written down, how it was put together, what is said of it, and who works on it."""
 
 
-# Of the same output, and faster where PyYAML was built with libyaml.
+# The same output, but faster where PyYAML was built with libyaml.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 

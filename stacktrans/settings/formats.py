@@ -1,25 +1,23 @@
 """Formats of configurations, and how an older one is read.
 
-A run's configuration says all that it means. One of format 1 is completed by the recipes and the
-defaults of that time, which lie in `frozen/` and never change; one of format 2 says everything
-under other names (see `renamed`). Both are made ones of today, so that a model answers for ever as
-it did when it was trained. A file of settings that names no format is a user's own, and takes the
-recipe of today.
+A run's configuration is whole. One of format 1 is completed by the recipes and the defaults of that
+time, which lie in `frozen/` and never change; one of format 2 says everything under other names
+(see `renamed`). Both are converted, so that a model always answers as it did when it was trained.
+A file of settings that names no format is a user's own, and takes the recipe of today.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.settings.config import (
-    CONTROLLER_SETTINGS,
     FORMAT,
-    MEMORY_SETTINGS,
     ROUNDINGS,
+    ControllerConfig,
+    MemoryConfig,
     StreamConfig,
 )
 from stacktrans.settings.layers import (
@@ -42,7 +40,7 @@ def written_format(layer: Layer) -> int | None:
     """The format that a file of settings names; None if it names none.
 
     Raises:
-        UsageError: there is no such format, or none yet.
+        UsageError: the format is unknown, or newer than this version.
     """
     found = layer.settings.get("format")
     if found is None:
@@ -103,69 +101,66 @@ def _completed(layer: Layer) -> Layer:
     return Layer(layer.origin, settings, layer.node)
 
 
-KEPT = (
-    *("version", "recipe", "seed", "threads", "workers", "task"),
-    *("model.memory", "model.controller", "model.embedding_size", "model.output_size"),
-    *("model.kernel", "model.start.gate_bias", "model.start.signal_bias", "model.start.weights"),
-    *("training.optimizer", "training.learning_rate", "training.read_rate"),
-    *("training.weight_decay", "training.batch_size", "training.sequences", "training.loss_per"),
-    *("training.gradient_clip", "training.length_law", "training.curriculum"),
-    *("training.gate_noise", "training.averaging", "training.stop", "training.rounding"),
-    *("training.max_steps", "training.time_limit"),
-)
+_KEPT = {
+    "": "version recipe seed threads workers task",
+    "model.": "memory controller embedding_size output_size kernel",
+    "model.start.": "gate_bias signal_bias weights",
+    "training.": "optimizer learning_rate read_rate weight_decay batch_size sequences loss_per "
+    "gradient_clip length_law curriculum gate_noise averaging stop rounding max_steps time_limit",
+}
+KEPT = [prefix + name for prefix, names in _KEPT.items() for name in names.split()]
 """Settings of format 2 that are called what they were, if not all are written as they were."""
+_PLACES = {**{path: path for path in KEPT}, **RENAMED}
+_OLD = {new: old for old, new in _PLACES.items()}
+
+
+@dataclass(frozen=True)
+class _Converted(Layer):
+    """Settings that stand in other places than they did.
+
+    Attributes:
+        written: as they were written.
+    """
+
+    written: Layer = field(kw_only=True)
+
+    def place(self, location: Sequence[str | int]) -> str | None:
+        for size in range(len(location), 0, -1):
+            if old := _OLD.get(".".join(map(str, location[:size]))):
+                location = (*old.split("."), *location[size:])
+                break
+        return self.written.place(location)
 
 
 def _converted(layer: Layer) -> Layer:
     """A configuration of format 2 as one of today."""
     _check_complete(layer)
-    places = {**{path: path for path in KEPT}, **RENAMED}
     settings: Settings = {"format": FORMAT}
-    for old, new in places.items():
+    for old, new in _PLACES.items():
         settings = overlaid(settings, nested(new, _at(layer.settings, old)))
-    for path, value in _rewritten(layer.settings):
-        section, _, name = path.rpartition(".")
-        _at(settings, section)[name] = value
     if isinstance(settings["task"], dict):
         settings["task"].pop("recipes", None)
-    return Layer(layer.origin, settings, _tree(layer, {"format": "format", **places}))
-
-
-def _rewritten(old: Settings) -> Iterator[tuple[str, Any]]:
-    """What is not only called otherwise today, but written otherwise: its path and its value."""
-    model, training = old["model"], old["training"]
-    yield "model.memory", _part(old, "memory", MEMORY_SETTINGS.get(model["memory"]))
-    yield "model.controller", _part(old, "controller", CONTROLLER_SETTINGS.get(model["controller"]))
-    buffers = ("steps_per_symbol", "extra_steps", "output_skip")
-    yield "model.buffers", _picked(model, buffers) if model["buffered"] else None
-    norm, limit = training["gradient_clip"], training["gradient_limit"]
+    model, training, was = settings["model"], settings["training"], layer.settings["training"]
+    for part, kind in (("memory", MemoryConfig), ("controller", ControllerConfig)):
+        fields = kind.KINDS.get(str(model[part].get("name")), Named).model_fields
+        model[part] = _picked(model[part], fields)
+    if not layer.settings["model"]["buffered"]:
+        model["buffers"] = None
+    if was["settle_loss"] is None:
+        training["settle"] = None
+    if was["restart_after"] is None and was["give_up_after"] is None:
+        training["restart"] = None
+    norm, limit, examples, stream = (
+        was[name] for name in ("gradient_clip", "gradient_limit", "examples", "stream")
+    )
     clip = {"norm": norm} if norm is not None else {"value": limit}
-    yield "training.gradient_clip", None if norm is limit is None else clip
-    examples, stream = training["examples"], training["stream"]
-    data = {"examples": examples} if examples else None
+    training["gradient_clip"] = None if norm is limit is None else clip
+    training["data"] = {"examples": examples} if examples else None
     if stream:
-        data = {"stream": _picked(stream, StreamConfig.model_fields)}
-    yield "training.data", data
-    if training["settle_loss"] is None:
-        yield "training.settle", None
-    if training["restart_after"] is None and training["give_up_after"] is None:
-        yield "training.restart", None
-    yield "training.stop", None if stream else _stop(training)
-    yield "training.rounding", _rounding_of(training)
-
-
-def _part(old: Settings, part: str, kind: type[Named] | None) -> Any:
-    """A memory or a controller by its name, with the settings that it has."""
-    name = old["model"][part]
-    if kind is None:  # which will be said when it is validated
-        return name
-    prefix = f"model.{part}."
-    own = {
-        new.removeprefix(prefix): _at(old, path)
-        for path, new in RENAMED.items()
-        if new.startswith(prefix) and new.removeprefix(prefix) in kind.model_fields
-    }
-    return {"name": name, **own}
+        training["data"] = {"stream": _picked(stream, StreamConfig.model_fields)}
+    training["stop"] = None if stream else _stop(was)
+    training["rounding"] = _rounding_of(was)
+    return _Converted(layer.origin, settings, layer.node, written=layer)
 
 
 def _stop(training: Settings) -> Settings:
@@ -192,17 +187,17 @@ def _lost(old: Settings) -> list[str]:
     stream, rounding = training["stream"], training["rounding"]
     smoothing = {"adam": 0.999, "rmsprop": 0.9}.get(training["optimizer"], training["smoothing"])
     is_stream = old["task"]["generator"] in ("counting", "memorization", "addition")
+    clipped = None not in (training["gradient_clip"], training["gradient_limit"])
     lost = {
-        "training.smoothing": training["smoothing"] != smoothing,
-        "training.loss_over": is_stream and training["loss_over"] != ("all" if stream else "known"),
-        "training.buffer_penalty": buffered and training["buffer_penalty"] != 1,
-        "training.gradient_limit": None
-        not in (training["gradient_clip"], training["gradient_limit"]),
-        "training.rounding": rounding is not None and _rounding_of(training) is None,
-        "training.prune": training["prune"] != (rounding is not None),
-        "training.stream": bool(stream) and stream != {**stream, **_constants(stream)},
+        "smoothing": training["smoothing"] != smoothing,
+        "loss_over": is_stream and training["loss_over"] != ("all" if stream else "known"),
+        "buffer_penalty": buffered and training["buffer_penalty"] != 1,
+        "gradient_limit": clipped,
+        "rounding": rounding is not None and _rounding_of(training) is None,
+        "prune": training["prune"] != (rounding is not None),
+        "stream": bool(stream) and stream != {**stream, **_constants(stream)},
     }
-    return [path for path, is_lost in lost.items() if is_lost]
+    return [f"training.{name}" for name, is_lost in lost.items() if is_lost]
 
 
 def _constants(stream: Settings) -> Settings:
@@ -246,31 +241,3 @@ def _at(settings: Settings, path: str) -> Any:
     for key in path.split(".") if path else ():
         found = found.get(key) if isinstance(found, Mapping) else None
     return found
-
-
-def _tree(layer: Layer, places: Mapping[str, str]) -> yaml.Node | None:
-    """What knows the lines of settings that stood in other places, by today's paths."""
-    tree: dict[str, Any] = {}
-    for old, new in places.items():
-        node = layer.section(*old.split(".")[:-1]).child(old.rpartition(".")[2])
-        *sections, name = new.split(".")
-        branch = tree
-        for section in sections:
-            branch = branch.setdefault(section, {})
-            if not isinstance(branch, dict):  # of what is a block today a switch says more
-                break
-        else:
-            branch.setdefault(name, node)
-    return _mapped(tree)
-
-
-def _mapped(branch: Mapping[str, Any]) -> yaml.Node | None:
-    found = {
-        name: _mapped(part) if isinstance(part, dict) else part for name, part in branch.items()
-    }
-    children = {name: node for name, node in found.items() if node is not None}
-    if not children:
-        return None
-    pairs = [(yaml.ScalarNode("", name), node) for name, node in children.items()]
-    first = min((node.start_mark for node in children.values()), key=lambda mark: mark.line)
-    return yaml.MappingNode("", pairs, first)

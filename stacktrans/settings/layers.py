@@ -1,16 +1,19 @@
-"""Settings as YAML: reading them with line numbers, laying them over one another."""
+"""Settings from files and from `key=value`, with where they stand, laid over one another."""
 
+import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from stacktrans.common.complaints import MISSING, Complaint, complaints
-from stacktrans.common.documents import DocumentError, parsed
-from stacktrans.common.errors import UsageError, shown
+from stacktrans.common.documents import DEEPEST, DocumentError, parsed
+from stacktrans.common.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
 from stacktrans.common.reading import read_text
 from stacktrans.settings.renamed import hint
 
@@ -39,7 +42,10 @@ class Layer:
         for key in location:
             if key == "name" and isinstance(value, str):  # which stands for the whole of a part
                 break
-            if not _holds(value, key):
+            inside = key in value if isinstance(value, dict) else False
+            if isinstance(value, list) and isinstance(key, int):
+                inside = key < len(value)
+            if not inside:
                 return None
             value, node = value[key], _child(node, key)
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
@@ -60,18 +66,9 @@ class Layer:
                 )
         return Layer(self.origin, settings, node)
 
-    def child(self, key: str) -> yaml.Node | None:
-        """The YAML that a setting was read from, if it was."""
-        return _child(self.node, key)
-
-
-def _holds(value: Any, key: str | int) -> bool:
-    if isinstance(value, list):
-        return isinstance(key, int) and key < len(value)
-    return isinstance(value, Mapping) and key in value
-
 
 def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
+    """The YAML under a key, if there is any."""
     if isinstance(node, yaml.MappingNode):
         # What is merged into a mapping (<<) stands before what it says itself.
         for name, child in reversed(node.value):
@@ -99,12 +96,9 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
     return Layer(os.fspath(path), document.value, document.node)
 
 
-def overlay(layers: Sequence[Layer]) -> Settings:
+def overlay(layers: Iterable[Layer]) -> Settings:
     """Lay settings over one another, later ones on top, section by section."""
-    merged: Settings = {}
-    for layer in layers:
-        merged = overlaid(merged, layer.settings)
-    return merged
+    return functools.reduce(overlaid, (layer.settings for layer in layers), {})
 
 
 NAMED = {"memory", "controller"}
@@ -114,13 +108,7 @@ ALTERNATIVES = {"data", "stop", "gradient_clip"}
 
 
 def overlaid(below: Settings, above: Mapping[str, Any], section: str = "") -> Settings:
-    """Settings with others laid over them, section by section.
-
-    Args:
-        below: the settings.
-        above: the others.
-        section: what they are settings of.
-    """
+    """Settings of a section with others laid over them, section by section."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
@@ -142,15 +130,11 @@ def in_parts(value: Any) -> Any:
 
 
 def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -> Model:
-    """Check settings against a model.
-
-    Args:
-        model: what they should be.
-        settings: the settings, as `overlay` made them.
-        layers: where they came from, for the message.
+    """Settings checked against a model.
 
     Raises:
-        UsageError: a setting is missing, unknown or wrong; all of them are named.
+        UsageError: settings are missing, unknown or wrong; all are named, with their places in
+            the layers that they came from.
     """
     try:
         return model.model_validate(settings)
@@ -171,12 +155,7 @@ def _said(complaint: Complaint, layers: Sequence[Layer]) -> str:
 
 
 def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str:
-    """Where the setting at `location` stands, or what is around it: in the last layer that has it.
-
-    Args:
-        layers: where settings came from, the last laid over the others.
-        location: keys and indices that lead to the setting.
-    """
+    """Where the setting at `location`, or what is around it, stands in the last layer with it."""
     for size in range(len(location), -1, -1):
         for layer in reversed(layers):
             if place := layer.place(location[:size]):
@@ -190,3 +169,92 @@ def nested(path: str, value: Any) -> Settings:
         value = {part: value}
     settings: Settings = value
     return settings
+
+
+def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
+    """Settings from one `--set key=value`.
+
+    The key is a path such as `training.learning_rate`, or the last part of one where that is
+    unambiguous; the value is read as YAML.
+
+    Args:
+        assignment: what was given.
+        known: the settings that exist.
+        section: what these are called in a run's configuration, which a key may begin with.
+
+    Raises:
+        UsageError: the key is unknown, or it is not of the form `key=value`.
+    """
+    key, equals, text = assignment.partition("=")
+    origin = f"--set {assignment}"
+    if not equals or not key:
+        raise UsageError(f"{origin}: expected key=value")
+    if key.count(".") >= DEEPEST:
+        raise UsageError(f"{origin[:LONGEST_SHOWN]}...: nested more than {DEEPEST} deep")
+    path = setting_path(key.removeprefix(f"{section}."), known, origin)
+    try:
+        value = parsed(text).value
+    except DocumentError as error:
+        raise UsageError(f"{origin}: the value is not readable as YAML ({error})") from error
+    return Layer(origin, nested(path, value))
+
+
+def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
+    """The path that a key stands for; what follows a setting's name is a key within its value.
+
+    Raises:
+        UsageError: the key is unknown, ambiguous, or has another name now.
+    """
+    if key in known.model_fields:
+        return key
+    parts = key.split(".")
+    # What is in a block that may be null is looked for only if nothing else has the name.
+    for paths in (list(_paths(known)), setting_paths(known)):
+        for size in range(len(parts), 0, -1):
+            name, within = ".".join(parts[:size]), parts[size:]
+            matches = [path for path in paths if path == name or path.endswith(f".{name}")]
+            if name in matches or len(matches) == 1:
+                return ".".join([name if name in matches else matches[0], *within])
+            if matches:
+                several = ", ".join(matches)
+                raise UsageError(f"{origin}: '{name}' could be any of {several}; say which")
+    raise UsageError(f"{origin}: {hint(key) or unknown_name('setting', key, paths)}")
+
+
+def setting_paths(known: type[BaseModel]) -> list[str]:
+    """The paths of all settings, of sections and of what is in blocks that may be null."""
+    return list(_paths(known, blocks=True))
+
+
+def _paths(model: type[BaseModel], prefix: str = "", blocks: bool = False) -> Iterator[str]:
+    """The paths of settings; with `blocks`, also of sections, and in blocks that may be null."""
+    for name, field in model.model_fields.items():
+        sections, block = sections_of(field), is_block(field)
+        if len(sections) != 1 or block or (blocks and prefix):
+            yield prefix + name
+        if blocks or not block:
+            inner = [path for part in sections for path in _paths(part, f"{prefix}{name}.", blocks)]
+            yield from dict.fromkeys(inner)
+
+
+@functools.cache
+def kinds_of(annotation: Any) -> frozenset[Any]:
+    """The types that a setting may have, one or several."""
+    if get_origin(annotation) is Annotated:
+        return kinds_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return frozenset().union(*map(kinds_of, get_args(annotation)))
+    return frozenset([annotation])
+
+
+def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
+    """The settings that a field is made of, one kind or several; none if it is a plain value."""
+    kind, *others = kinds_of(cast(Any, field.annotation)) - {NoneType}
+    if others or not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return []
+    return list(dict.fromkeys(getattr(kind, "KINDS", {}).values())) or [kind]
+
+
+def is_block(field: FieldInfo) -> bool:
+    """Whether a field is made of settings that may be left out together."""
+    return bool(sections_of(field)) and NoneType in kinds_of(cast(Any, field.annotation))

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from stacktrans.common.names import WEIGHTS
+from stacktrans.common.files import WEIGHTS
 
 BY_KIND = ("by_memory", "by_controller")
 """What a recipe says of one kind of memory or controller alone stands under these."""
@@ -25,13 +25,13 @@ def folders(kind: str) -> list[Path]:
 
 
 def task_files() -> dict[str, Path]:
-    """The tasks there are, by name: those in ./tasks, and the shipped ones that these leave."""
+    """All tasks by name: those in ./tasks, and the shipped ones of other names."""
     paths = [path for folder in folders("tasks") for path in sorted(folder.glob("*.yaml"))]
     return {path.stem: path for path in reversed(paths)}
 
 
 def checkpoints() -> dict[str, Path]:
-    """The trained models there are, by what commands call them: shipped ones and ./checkpoints."""
+    """All trained models by what commands call them: shipped ones and those in ./checkpoints."""
     own, came = folders("checkpoints")
     found = {path.name: path for path in _trained(came)}
     theirs = {path.resolve() for path in found.values()}

@@ -5,48 +5,45 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.settings.layers import Layer, Settings, overlay, read_layer
+from stacktrans.settings.layers import Layer, Settings, overlaid, overlay, read_layer
 from stacktrans.settings.packaged import BY_KIND, recipe_names
 
 
 def recipe_layers(
     folder: Path, recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
 ) -> list[Layer]:
-    """What a recipe says, the particular over the general.
+    """What a recipe says in general, of a paper's tasks, and of a task, the last on top.
 
     Args:
         folder: of recipes.
         recipe: its name.
         paper: of the task.
-        model: what is asked for; the memory is.
+        model: settings asked for, among them the memory.
         task_layers: of the task, with its changes to recipes.
 
     Raises:
-        UsageError: there is no such recipe, or a task changes one that there is not.
+        UsageError: the recipe, or one that the task changes, is unknown.
     """
     known = recipe_names(folder)
     if recipe not in known:
         raise UsageError(unknown_name("recipe", recipe, known))
     check_recipes(task_layers, known)
-    found = [read_layer(folder / f"{recipe}.yaml")]
-    of_paper = folder / paper / f"{recipe}.yaml"
-    if of_paper.is_file():
-        found.append(read_layer(of_paper))
+    files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
+    found = [read_layer(path) for path in files if path == files[0] or path.is_file()]
     found += [layer.section("recipes", recipe) for layer in task_layers]
-    kinds = {"by_memory": name_of(model["memory"])}
-    usual = overlay(_checked(part for layer in found for part in _expanded(layer, kinds)))
-    usual = overlay([Layer("", usual), Layer("", {"model": model})])
-    kinds["by_controller"] = name_of(usual["model"]["controller"])
-    return _checked(part for layer in found for part in _expanded(layer, kinds))
+    kinds = {"by_memory": _name_of(model["memory"])}
+    usual = overlay(checked(part for layer in found for part in _expanded(layer, kinds)))
+    kinds["by_controller"] = _name_of(overlaid(usual, {"model": model})["model"]["controller"])
+    return checked(part for layer in found for part in _expanded(layer, kinds))
 
 
-def name_of(part: Any) -> str:
+def _name_of(part: Any) -> str:
     """The name of a part of a model, which may have been given with settings of its own."""
     return str(part.get("name") if isinstance(part, Mapping) else part)
 
 
 def check_recipes(task_layers: Sequence[Layer], known: Sequence[str]) -> None:
-    """Raise `UsageError` if a task changes a recipe that there is not."""
+    """Raise `UsageError` if a task changes an unknown recipe."""
     for layer in task_layers:
         for name in layer.section("recipes").settings:
             if name not in known:
@@ -54,20 +51,16 @@ def check_recipes(task_layers: Sequence[Layer], known: Sequence[str]) -> None:
                 raise UsageError(f"{place}: {unknown_name('recipe', name, known)}")
 
 
-def _checked(layers: Iterable[Layer]) -> list[Layer]:
+def checked(layers: Iterable[Layer]) -> list[Layer]:
+    """Layers whose sections can be put together; raises `UsageError` where they can't."""
     listed = list(layers)
-    check_sections(listed)
-    return listed
-
-
-def check_sections(layers: Sequence[Layer]) -> None:
-    """Check what has to be known before the settings can be put together."""
-    for layer in layers:
+    for layer in listed:
         for section in ("model", "training"):
             if not isinstance(layer.settings.get(section, {}), dict):
                 raise UsageError(f"{layer.place((section,))}: {section}: expected settings")
         if not isinstance(layer.settings.get("recipe", ""), str):
             raise UsageError(f"{layer.place(('recipe',))}: recipe: expected a name")
+    return listed
 
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:

@@ -48,22 +48,18 @@ GONE = {
     "training.rounding_kept": "it is part of rounding",
     "training.prune": "it is part of rounding",
 }
-"""Settings by their paths then that there are not any more, and why."""
+"""Settings by their paths then that no longer exist, and why."""
 
 
 def hint(path: str) -> str | None:
     """What became of a setting whose path ends so; None if there was none."""
     for old, why in GONE.items():
-        if _ends(old, path):
-            return f"there is no {old} any more: {why}"
-    for old, new in RENAMED.items():
-        head = path
-        while head:
-            if _ends(old, head):
-                return f"{path} is {new}{path[len(head) :]} now"
-            head = head.rpartition(".")[0]
+        if f".{old}".endswith(f".{path}"):
+            return f"{old} no longer exists: {why}"
+    parts = path.split(".")
+    for size in range(len(parts), 0, -1):
+        head, within = ".".join(parts[:size]), "".join(f".{part}" for part in parts[size:])
+        for old, new in RENAMED.items():
+            if f".{old}".endswith(f".{head}"):
+                return f"{path} is {new}{within} now"
     return None
-
-
-def _ends(old: str, path: str) -> bool:
-    return old == path or old.endswith(f".{path}")

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.settings import packaged
-from stacktrans.settings.assignments import option_layer
 from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig, TaskFile
 from stacktrans.settings.formats import of_today, written_format
 from stacktrans.settings.layers import (
@@ -21,12 +20,12 @@ from stacktrans.settings.layers import (
     Settings,
     in_parts,
     nearest_place,
+    option_layer,
     overlay,
     read_layer,
     validated,
 )
-from stacktrans.settings.packaged import folders, recipe_names, task_files
-from stacktrans.settings.recipe_layers import check_recipes, check_sections, recipe_layers
+from stacktrans.settings.recipe_layers import check_recipes, checked, recipe_layers
 from stacktrans.settings.values import Named, OneOf
 
 TASK_OPTION = "--task"
@@ -37,15 +36,15 @@ def find_task(name: str) -> Path:
     """The file of a task: a path, a task in `./tasks`, or a shipped one.
 
     Raises:
-        UsageError: there is none.
+        UsageError: the task is unknown.
     """
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
-    for folder in folders("tasks"):
+    for folder in packaged.folders("tasks"):
         with contextlib.suppress(OSError):  # no file has a name as long as that
             if (folder / f"{name}.yaml").is_file():
                 return folder / f"{name}.yaml"
-    raise UsageError(unknown_name("task", name, task_files()))
+    raise UsageError(unknown_name("task", name, packaged.task_files()))
 
 
 def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
@@ -62,7 +61,7 @@ def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
     layers = [read_layer(find_task(name)), *changes]
     task = _checked_task(overlay(layers), layers)
-    check_recipes(layers, recipe_names())
+    check_recipes(layers, packaged.recipe_names())
     return task
 
 
@@ -75,17 +74,12 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskFile:
         made = make_task(task.name, task.generator, task.parameters)
     except TaskError as error:
         raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
-    problem = "is missing" if made.drawn else "is of no use: nothing is drawn"
-    wrong = [name for name in _DRAWING if not made.drawn and settings.get(name) is not None]
-    if made.drawn and task.lengths is None:
-        wrong = ["lengths"]
-    if wrong:
-        raise UsageError(*(f"{nearest_place(layers, (name,))}: {name} {problem}" for name in wrong))
+    if made.drawn:
+        _refuse([] if task.lengths else ["lengths"], layers)
+    else:
+        given = [name for name in ("lengths", "length_law") if settings.get(name) is not None]
+        _refuse(given, layers, "cannot be used: nothing is drawn")
     return task
-
-
-_DRAWING = ("lengths", "length_law")
-"""What a task says of the strings that are drawn."""
 
 
 def resolve(
@@ -114,52 +108,53 @@ def resolve(
     """
     file = of_today(read_layer(config)) if config else None
     whole = file if file and written_format(file) else None
-    layers = [file] if file else []
-    if task:
-        layers.append(Layer(TASK_OPTION, {"task": task}))
-    if recipe:
-        layers.append(Layer("--recipe", {"recipe": recipe}))
-    if settings:
-        layers.append(Layer("settings", settings))
-    layers += options
-    layers += [option_layer(assignment, RunConfig) for assignment in assignments]
-    check_sections(layers)
+    given = {
+        TASK_OPTION: {"task": task} if task else None,
+        "--recipe": {"recipe": recipe} if recipe else None,
+        "settings": settings,
+    }
+    layers = checked(
+        [
+            *([file] if file else []),
+            *(Layer(origin, said) for origin, said in given.items() if said),
+            *options,
+            *(option_layer(assignment, RunConfig) for assignment in assignments),
+        ]
+    )
     asked = overlay(layers)
-    if whole:
-        _check_recipe_kept(asked, whole)
-        _refuse_missing([name for name in ("task",) if name not in asked], layers)
+    if whole and asked.get("recipe") != whole.settings.get("recipe"):
+        raise UsageError(
+            f"recipe {asked['recipe']}: {whole.origin} is a whole configuration, "
+            "which takes nothing from a recipe"
+        )
+    if whole and "task" not in asked:
+        _refuse(["task"], layers)
 
     first, *changes = _task_layers(layers)
     # The task may be another than the whole configuration's own.
     whole_task = whole is not None and first.origin == whole.origin
-    below = [] if whole_task else _recipes_under(asked, [first, *changes])
-    task_layers = [first, *(layer.section("task") for layer in below), *changes]
+    recipes = [] if whole_task else _recipes_under(asked, [first, *changes])
+    task_layers = [first, *(layer.section("task") for layer in recipes), *changes]
     task_settings = overlay(task_layers)
     _checked_task(task_settings, task_layers)
-    task_settings = _said_whole(task_settings, layers, whole_task)
-    below = [] if whole else below
-    model = _fitting(overlay([*below, *layers]).get("model", {}), len(below), [*below, *layers])
-    resolved = {"recipe": DEFAULT_RECIPE, **overlay([*below, *layers]), "task": task_settings}
-    run = validated(RunConfig, {**resolved, "model": model}, [*below, *layers])
+    task_settings = _completed(task_settings, task_layers, whole_task)
+    everything = layers if whole else [*recipes, *layers]
+    resolved = {"recipe": DEFAULT_RECIPE, **overlay(everything), "task": task_settings}
+    users = [layer.section("model").settings for layer in layers]
+    resolved["model"] = _fitting(resolved.get("model", {}), users)
+    run = validated(RunConfig, resolved, everything)
     if whole:
         _check_whole(whole)
     _check_buffered(run, layers)
     return run
 
 
-def _fitting(model: Settings, recipes: int, layers: Sequence[Layer]) -> Settings:
-    """A model without what was said of another memory, of another controller, or of no buffers.
+def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
+    """A model without settings of another memory or controller, or of buffers that no user wants.
 
     A recipe says what holds for any memory and controller, and a file below an option that chooses
-    another is of the one that it had; what such a one does not have is passed over. Whether there
-    are buffers is not for a recipe to say.
-
-    Args:
-        model: its settings.
-        recipes: how many of the layers are of recipes.
-        layers: where they came from, the last laid over the others.
+    another is about the one that it had. Whether there are buffers is not for a recipe to say.
     """
-    users = [layer.section("model").settings for layer in layers[recipes:]]
     fitting = dict(model)
     if not any(isinstance(said.get("buffers"), dict) for said in users):
         fitting["buffers"] = None
@@ -190,33 +185,18 @@ def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]
     return recipe_layers(packaged.recipes(), name, paper, asked["model"], task_layers)
 
 
-def _check_recipe_kept(asked: Settings, file: Layer) -> None:
-    """Raise `UsageError` if a whole configuration is to have a recipe that it is not of."""
-    if asked.get("recipe") != file.settings.get("recipe"):
-        raise UsageError(
-            f"recipe {asked['recipe']}: {file.origin} is a whole configuration, "
-            "which takes nothing from a recipe"
-        )
+def _completed(task: Settings, layers: Sequence[Layer], whole: bool) -> Settings:
+    """A task with its generator's other parameters, and without recipes, which are laid down.
 
-
-def _said_whole(task: Settings, layers: Sequence[Layer], already: bool) -> Settings:
-    """A task with what else its generator is made with, and without recipes, which are laid down.
-
-    Args:
-        task: its settings.
-        layers: where they came from.
-        already: whether it is the task of a whole configuration, from which nothing is missing.
-
-    Raises:
-        UsageError: something is.
+    Raises `UsageError` if a parameter is missing from the task of a whole configuration.
     """
     from stacktrans.tasks import default_parameters
 
     given = task.get("parameters", {})
     defaults = default_parameters(task["generator"])
     missing = {name: value for name, value in defaults.items() if name not in given}
-    if already and "parameters" in task:
-        _refuse_missing([f"task.parameters.{name}" for name in missing], layers)
+    if whole and "parameters" in task:
+        _refuse([f"task.parameters.{name}" for name in missing], layers)
     said = {key: value for key, value in task.items() if key != "recipes"}
     return {**said, "parameters": {**given, **missing}}
 
@@ -224,8 +204,8 @@ def _said_whole(task: Settings, layers: Sequence[Layer], already: bool) -> Setti
 def _check_buffered(run: RunConfig, layers: Sequence[Layer]) -> None:
     """Raise `UsageError` if a buffered model would find its answers in its input buffer.
 
-    In a joint sequence or a stream the model reads the target, too, and what is said of a symbol
-    may be written after it has been read. Nor can such an answer be said symbol by symbol.
+    In a joint sequence or a stream the model reads the target, too, and may write what it says of
+    a symbol after it has read it. Nor can such an answer be said symbol by symbol.
     """
     from stacktrans.tasks import make_task
 
@@ -244,14 +224,7 @@ def _check_whole(file: Layer) -> None:
     given = {key: value for key, value in task.items() if key != "recipes"}
     said = validated(RunConfig, {**file.settings, "task": given}, [file])
     of_task = [f"task.{name}" for name in ("parameters", "length_law") if name not in task]
-    _refuse_missing([*of_task, *_unsaid(said)], [file])
-
-
-def _refuse_missing(names: Sequence[str], layers: Sequence[Layer]) -> None:
-    if names:
-        raise UsageError(
-            *(f"{nearest_place(layers, name.split('.'))}: {name} is missing" for name in names)
-        )
+    _refuse([*of_task, *_unsaid(said)], [file])
 
 
 def _unsaid(section: BaseModel, prefix: str = "") -> list[str]:
@@ -264,6 +237,14 @@ def _unsaid(section: BaseModel, prefix: str = "") -> list[str]:
         elif isinstance(value, BaseModel):
             unsaid += _unsaid(value, f"{prefix}{name}.")
     return unsaid
+
+
+def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missing") -> None:
+    """Raise `UsageError` that names settings, if there are any, with their places."""
+    if names:
+        raise UsageError(
+            *(f"{nearest_place(layers, name.split('.'))}: {name} {why}" for name in names)
+        )
 
 
 def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:
@@ -300,8 +281,10 @@ def _task_layers(layers: Sequence[Layer]) -> list[Layer]:
     base, changes = parted_task(layers)
     if base is None:
         raise UsageError("no task given; say --task NAME, or task in a file of settings")
-    defined = base.section("task") if isinstance(base.settings["task"], dict) else _named(base)
-    return [defined, *(layer.section("task") for layer in changes)]
+    return [
+        base.section("task") if isinstance(base.settings["task"], dict) else _named(base),
+        *(layer.section("task") for layer in changes),
+    ]
 
 
 def _named(layer: Layer) -> Layer:

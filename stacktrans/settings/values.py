@@ -1,10 +1,13 @@
 """What a single setting can be: bounded numbers, and sections that know their keys."""
 
+import ast
 import functools
+import inspect
+import itertools
 import math
+import sys
 from collections.abc import Mapping
-from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Self, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -17,15 +20,15 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from stacktrans.common.registry import Registry
+from stacktrans.settings.layers import kinds_of
 from stacktrans.tasks.base import LONGEST, Lengths
 
 
 def _in_order(lengths: Lengths) -> Lengths:
     if not 1 <= lengths.shortest <= lengths.longest <= LONGEST:
-        raise ValueError(f"{lengths} is no range; expected 1 <= shortest <= longest <= {LONGEST}")
+        raise ValueError(f"expected 1 <= shortest <= longest <= {LONGEST}")
     return lengths
 
 
@@ -51,16 +54,6 @@ NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-@functools.cache
-def _kinds(annotation: Any) -> frozenset[Any]:
-    """The types that a setting may be of, one or several."""
-    if get_origin(annotation) is Annotated:
-        return _kinds(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return frozenset().union(*(_kinds(part) for part in get_args(annotation)))
-    return frozenset([annotation])
-
-
 def _whole(value: Any) -> Any:
     """What is written as 1e3 as a number, if it is a whole one."""
     try:
@@ -71,7 +64,7 @@ def _whole(value: Any) -> Any:
 
 
 class Strict(BaseModel):
-    """Settings that refuse a key they do not know."""
+    """Settings that refuse an unknown key."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -79,7 +72,7 @@ class Strict(BaseModel):
     @classmethod
     def _is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Numbers are not true or false; 1e3, which is text in YAML, is a whole one."""
-        kinds = _kinds(cast(Any, cls.model_fields[info.field_name or ""].annotation))
+        kinds = kinds_of(cast(Any, cls.model_fields[info.field_name or ""].annotation))
         if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
             raise ValueError("expected a number")
         return _whole(value) if int in kinds and not kinds & {str, float} else value
@@ -103,14 +96,11 @@ class OneOf(Strict):
 
 
 class Named(Strict):
-    """A part of a model that is chosen by its name, which decides what settings it has.
-
-    Attributes:
-        name: of the part.
-    """
+    """A part of a model that is chosen by its name, which decides what settings it has."""
 
     REGISTRY: ClassVar[Registry]
-    """Where such parts are found."""
+    KINDS: ClassVar[dict[str, type["Named"]]] = {}
+    """The settings of each part of this package, by its name; known without torch."""
 
     name: str
 
@@ -119,11 +109,6 @@ class Named(Strict):
     def _exists(cls, name: str) -> str:
         cls.REGISTRY.check(name)
         return name
-
-    @classmethod
-    def builtin(cls) -> "Mapping[str, type[Self]]":
-        """The settings of each part that this package has, by its name."""
-        raise NotImplementedError
 
     @classmethod
     def of_class(cls, found: type) -> "type[Self]":
@@ -136,14 +121,14 @@ class Named(Strict):
         name = given.get("name") if isinstance(given, Mapping) else given
         if not isinstance(name, str) or name not in cls.REGISTRY:
             return cls
-        return cls.builtin().get(name) or cls.of_class(cls.REGISTRY.load(name))
+        return cast(type[Self], cls.KINDS.get(name)) or cls.of_class(cls.REGISTRY.load(name))
 
     @classmethod
     def read(cls, given: Any) -> Self:
         """Settings as they were written; a name alone stands for a part with its defaults.
 
         Raises:
-            ValueError: there is no such part, or it lacks a setting that others have.
+            ValueError: the part is unknown, or lacks a setting that others have.
         """
         if isinstance(given, cls):
             return given
@@ -162,23 +147,25 @@ class Named(Strict):
     @classmethod
     def known(cls) -> set[str]:
         """The settings that one part of this package or another has."""
-        return {name for kind in cls.builtin().values() for name in kind.model_fields}
+        return {name for kind in cls.KINDS.values() for name in kind.model_fields}
 
 
-def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
-    """The settings that a field is made of, one kind or several; none if it is a plain value."""
-    kinds = [kind for kind in _alternatives(field.annotation) if kind is not NoneType]
-    kind = kinds[0] if len(kinds) == 1 else None
-    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return []
-    return list(dict.fromkeys(kind.builtin().values())) if issubclass(kind, Named) else [kind]
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """What a section's settings mean, by name: what stands below them and those of its bases."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        body = _classes(each.__module__).get(each.__name__, [])
+        for field, below in itertools.pairwise(body):
+            match field, below:
+                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    found[name] = " ".join(text.split())
+    return found
 
 
-def is_block(field: FieldInfo) -> bool:
-    """Whether a field is made of settings that may be left out together."""
-    return bool(sections_of(field)) and NoneType in _alternatives(field.annotation)
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    union = get_origin(annotation) in (Union, UnionType)
-    return get_args(annotation) if union else (annotation,)
+@functools.cache
+def _classes(module: str) -> dict[str, list[ast.stmt]]:
+    """What stands in the classes of a module of this package."""
+    source = inspect.getsource(sys.modules[module]) if module.startswith("stacktrans.") else ""
+    return {
+        node.name: node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef)
+    }

@@ -1,14 +1,14 @@
-"""Work as it goes: rows and a live line in a terminal, plain lines elsewhere."""
+"""Consoles that write nothing that can't be seen, and work shown in them as it goes."""
 
-import contextlib
 import os
 import time
 from abc import ABC, abstractmethod
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterable
+from typing import Any, Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 
 from stacktrans.common.visible import visible
 
@@ -16,24 +16,39 @@ SECONDS_BETWEEN = 2.0
 """Between two times that what is live is written again."""
 
 
+class VisibleConsole(Console):
+    """A console that escapes what it is given to write, but for its own line ends.
+
+    Where NO_COLOR is set, it writes without colours and without bold letters.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        plain: dict[str, Any] = {"color_system": None} if os.environ.get("NO_COLOR") else {}
+        super().__init__(highlight=False, markup=False, emoji=False, **plain, **options)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:  # of the console's own
+                yield segment
+            else:
+                yield segment._replace(text=visible(segment.text, keep="\n"))
+
+
 def can_redraw(console: Console) -> bool:
     """Whether what was written to a console can be written over."""
     # FORCE_COLOR makes every file a terminal to the console; a terminal without a kind is none.
-    kind = os.environ.get("TERM", "")
-    return console.file.isatty() and bool(kind) and not console.is_dumb_terminal
+    return console.file.isatty() and bool(os.environ.get("TERM")) and not console.is_dumb_terminal
 
 
 class ProgressDisplay(ABC):
-    """What all kinds of display share; to be entered while the work goes on.
+    """A display, to be entered while the work goes on: lines that stay, and a live part.
 
-    A display that can't be written to is no reason to lose the work.
-
-    Args:
-        console: where to show it.
-        transient: whether what is live vanishes at the end.
+    Its console is one whose file may be lost, such as `Dispensable`: the work goes on without it.
 
     Attributes:
-        live: what is written over again and again; None where that can't be.
+        live: the part that is written over again and again; None where that can't be.
     """
 
     def __init__(self, console: Console, transient: bool) -> None:
@@ -46,50 +61,40 @@ class ProgressDisplay(ABC):
         self._written = -SECONDS_BETWEEN
 
     def __enter__(self) -> Self:
-        with contextlib.suppress(OSError):
-            self._open()
-            if self.live:
-                self.live.start()
+        self._open()
+        if self.live:
+            self.live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with contextlib.suppress(OSError):
-            self._close()
-            if self.live:
-                self.live.stop()
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        if self.live:
+            self.live.stop()
 
     def _say(self, text: str) -> None:
-        """Write a line that stays; below what is live, no word or number of it is cut."""
-        with contextlib.suppress(OSError):
-            self.console.print(visible(text), soft_wrap=not self.live, highlight=False)
+        """Write a line that stays; below the live part, no word or number of it is cut."""
+        self.console.print(visible(text), soft_wrap=not self.live, highlight=False)
 
     def _print(self, *lines: RenderableType) -> None:
-        """Write lines that stay, above what is live."""
+        """Write lines that stay, above the live part."""
         self._refresh(at_once=True)  # or else what was live before would be written once more
-        with contextlib.suppress(OSError):
-            self.console.print(Group(*lines))
+        self.console.print(Group(*lines))
 
     def _refresh(self, at_once: bool = False) -> None:
-        """Write again what is live; unless at once is asked for, not if that was done just now."""
+        """Write the live part again; not if that was done just now, unless `at_once`."""
         now = time.monotonic()
         if self.live and (at_once or now - self._written >= SECONDS_BETWEEN):
             self._written = now
-            with contextlib.suppress(OSError):
-                self.live.refresh()
+            self.live.refresh()
 
     @abstractmethod
     def _open(self) -> None:
-        """Say what is said first."""
+        """Write the first lines."""
 
     @abstractmethod
     def _close(self) -> None:
-        """Say what is said last."""
+        """Write the last lines."""
 
     @abstractmethod
     def _now(self) -> RenderableType:
-        """What is live."""
+        """The live part."""

@@ -6,7 +6,7 @@ others either, each row is told as `name value`, one after another.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -46,13 +46,12 @@ class Column(NamedTuple):
         return f"{self.group} {self.name}".strip()
 
 
-@dataclass(frozen=True)
-class _Form:
-    """Which columns of a table there is room for, by their indices, and how wide they are."""
+class _Form(NamedTuple):
+    """The columns of a table that there is room for, by their indices, and how wide they are."""
 
     shown: Sequence[int]
     widths: Sequence[int]
-    left_out: Sequence[int] = ()
+    left_out: Sequence[int]
 
 
 class Table:
@@ -80,7 +79,7 @@ class Table:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = options.max_width
-        for part in self._parts(width):
+        for part in self._parts(width) if self.continued else [self]:
             yield from part.head(width)
             yield from part.body(width)
             yield from part.note(width)
@@ -104,7 +103,7 @@ class Table:
         return [_text(line) for row in self.rows for line in self._row(form, row)]
 
     def note(self, width: int) -> list[Text]:
-        """What columns were left out, if any."""
+        """The columns that were left out, if any."""
         form = self._form(width)
         if form is None or not form.left_out:
             return []
@@ -114,21 +113,17 @@ class Table:
         titles = [each.title if each.group in {"", *shown} else each.group for each in columns]
         return [Text(f"(no room for {', '.join(dict.fromkeys(titles))})")]
 
-    def _parts(self, width: int) -> list["Table"]:
-        """The table, or several of as many columns as there is room for."""
-        if not self.continued:
-            return [self]
+    def _parts(self, width: int) -> Iterator["Table"]:
+        """Tables of as many columns as there is room for."""
         groups: list[list[int]] = [[0]]
         for index in range(1, len(self.columns)):
             if len(groups[-1]) > 1 and self._least([*groups[-1], index]) > width:
                 groups.append([0])
             groups[-1].append(index)
-        return [self._of(group) for group in groups]
-
-    def _of(self, indices: Sequence[int]) -> "Table":
-        part = Table(*(self.columns[index] for index in indices))
-        part.rows = [[row[index] for index in indices] for row in self.rows]
-        return part
+        for group in groups:
+            part = Table(*(self.columns[index] for index in group))
+            part.rows = [[row[index] for index in group] for row in self.rows]
+            yield part
 
     def _form(self, width: int) -> _Form | None:
         """How the table is laid out; None if there is no room for columns."""
@@ -142,30 +137,22 @@ class Table:
                 return _Form(shown, self._widths(shown, width), left_out)
         return None
 
-    def _cells(self, index: int) -> list[str]:
-        return [row[index] for row in self.rows]
-
-    def _natural(self, index: int) -> int:
-        """The width of a column, none of whose cells is folded."""
+    def _width(self, index: int, folded: bool) -> int:
+        """The width of a column whose cells stay whole, or are folded as far as they can be."""
         column = self.columns[index]
-        lengths = (cell_len(cell) for cell in [column.name, *self._cells(index)])
-        return max(column.least, *lengths)
-
-    def _narrowest(self, index: int) -> int:
-        """The least width of a column, whose cells are folded as far as they can be."""
-        column = self.columns[index]
-        if not column.fold:
-            return self._natural(index)
-        parts = (part for cell in self._cells(index) for part in cell.split(column.fold))
-        return max(column.least, *map(cell_len, [column.name, *parts]))
+        cells = [row[index] for row in self.rows]
+        if folded and column.fold:
+            cells = [part for cell in cells for part in cell.split(column.fold)]
+        return max(column.least, *map(cell_len, [column.name, *cells]))
 
     def _least(self, shown: Sequence[int]) -> int:
-        return sum(self._widened(shown, [self._narrowest(index) for index in shown])) + _gaps(shown)
+        widths = [self._width(index, folded=True) for index in shown]
+        return sum(self._widened(shown, widths)) + _gaps(shown)
 
     def _widths(self, shown: Sequence[int], width: int) -> list[int]:
-        """As wide as they would be, but those that are folded no wider than there is room for."""
-        natural = [self._natural(index) for index in shown]
-        widths = [self._narrowest(index) for index in shown]
+        """The natural widths; of columns that are folded, no more than there is room for."""
+        natural = [self._width(index, folded=False) for index in shown]
+        widths = [self._width(index, folded=True) for index in shown]
         room = width - _gaps(shown) - sum(self._widened(shown, widths))
         while room > 0 and widths != natural:
             missing = [whole - now for whole, now in zip(natural, widths, strict=True)]
@@ -183,16 +170,10 @@ class Table:
             widened[places[-1]] += max(0, lacking)
         return widened
 
-    def _spans(self, shown: Sequence[int]) -> list[tuple[str, list[int]]]:
+    def _spans(self, shown: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
         """The groups, each with the places of its columns among those that are shown."""
-        spans: list[tuple[str, list[int]]] = []
-        for place, index in enumerate(shown):
-            group = self.columns[index].group
-            if spans and spans[-1][0] == group:
-                spans[-1][1].append(place)
-            else:
-                spans.append((group, [place]))
-        return spans
+        for group, places in groupby(range(len(shown)), lambda at: self.columns[shown[at]].group):
+            yield group, list(places)
 
     def _groups(self, form: _Form) -> str:
         cells = []
@@ -205,19 +186,17 @@ class Table:
         padded = []
         for index, width, cell in zip(form.shown, form.widths, cells, strict=True):
             space = " " * (width - cell_len(cell))
-            padded.append(cell + space if self._left(index) else space + cell)
+            left = index == 0 or self.columns[index].left
+            padded.append(cell + space if left else space + cell)
         return GAP.join(padded)
 
-    def _left(self, index: int) -> bool:
-        return index == 0 or self.columns[index].left
-
     def _row(self, form: _Form, row: Sequence[str]) -> Iterator[str]:
-        cells = [
+        folded = [
             _folded(row[index], self.columns[index].fold, width)
             for index, width in zip(form.shown, form.widths, strict=True)
         ]
-        for number in range(max(map(len, cells))):
-            yield self._line(form, [cell[number] if number < len(cell) else "" for cell in cells])
+        for cells in zip_longest(*folded, fillvalue=""):
+            yield self._line(form, cells)
 
     def _told(self, row: Sequence[str], width: int) -> Iterator[str]:
         """A row as names and values, in lines of no more than some width where that can be."""

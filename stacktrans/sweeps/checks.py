@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Layer, nearest_place
+from stacktrans.settings.layers import Layer, nearest_place, setting_path
 from stacktrans.settings.resolve import defines_task, load_task
 from stacktrans.sweeps.file import Measure, Part, SweepFile
 from stacktrans.tasks import make_task

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import write_atomically
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import in_a_line
-from stacktrans.showing.figures import CHART, as_accuracy_by_length, content_of, empty_figure
+from stacktrans.showing.plots import CHART, as_accuracy_by_length, empty_figure, save
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
 from stacktrans.training.records import METRICS
@@ -54,7 +53,7 @@ def _picture(path: Path, title: str, draw_on: "Callable[[Axes], None]") -> None:
     legend = axis.legend(loc="best", frameon=False, fontsize="small")
     for text in legend.get_texts():
         text.set_parse_math(False)
-    write_atomically(path, content_of(figure, path))
+    save(figure, path)
 
 
 def _conditions(

@@ -18,7 +18,6 @@ from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.plugins import plugin_options
 from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import shell_text, visible
-from stacktrans.settings.assignments import setting_path
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
     NAMED,
@@ -27,6 +26,7 @@ from stacktrans.settings.layers import (
     nested,
     overlay,
     read_layer,
+    setting_path,
     validated,
 )
 from stacktrans.settings.resolve import TASK_OPTION, defines_task, parted_task, resolve

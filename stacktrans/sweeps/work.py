@@ -240,7 +240,7 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
 
 
 def _scores(job: Job, measure: Measure) -> Any:
-    from stacktrans.inference.measuring import scores_of_each, scores_of_range
+    from stacktrans.inference.evaluation import scores_of_each, scores_of_range
     from stacktrans.model.checkpoint import load
     from stacktrans.model.devices import find_device
 

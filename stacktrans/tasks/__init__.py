@@ -12,7 +12,7 @@ from stacktrans.tasks.base import Task
 
 
 class TaskError(UsageError):
-    """There is no such task.
+    """A task can't be made.
 
     Attributes:
         location: keys and indices that lead to what is wrong in the task's settings.
@@ -24,7 +24,7 @@ class TaskError(UsageError):
 
 
 def default_parameters(generator: str) -> dict[str, Any]:
-    """What a generator's parameters are that are not given, of those that need not be."""
+    """The defaults of a generator's parameters that have one."""
     known = inspect.signature(GENERATORS.load(generator)).parameters.values()
     return {each.name: each.default for each in known if each.default is not each.empty}
 
@@ -33,7 +33,7 @@ def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
     """The task that a generator makes with its parameters.
 
     Raises:
-        TaskError: there is no such generator, or the parameters do not fit it.
+        TaskError: the generator is unknown, or the parameters do not fit it.
     """
     try:
         GENERATORS.check(generator)

@@ -1,5 +1,6 @@
 """What a task is: pairs of strings over two alphabets, and their exact answers."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,8 +10,10 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.randomness import Purpose
+from stacktrans.common.randomness import generator as generator_of
 from stacktrans.grammar.depth import DEEPEST
-from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Pair, SameLength
+from stacktrans.tasks.layouts import Alphabet, Ids, JointSequence, Layout, Pair, SameLength
 
 LONGEST = 1_000_000
 """The longest source that can be asked for, in symbols."""
@@ -18,12 +21,7 @@ LONGEST = 1_000_000
 
 @dataclass(frozen=True)
 class NormalLengths:
-    """Lengths drawn from a normal distribution, rounded towards 0 and cut to the range.
-
-    Attributes:
-        mean: in symbols.
-        deviation: standard deviation, in symbols.
-    """
+    """Lengths in symbols from a normal distribution, rounded towards 0 and cut to the range."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     mean: Annotated[float, Field(ge=0, le=LONGEST)]
@@ -32,13 +30,7 @@ class NormalLengths:
 
 @dataclass(frozen=True)
 class DepthLimit:
-    """Derivations of a grammar, all equally likely that are no deeper than this.
-
-    A string with several derivations is the likelier for it, and may be drawn again.
-
-    Attributes:
-        depth: of the derivation's tree, its words included.
-    """
+    """Derivations of a grammar, all equally likely whose trees, words included, are no deeper."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
     depth: Annotated[int, Field(ge=1, le=DEEPEST)]
@@ -70,17 +62,8 @@ def checked_lengths(shortest: int, longest: int, said: str) -> Lengths:
     return Lengths(shortest, longest)
 
 
-class UnknownSymbol(StacktransError):
-    """A string holds a symbol that the task's alphabet lacks."""
-
-    def __init__(self, symbol: str, position: int) -> None:
-        self.symbol = symbol
-        self.position = position
-        super().__init__(f"symbol {position} is {symbol!r}, which the model does not know")
-
-
 class NotASource(StacktransError):
-    """A string over the right alphabet is none that the task maps to an answer."""
+    """A string over the right alphabet that the task gives no answer."""
 
 
 class NoSuchLength(StacktransError):
@@ -89,45 +72,6 @@ class NoSuchLength(StacktransError):
 
 class NoSuchLaw(StacktransError):
     """The task has no strings that are spread like this."""
-
-
-class Alphabet:
-    """An ordered set of symbols, and how strings over it are written.
-
-    Symbols that are single characters are written side by side; longer ones
-    (words) are separated by spaces.
-
-    Args:
-        symbols: the symbols, in the order of their ids.
-        words: whether strings are words separated by spaces.
-    """
-
-    def __init__(self, symbols: Sequence[str], *, words: bool) -> None:
-        self.symbols = tuple(symbols)
-        self.words = words
-        self._ids = {symbol: index for index, symbol in enumerate(self.symbols)}
-
-    def __len__(self) -> int:
-        return len(self.symbols)
-
-    def split(self, line: str) -> list[str]:
-        """A written string's symbols, known or not."""
-        return line.split() if self.words else list(line)
-
-    def join(self, symbols: Sequence[str]) -> str:
-        """How a string of symbols is written."""
-        return (" " if self.words else "").join(symbols)
-
-    def encode(self, symbols: Sequence[str]) -> Ids:
-        """The ids of symbols; raises `UnknownSymbol`, positions counted from 1."""
-        for position, symbol in enumerate(symbols, start=1):
-            if symbol not in self._ids:
-                raise UnknownSymbol(symbol, position)
-        return np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
-
-    def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        """The symbols of ids."""
-        return [self.symbols[index] for index in ids]
 
 
 def with_marks(said: Sequence[str], scored: Iterable[bool]) -> list[str]:
@@ -150,7 +94,7 @@ class Task(ABC):
     same_length: bool = False
     drawn: bool = True
 
-    @property
+    @functools.cached_property
     def layout(self) -> Layout:
         """How its pairs become what a model reads and says."""
         kind = SameLength if self.same_length else JointSequence
@@ -163,8 +107,8 @@ class Task(ABC):
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
         """Of each symbol of a source, as it comes, whether the one said for it is scored.
 
-        For tasks with a target symbol for each source symbol. It depends on what has come of the
-        source alone; from where that is no beginning of a source, everything counts as scored.
+        For tasks with a target symbol for each source symbol. It depends only on what has come of
+        the source; from where that is not the beginning of a source, everything counts as scored.
         """
         return (True for _ in source)
 
@@ -173,7 +117,7 @@ class Task(ABC):
 
         Raises:
             UnknownSymbol: a symbol is not in the source alphabet.
-            NotASource: it is empty, and nothing but its symbols is read.
+            NotASource: it is empty, and only its symbols are read.
         """
         ids = self.source.encode(source)
         if not len(ids) and not isinstance(self.layout, JointSequence):
@@ -227,8 +171,34 @@ def drawn_lengths(
         raise NoSuchLaw("a depth is for tasks with a grammar")
     if isinstance(law, NormalLengths):
         drawn = generator.normal(law.mean, law.deviation, size=count).astype(np.int64)
-        cut: Ids = np.clip(drawn // step, smallest, largest) * step
-        return cut
+        return np.clip(drawn // step, smallest, largest) * step
     # Both other laws are one: these lengths are drawn uniformly.
-    uniform: Ids = generator.integers(smallest, largest, size=count, endpoint=True) * step
-    return uniform
+    drawn = generator.integers(smallest, largest, size=count, endpoint=True)
+    return drawn * step
+
+
+def drawn_strings(
+    generator: np.random.Generator,
+    symbols: int,
+    lengths: Lengths,
+    count: int,
+    law: LengthLaw,
+    step: int = 1,
+) -> list[Ids]:
+    """Strings of ids under `symbols`, all equally likely; lengths and errors of `drawn_lengths`."""
+    drawn = drawn_lengths(generator, lengths, count, law, step)
+    strings = generator.integers(symbols, size=int(drawn.sum()))
+    return np.split(strings, np.cumsum(drawn)[:-1])
+
+
+DRAWN_AT_ONCE = 100
+"""Pairs that are drawn at once, so that a longer list begins with the shorter one."""
+
+
+def drawn_pairs(
+    task: Task, lengths: Lengths, count: int, seed: int, law: LengthLaw
+) -> Iterator[Pair]:
+    """So many pairs of a task, to be written down; raises as `Task.sample` does."""
+    for start in range(0, count, DRAWN_AT_ONCE):
+        generator = generator_of(seed, Purpose.GENERATION, start)
+        yield from task.sample(generator, lengths, DRAWN_AT_ONCE, law)[: count - start]

@@ -3,18 +3,22 @@
 A text is read from files; what the task knows of it is its vocabulary.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import NoReturn
+from pathlib import Path
 
 import numpy as np
 
-from stacktrans.common.errors import UsageError
-from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.layouts import Ids, Pair, Sentences
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
+from stacktrans.tasks.layouts import Alphabet, Ids, Pair, Sentences
+from stacktrans.tasks.lines import decode_line, read_lines
 
 END = "</s>"
 """The symbol that ends every sentence, and is said as any other."""
 UNITS = ("words", "characters")
+PARTS = ("train", "valid", "test")
+Symbols = list[str]
 
 
 class Vocabulary(Alphabet):
@@ -81,15 +85,12 @@ class Corpus(Task):
             raise ValueError(f"unknown is {unknown!r}; expected a word other than {END}")
         if not isinstance(known, str):
             raise ValueError(f"known is {known!r}; expected the known symbols as a sentence")
-        self.limit, self.unit, self.known = vocabulary, unit, known
-        self.source = self.target = self.vocabulary = self.with_symbols(known, unknown)
+        self.limit, self.known, words = vocabulary, known, unit == "words"
+        symbols = known.split() if words else list(known)
+        self.source = self.target = self.vocabulary = Vocabulary(symbols, unknown, words=words)
         if len(self.vocabulary) > vocabulary:
             raise ValueError(f"known has more symbols than a vocabulary of {vocabulary} has")
-
-    def with_symbols(self, known: str, unknown: str) -> Vocabulary:
-        """The vocabulary of known symbols, as they are written."""
-        words = self.unit == "words"
-        return Vocabulary(known.split() if words else list(known), unknown, words=words)
+        self.layout = Sentences(len(self.vocabulary), follow=0)
 
     def file(self, part: str) -> str:
         """The file of a part; raises `UsageError` if none is named."""
@@ -101,17 +102,68 @@ class Corpus(Task):
             )
         return file
 
-    @property
-    def layout(self) -> Sentences:
-        return Sentences(len(self.vocabulary), follow=0)
-
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
         raise UsageError("a text is read from files; none of it is drawn")
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         raise NotASource("a sentence can go on in many ways")
+
+
+def find_files(folder: Path) -> dict[str, str]:
+    """The files of a text's three parts: train.txt, or one that ends so, such as ptb.train.txt.
+
+    Raises:
+        UsageError: a part is missing, or could be any of several files.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: expected a folder with train.txt, valid.txt and test.txt")
+    found = {}
+    for part in PARTS:
+        exact = folder / f"{part}.txt"
+        files = [exact] if exact.is_file() else sorted(folder.glob(f"*.{part}.txt"))
+        if not files:
+            raise UsageError(f"{exact}: No such file (nor one whose name ends with .{part}.txt)")
+        if len(files) > 1:
+            names = ", ".join(path.name for path in files)
+            raise UsageError(
+                f"{folder}: {names} could each be the text to {part}; name one {exact}"
+            )
+        found[part] = str(files[0])
+    return found
+
+
+def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
+    """The symbols of each sentence of a file, without empty lines.
+
+    Raises:
+        UsageError: the file can't be read.
+        StacktransError: a line is not text, or there is no sentence.
+    """
+    sentences = []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            text = decode_line(line)
+        except StacktransError as error:
+            raise StacktransError(f"{path}:{number}: {error}") from error
+        if text.strip():
+            sentences.append(alphabet.split(text))
+    if not sentences:
+        raise StacktransError(f"{path}: holds no sentences")
+    return sentences
+
+
+def known_symbols(corpus: Corpus, sentences: Sequence[Symbols]) -> str:
+    """The symbols that a model trained on some sentences is to know, as `Corpus` takes them."""
+    counts = Counter(symbol for sentence in sentences for symbol in sentence)
+    always = corpus.vocabulary.symbols[:2]
+    ordered = sorted(counts.keys() - set(always), key=lambda symbol: (-counts[symbol], symbol))
+    return corpus.vocabulary.join(ordered[: corpus.limit - len(always)])
+
+
+def as_stream(vocabulary: Vocabulary, sentences: Sequence[Symbols]) -> Ids:
+    """Sentences one after another, [N + 1], each ended; before the first there is an end, too."""
+    end = vocabulary.symbols.index(END)
+    parts = [np.append(vocabulary.encode(sentence), end) for sentence in sentences]
+    return np.concatenate([[end], *parts])

@@ -13,7 +13,6 @@ import numpy as np
 from stacktrans.grammar import Grammar, GrammarError, NotInGrammar
 from stacktrans.grammar.inside import Floats
 from stacktrans.tasks.base import (
-    Alphabet,
     DepthLimit,
     LengthLaw,
     Lengths,
@@ -23,12 +22,11 @@ from stacktrans.tasks.base import (
     NotASource,
     Task,
 )
-from stacktrans.tasks.layouts import Ids, Pair
+from stacktrans.tasks.layouts import Alphabet, Ids, Pair
 
-Sentence = tuple[list[str], list[str]]
 LONGEST_FOLLOWED = 1000
-"""Symbols of a sentence after which it is not told any more what can come next: the time that it
-takes grows with the square of them."""
+"""Symbols of a sentence after which it is no longer told what can come next: the time that this
+takes grows with their square."""
 
 
 def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
@@ -54,60 +52,43 @@ class Grammatical(Task):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        drawn = generator.choice(
-            np.arange(lengths.shortest, lengths.longest + 1),
-            size=count,
-            p=self._length_probabilities(lengths, law),
-        )
-        longest = lengths.longest
-        return [
-            self._pair_of(*self._sentence(generator, int(length), law, longest)) for length in drawn
-        ]
+        weights = self._weights(lengths.longest, law)[lengths.shortest :]
+        if not weights.any():
+            raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
+        possible = np.arange(lengths.shortest, lengths.longest + 1)
+        drawn = generator.choice(possible, size=count, p=weights / weights.sum()).tolist()
+        if not isinstance(law, DepthLimit):
+            return [self._pair_of(*self.grammar.sample(generator, length)) for length in drawn]
+        depth, draw = law.depth, self.grammar.depths.sample
+        return [self._pair_of(*draw(generator, depth, n, lengths.longest)) for n in drawn]
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         try:
-            bounds = self.grammar.depth_bounds(law.depth)
+            bounds = self.grammar.depths.bounds(law.depth)
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
         if not bounds:
             raise NoSuchLength(f"no derivation of the grammar has a depth of {law.depth} or less")
         return Lengths(*bounds)
 
-    def _sentence(
-        self, generator: np.random.Generator, length: int, law: LengthLaw, longest: int
-    ) -> Sentence:
-        if isinstance(law, DepthLimit):
-            return self.grammar.sample_depth(generator, law.depth, length, longest)
-        return self.grammar.sample(generator, length)
-
     def _pair_of(self, source: list[str], target: list[str]) -> Pair:
         return self.pair(self.source.encode(source), self.target.encode(target))
-
-    def _length_probabilities(self, lengths: Lengths, law: LengthLaw) -> Floats:
-        probabilities = self._weights(lengths.longest, law)[lengths.shortest :]
-        if not probabilities.any():
-            raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
-        normalised: Floats = probabilities / probabilities.sum()
-        return normalised
 
     def _weights(self, longest: int, law: LengthLaw) -> Floats:
         if isinstance(law, NormalLengths):
             raise NoSuchLaw("a mean length is for tasks without a grammar")
         try:
-            if not isinstance(law, DepthLimit):
-                return self._own_weights(longest, law)
-            counts = self.grammar.depth_counts(law.depth, longest)
+            if law == "uniform":
+                return self.grammar.has_lengths(longest).astype(np.float64)
+            if law == "task":
+                return self.grammar.length_probabilities(longest)
+            counts = self.grammar.depths.counts(law.depth, longest)
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
         within = {length: count for length, count in counts.items() if length <= longest}
         # As shares, since the counts may be more than any float holds.
         total = max(sum(within.values()), 1)
         return np.array([within.get(length, 0) / total for length in range(longest + 1)])
-
-    def _own_weights(self, longest: int, law: LengthLaw) -> Floats:
-        if law == "uniform":
-            return self.grammar.has_lengths(longest).astype(np.float64)
-        return self.grammar.length_probabilities(longest)
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
@@ -150,7 +131,7 @@ class NextSymbol(Grammatical):
         for word in predict:
             if word not in self.source.symbols:
                 known = ", ".join(self.source.symbols)
-                raise GrammarError(f"predict: '{word}' is none of the grammar's words {known}")
+                raise GrammarError(f"predict: '{word}' is not one of the grammar's words {known}")
         self.predict = frozenset(predict)
         self._scored = self.source.encode(sorted(self.predict))
 
@@ -161,17 +142,14 @@ class NextSymbol(Grammatical):
         ids = self.source.encode(source)
         return self.pair(ids[:-1], ids[1:])
 
-    def _length_probabilities(self, lengths: Lengths, law: LengthLaw) -> Floats:
+    def sample(
+        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
         # Of a sentence of one symbol there is nothing to read.
         if lengths.longest < 2:
             raise NoSuchLength(f"no length in {lengths} is more than 1")
-        probabilities = super()._length_probabilities(lengths, law)
-        if lengths.shortest == 1:
-            probabilities[0] = 0
-        if not probabilities.any():
-            raise NoSuchLength(f"no sentence of the grammar has a length in {lengths} over 1")
-        normalised: Floats = probabilities / probabilities.sum()
-        return normalised
+        longer = lengths._replace(shortest=max(lengths.shortest, 2))
+        return super().sample(generator, longer, count, law)
 
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
         words, read = itertools.tee(source)

@@ -1,4 +1,4 @@
-"""One example for every paper: input ids, target ids and a mask of scored positions."""
+"""From symbols to what a model reads: alphabets, pairs of strings, and how batches are laid out."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -8,12 +8,80 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stacktrans.common.errors import StacktransError
+
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
 SEQUENCES_IN_A_ROW = 200
 """How many sequences of a stream are measured one after another (joulin2015, section 5)."""
+ASCII = "".join(chr(code) for code in range(0x21, 0x7F))
+LATIN_LETTERS = "".join(chr(code) for code in range(0xC0, 0x100) if chr(code).isalpha())
+PRINTABLE = ASCII + LATIN_LETTERS
+"""Printable characters: ASCII without the space, then Latin-1 letters."""
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""Digits and then letters."""
+MOST_SYMBOLS = 65_536
+
+
+class UnknownSymbol(StacktransError):
+    """A string holds a symbol that the task's alphabet lacks."""
+
+    def __init__(self, symbol: str, position: int) -> None:
+        self.symbol = symbol
+        self.position = position
+        super().__init__(f"symbol {position} is {symbol!r}, which the model does not know")
+
+
+class Alphabet:
+    """An ordered set of symbols, and how strings over it are written.
+
+    Args:
+        symbols: the symbols, in the order of their ids.
+        words: whether strings are words separated by spaces.
+    """
+
+    def __init__(self, symbols: Sequence[str], *, words: bool) -> None:
+        self.symbols = tuple(symbols)
+        self.words = words
+        self._ids = {symbol: index for index, symbol in enumerate(self.symbols)}
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def split(self, line: str) -> list[str]:
+        """A written string's symbols, known or not."""
+        return line.split() if self.words else list(line)
+
+    def join(self, symbols: Sequence[str]) -> str:
+        """How a string of symbols is written."""
+        return (" " if self.words else "").join(symbols)
+
+    def encode(self, symbols: Sequence[str]) -> Ids:
+        """The ids of symbols; raises `UnknownSymbol`, positions counted from 1."""
+        for position, symbol in enumerate(symbols, start=1):
+            if symbol not in self._ids:
+                raise UnknownSymbol(symbol, position)
+        return np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
+
+    def decode(self, ids: Sequence[int] | Ids) -> list[str]:
+        """The symbols of ids."""
+        return [self.symbols[index] for index in ids]
+
+
+def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) -> Alphabet:
+    """An alphabet of `count` symbols and some marks after them.
+
+    As long as there are enough characters, the symbols are the first of these; otherwise they are
+    the words s1, s2, ..., and strings are written with spaces between symbols, marks included.
+
+    Raises:
+        ValueError: the count is out of range.
+    """
+    if type(count) is not int or not 1 <= count <= MOST_SYMBOLS:
+        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {MOST_SYMBOLS}")
+    words = count > len(characters)
+    symbols = [f"s{number}" for number in range(1, count + 1)] if words else characters[:count]
+    return Alphabet([*symbols, *marks], words=words)
 
 
 class Pair(NamedTuple):
@@ -55,29 +123,31 @@ class Batch:
 
 
 class Layout(ABC):
-    """How pairs become what a model reads and what it should say."""
+    """How pairs become what a model reads and what it should say.
 
-    @property
-    @abstractmethod
-    def inputs(self) -> int:
-        """Number of input ids."""
+    Attributes:
+        inputs: number of input ids.
+        outputs: number of output ids; the first are the target symbols.
+    """
 
-    @property
-    @abstractmethod
-    def outputs(self) -> int:
-        """Number of output ids; the first are the target symbols."""
+    inputs: int
+    outputs: int
 
     @abstractmethod
     def steps(self, pair: Pair) -> int:
         """How many symbols the model reads of a pair."""
 
     @abstractmethod
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        """Lay pairs out side by side."""
+    def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
+        """Inputs, targets and where they are scored, of pairs in a row: [T] each; see `joined`."""
 
     def rows(self, pairs: Sequence[Pair]) -> list[list[int]]:
         """Which pairs, by their indices, are measured one after another: each alone."""
         return [[index] for index in range(len(pairs))]
+
+    def batch(self, pairs: Sequence[Pair]) -> Batch:
+        """Lay pairs out side by side."""
+        return self.joined([[pair] for pair in pairs])
 
     def joined(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
         """Lay rows of pairs out side by side, each of pairs that follow one another.
@@ -86,53 +156,41 @@ class Layout(ABC):
             rows: of one pair each, unless the layout is a stream.
             everything: whether every symbol of a stream is scored, and not only what can be known.
         """
-        return self.batch([pair for (pair,) in rows])
+        examples = [self.example(pairs, everything) for pairs in rows]
+        lengths = [len(inputs) for inputs, _, _ in examples]
+        shape = (len(rows), max(lengths))
+        inputs, targets = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.bool_)
+        for row, (length, (read, said, scored)) in enumerate(zip(lengths, examples, strict=True)):
+            inputs[row, :length] = read
+            targets[row, :length] = said * scored
+            mask[row, :length] = scored
+        return Batch(inputs, targets, mask, lengths)
 
 
-def _empty_batch(lengths: list[int]) -> Batch:
-    shape = (len(lengths), max(lengths))
-    inputs, targets = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    return Batch(inputs, targets, np.zeros(shape, dtype=np.bool_), lengths)
-
-
-@dataclass(frozen=True, slots=True)
 class SameLength(Layout):
     """A target symbol for each source symbol, in step (hao2018, section 4).
 
     The model says the target's n-th symbol when it has read the source's n-th; a buffered one
     when it has read them all.
 
-    Attributes:
+    Args:
         source_size: number of source symbols.
         target_size: number of target symbols.
     """
 
-    source_size: int
-    target_size: int
-
-    @property
-    def inputs(self) -> int:
-        return self.source_size
-
-    @property
-    def outputs(self) -> int:
-        return self.target_size
+    def __init__(self, source_size: int, target_size: int) -> None:
+        self.inputs, self.outputs = source_size, target_size
 
     def steps(self, pair: Pair) -> int:
         return len(pair.source)
 
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        batch = _empty_batch([self.steps(pair) for pair in pairs])
-        for row, pair in enumerate(pairs):
-            length = len(pair.source)
-            batch.inputs[row, :length] = pair.source
-            batch.mask[row, :length] = True if pair.scored is None else pair.scored
-            batch.targets[row, :length] = pair.target
-        batch.targets[~batch.mask] = 0
-        return batch
+    def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
+        (pair,) = pairs
+        scored = np.ones(len(pair.target), np.bool_) if pair.scored is None else pair.scored
+        return pair.source, pair.target, scored
 
 
-@dataclass(frozen=True, slots=True)
 class Stream(Layout):
     """Sequences one after another, without boundaries (joulin2015, section 4).
 
@@ -143,33 +201,22 @@ class Stream(Layout):
     An answer ends before the symbol that the next sequence begins with; or after a symbol that
     marks its end; or, if neither is known, when it is one symbol shorter than the prompt.
 
-    Attributes:
+    Args:
         symbols: number of symbols, of sources and targets alike.
         follow: the symbol that every sequence begins with; None if it can't be known.
         last: the symbol that every target ends with; None if there is none.
+
+    Attributes:
+        end: the output that ends an answer and is not part of it; None if there is none.
+        first_target: the input id of target symbol 0.
     """
 
-    symbols: int
-    follow: int | None = None
-    last: int | None = None
+    first_target = 0
 
-    @property
-    def inputs(self) -> int:
-        return self.symbols
-
-    @property
-    def outputs(self) -> int:
-        return self.symbols
-
-    @property
-    def end(self) -> int | None:
-        """The output that ends an answer and is no part of it."""
-        return self.follow
-
-    @property
-    def first_target(self) -> int:
-        """The input id of target symbol 0."""
-        return 0
+    def __init__(self, symbols: int, follow: int | None = None, last: int | None = None) -> None:
+        self.inputs = self.outputs = symbols
+        self.follow = self.end = follow
+        self.last = last
 
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer."""
@@ -186,9 +233,6 @@ class Stream(Layout):
     def steps(self, pair: Pair) -> int:
         return len(pair.source) + len(pair.target)
 
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        return self.joined([[pair] for pair in pairs])
-
     def rows(self, pairs: Sequence[Pair]) -> list[list[int]]:
         """Those of one length together, in their order, up to `SEQUENCES_IN_A_ROW`."""
         by_length: dict[int, list[int]] = {}
@@ -201,29 +245,20 @@ class Stream(Layout):
             for start in range(0, len(same), size)
         ]
 
-    def joined(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
-        batch = _empty_batch([sum(map(self.steps, pairs)) for pairs in rows])
-        for row, pairs in enumerate(rows):
-            if not pairs:
-                continue
-            symbols = np.concatenate([part for pair in pairs for part in pair[:2]])
-            length, place = len(symbols), 0
-            batch.inputs[row, :length] = symbols
-            batch.targets[row, : length - 1] = symbols[1:]
-            for pair in pairs:
-                end = place + self.steps(pair)
-                known = end - len(pair.target) - 1
-                batch.mask[row, known : end if self.follow is not None else end - 1] = True
-                place = end
-            if everything:
-                batch.mask[row, : length - 1] = True
-            if self.follow is not None:
-                batch.targets[row, length - 1] = self.follow
-        batch.targets[~batch.mask] = 0
-        return batch
+    def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
+        last = 0 if self.follow is None else self.follow
+        parts = [part for pair in pairs for part in pair[:2]]
+        symbols = np.concatenate([*parts, [last]]).astype(np.int64)
+        scored = np.full(len(symbols) - 1, everything)
+        place = 0
+        for pair in pairs:
+            place += self.steps(pair)
+            scored[place - len(pair.target) - 1 : place - (self.follow is None)] = True
+        if self.follow is None:
+            scored[-1:] = False
+        return symbols[:-1], symbols[1:], scored
 
 
-@dataclass(frozen=True, slots=True)
 class Sentences(Stream):
     """The sentences of a text, one after another; `follow` ends each and so comes before each.
 
@@ -237,47 +272,29 @@ class Sentences(Stream):
         return length + 20 if limit is None else limit
 
 
-@dataclass(frozen=True, slots=True)
 class JointSequence(Layout):
     """The layout `<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
     Source and target symbols have ids, and so embeddings, of their own. The
     model reads all but `</s>` and is scored on b1 .. bl and `</s>`.
 
-    Attributes:
+    Args:
         source_size: number of source symbols.
         target_size: number of target symbols.
+
+    Attributes:
+        end: the output id of `</s>`; the others are the target symbols.
+        first_target: the input id of target symbol 0.
+        last: the target symbol that ends an answer: none.
     """
 
-    source_size: int
-    target_size: int
+    begin, separator, first_source = 0, 1, 2
+    last = None
 
-    begin = 0
-    separator = 1
-    first_source = 2
-
-    @property
-    def first_target(self) -> int:
-        """The input id of target symbol 0."""
-        return self.first_source + self.source_size
-
-    @property
-    def inputs(self) -> int:
-        return self.first_target + self.target_size
-
-    @property
-    def end(self) -> int:
-        """The output id of `</s>`; the others are the target symbols."""
-        return self.target_size
-
-    @property
-    def outputs(self) -> int:
-        return self.target_size + 1
-
-    @property
-    def last(self) -> None:
-        """No target symbol ends an answer."""
-        return None
+    def __init__(self, source_size: int, target_size: int) -> None:
+        self.first_target = self.first_source + source_size
+        self.inputs = self.first_target + target_size
+        self.end, self.outputs = target_size, target_size + 1
 
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer: `<s> a1 .. ak |||`."""
@@ -290,13 +307,9 @@ class JointSequence(Layout):
     def steps(self, pair: Pair) -> int:
         return len(pair.source) + len(pair.target) + 2
 
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        batch = _empty_batch([self.steps(pair) for pair in pairs])
-        for row, pair in enumerate(pairs):
-            start, stop = len(pair.source) + 1, batch.lengths[row]
-            batch.inputs[row, : start + 1] = self.prefix(pair.source)
-            batch.inputs[row, start + 1 : stop] = pair.target + self.first_target
-            batch.targets[row, start : stop - 1] = pair.target
-            batch.targets[row, stop - 1] = self.end
-            batch.mask[row, start:stop] = True
-        return batch
+    def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
+        ((source, target, *_),) = pairs
+        unscored = np.zeros(len(source) + 1, dtype=np.int64)
+        inputs = np.concatenate([self.prefix(source), target + self.first_target])
+        targets = np.concatenate([unscored, target, [self.end]])
+        return inputs, targets, np.arange(len(inputs)) >= len(unscored)

@@ -4,7 +4,6 @@ import os
 import select
 import stat
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -27,11 +26,11 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class UnreadableLine(StacktransError):
-    """A line that is no text, or too long a one."""
+    """A line that is not text, or is too long."""
 
 
 def decode_line(line: bytes) -> str:
-    """The text of a line without its end; raises `UnreadableLine` if it is none or too long."""
+    """The text of a line without its end; raises `UnreadableLine` if it is not text or too long."""
     if len(line) > LONGEST_LINE:
         raise UnreadableLine(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
     try:
@@ -66,67 +65,32 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         parts: whether not to wait for the end of a line either.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    rest, group, first = _Rest(), deque[Piece](), True
+    group: list[Piece] = []
+    rest, begins, first = bytearray(), True, True
     while True:
-        waiting = not (is_file or _has_more(descriptor))
-        if parts and waiting and rest.size:
-            group.append(rest.piece(ends=False))
+        waiting = not (is_file or select.select([descriptor], [], [], 0)[0])
+        if parts and waiting and rest:
+            group.append(Piece(bytes(rest), begins, ends=False))
+            rest, begins = bytearray(), False
         if group and (waiting or len(group) >= LINES_AT_ONCE):
-            yield _first_of(group)
+            yield group[:LINES_AT_ONCE]
+            del group[:LINES_AT_ONCE]
             continue
         chunk = os.read(descriptor, CHUNK)
         if not chunk:
             break
         if first:
             chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
-        *lines, last = chunk.split(b"\n")
-        for line in lines:
-            rest.add(line)
-            group.append(rest.piece(ends=True))
-        rest.add(last)
-    if rest.size or not rest.begins:
-        group.append(rest.piece(ends=True))
-    while group:
-        yield _first_of(group)
-
-
-def _first_of(group: deque[Piece]) -> list[Piece]:
-    return [group.popleft() for _ in range(min(LINES_AT_ONCE, len(group)))]
-
-
-class _Rest:
-    """What was read of a line that has not ended yet.
-
-    Attributes:
-        begins: whether the line begins with it.
-        size: in bytes.
-    """
-
-    def __init__(self) -> None:
-        self.begins = True
-        self._clear()
-
-    def _clear(self) -> None:
-        self.size = 0
-        self._parts: list[bytes] = []
-
-    def add(self, part: bytes) -> None:
-        """Go on with the line."""
-        if part and self.size <= LONGEST_LINE:
-            self._parts.append(part)
-            self.size += len(part)
-
-    def piece(self, ends: bool) -> Piece:
-        """All of it, which is then done with."""
-        piece = Piece(b"".join(self._parts), self.begins, ends)
-        self._clear()
-        self.begins = ends
-        return piece
-
-
-def _has_more(descriptor: int) -> bool:
-    ready, _, _ = select.select([descriptor], [], [], 0)
-    return bool(ready)
+        for number, part in enumerate(chunk.split(b"\n")):
+            if number:  # there was the end of a line before it
+                group.append(Piece(bytes(rest), begins))
+                rest, begins = bytearray(), True
+            if len(rest) <= LONGEST_LINE:
+                rest += part
+    if rest or not begins:
+        group.append(Piece(bytes(rest), begins))
+    for start in range(0, len(group), LINES_AT_ONCE):
+        yield group[start : start + LINES_AT_ONCE]
 
 
 def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
@@ -151,7 +115,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
 
     Raises:
         UsageError: the file can't be read.
-        StacktransError: a line is no pair over the task's alphabets.
+        StacktransError: a line is not a pair over the task's alphabets.
     """
     lines, name = read_lines(path), name_of(path)
     first = next((line for line in lines if line.strip()), b"")
@@ -171,11 +135,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
-    """The lines of a file or of standard input without their ends, all but a carriage return.
-
-    Raises:
-        UsageError: the file can't be read.
-    """
+    """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
     content = sys.stdin.buffer.read() if Path(path) == STDIN else read_bytes(path)
     return content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
 
@@ -209,18 +169,14 @@ def _pair(task: Task, written_source: str, written_target: str) -> Pair:
 
 
 def _fields(line: str, as_json: bool) -> tuple[str, str]:
-    if as_json:
-        try:
-            entry = parsed_json(line)
-            source, target = entry["source"], entry["target"]
-            if isinstance(source, str) and isinstance(target, str):
-                return source, target
-            raise ValueError
-        except (ValueError, TypeError, KeyError):
-            raise StacktransError(
-                f"expected a JSON object with source and target, found {line[:60]!r}"
-            ) from None
-    fields = line.split("\t")
-    if len(fields) != 2:
-        raise StacktransError(f"expected source, a tab, target; found {line[:60]!r}")
-    return fields[0], fields[1]
+    form = "a JSON object with source and target," if as_json else "source, a tab, target;"
+    try:
+        fields = parsed_json(line) if as_json else line.split("\t")
+    except ValueError:
+        fields = None
+    match fields:
+        case {"source": str(source), "target": str(target)}:
+            return source, target
+        case [source, target] if not as_json:
+            return source, target
+    raise StacktransError(f"expected {form} found {line[:60]!r}")

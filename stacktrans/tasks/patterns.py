@@ -10,7 +10,6 @@ from stacktrans.common.errors import shown
 _BLOCK = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
 LONGEST_RUN = 100
 """The longest that a run is written, in characters."""
-_FACTORS = re.compile(r"\d+|[a-z]")
 
 
 class Block(NamedTuple):
@@ -41,7 +40,7 @@ def blocks_of(pattern: str) -> list[Block]:
     that is met for the first time stands alone.
 
     Raises:
-        ValueError: it is no such pattern; the message says why.
+        ValueError: it is not such a pattern; the message says why.
     """
     if not isinstance(pattern, str) or not pattern.split():
         raise ValueError(f"pattern is {shown(pattern)}; expected one like 'a^n b^n'")
@@ -68,19 +67,18 @@ def _block(pattern: str, written: str, known: set[str]) -> Block:
     if not found:
         raise ValueError(f"pattern '{pattern}': can't read '{written}'; expected one like 'a^n'")
     symbol, alone, together = found.groups()
-    terms = tuple(_term(term) for term in (alone or together or "1").split("+"))
+    terms = tuple(
+        tuple(
+            int(factor) if factor.isdigit() else factor for factor in re.findall(r"\d+|[a-z]", term)
+        )
+        for term in (alone or together or "1").split("+")
+    )
     if any(factor == 0 for term in terms for factor in term):
         raise ValueError(f"pattern '{pattern}': '{written}' has 0 as a number; expected 1 or more")
     new = {factor for term in terms for factor in term if isinstance(factor, str)} - known
     if new and terms != ((*new,),):
         raise ValueError(
             f"pattern '{pattern}': '{written}' counts {', '.join(sorted(new))} for the first time; "
-            f"such a count stands alone"
+            "such a count stands alone"
         )
     return Block(symbol, terms, next(iter(new), None))
-
-
-def _term(written: str) -> tuple[int | str, ...]:
-    return tuple(
-        int(factor) if factor.isdigit() else factor for factor in _FACTORS.findall(written)
-    )

@@ -6,9 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from stacktrans.tasks.alphabets import PRINTABLE, meaningless_symbols
-from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task, drawn_lengths
-from stacktrans.tasks.layouts import Ids, Pair
+from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task, drawn_strings
+from stacktrans.tasks.layouts import PRINTABLE, Ids, Pair, meaningless_symbols
 
 
 class Rearrangement(Task):
@@ -31,12 +30,9 @@ class Rearrangement(Task):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        drawn = drawn_lengths(generator, lengths, count, law, self.multiple_of)
-        sources = generator.integers(len(self.source), size=int(drawn.sum()))
-        return [
-            Pair(source, self.rearrange(source))
-            for source in np.split(sources, np.cumsum(drawn)[:-1])
-        ]
+        size = len(self.source)
+        sources = drawn_strings(generator, size, lengths, count, law, self.multiple_of)
+        return [Pair(source, self.rearrange(source)) for source in sources]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)

@@ -1,13 +1,11 @@
 """Tasks with a target symbol for each source symbol (hao2018, section 4)."""
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from stacktrans.tasks.alphabets import DIGITS, meaningless_symbols
-from stacktrans.tasks.base import Alphabet, LengthLaw, Lengths, NotASource, Task, drawn_lengths
-from stacktrans.tasks.layouts import Ids, Pair
+from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task, drawn_strings
+from stacktrans.tasks.layouts import DIGITS, Alphabet, Ids, Pair, meaningless_symbols
 
 WAIT = "#"
 
@@ -53,9 +51,8 @@ class WaitingReversal(Task):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        drawn = drawn_lengths(generator, lengths, count, law)
-        strings = generator.integers(self._wait, size=int(drawn.sum()))
-        return [self._pair_of(string) for string in np.split(strings, np.cumsum(drawn)[:-1])]
+        strings = drawn_strings(generator, self._wait, lengths, count, law)
+        return [self._pair_of(string) for string in strings]
 
     def _pair_of(self, string: Ids) -> Pair:
         waiting = np.full_like(string, self._wait)
@@ -66,60 +63,43 @@ class WaitingReversal(Task):
     def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)
         half = len(ids) // 2
-        if (
-            len(ids) != 2 * half
-            or (ids[:half] == self._wait).any()
-            or (ids[half:] != self._wait).any()
-        ):
+        pair = self._pair_of(ids[:half])
+        if (ids[:half] == self._wait).any() or not np.array_equal(pair.source, ids):
             raise NotASource(
                 f"expected a string without {WAIT} and then as many {WAIT} as it is long"
             )
-        pair = self._pair_of(ids[:half])
-        assert pair.scored is not None
-        symbols = self.target.decode(pair.target)
+        scored = [*self.scored(source)]
         return [
-            symbol if scored else None
-            for symbol, scored in zip(symbols, pair.scored.tolist(), strict=True)
+            self.target.symbols[x] if known else None
+            for x, known in zip(pair.target, scored, strict=True)
         ]
 
 
-class Bitwise(Task):
-    """A bit for each bit."""
+class Parity(Task):
+    """1101 -> 1001: whether there were an odd number of ones so far"""
 
     same_length = True
 
     def __init__(self) -> None:
         self.source = self.target = Alphabet(["0", "1"], words=False)
 
-    @abstractmethod
-    def transform(self, bits: Ids) -> Ids:
-        """The target of a source."""
+    def _odd(self, bits: Ids) -> Ids:
+        odd: Ids = np.cumsum(bits) % 2
+        return odd
 
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        drawn = drawn_lengths(generator, lengths, count, law)
-        bits = generator.integers(2, size=int(drawn.sum()))
-        return [
-            self.pair(source, self.transform(source))
-            for source in np.split(bits, np.cumsum(drawn)[:-1])
-        ]
+        sources = drawn_strings(generator, 2, lengths, count, law)
+        return [self.pair(source, self._odd(source)) for source in sources]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
-        return [*self.target.decode(self.transform(self.source.encode(source)))]
+        return [*self.target.decode(self._odd(self.source.encode(source)))]
 
 
-class Parity(Bitwise):
-    """1101 -> 1001: whether there were an odd number of ones so far"""
-
-    def transform(self, bits: Ids) -> Ids:
-        odd: Ids = np.cumsum(bits) % 2
-        return odd
-
-
-class DelayedParity(Bitwise):
+class DelayedParity(Parity):
     """1101 -> 0100: whether there were an odd number of ones before"""
 
-    def transform(self, bits: Ids) -> Ids:
+    def _odd(self, bits: Ids) -> Ids:
         odd: Ids = (np.cumsum(bits) - bits) % 2
         return odd

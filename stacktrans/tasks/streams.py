@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stacktrans.tasks.alphabets import DIGITS, meaningless_symbols
 from stacktrans.tasks.base import (
     LONGEST,
-    Alphabet,
     LengthLaw,
     Lengths,
     NoSuchLength,
@@ -21,22 +19,18 @@ from stacktrans.tasks.base import (
     Task,
     drawn_lengths,
 )
-from stacktrans.tasks.layouts import Ids, Pair, Stream
+from stacktrans.tasks.layouts import DIGITS, Alphabet, Ids, Pair, Stream, meaningless_symbols
 from stacktrans.tasks.patterns import blocks_of
 
 
 class StreamTask(Task):
-    """Sequences by a number n, which is what their lengths are."""
+    """Sequences by a number n, which is what their lengths are.
 
-    @property
-    @abstractmethod
-    def layout(self) -> Stream:
-        """How its sequences become what a model reads and says."""
+    Attributes:
+        smallest: the least n.
+    """
 
-    @property
-    def smallest(self) -> int:
-        """The least n."""
-        return 1
+    smallest = 1
 
     @abstractmethod
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
@@ -54,11 +48,11 @@ class StreamTask(Task):
     ) -> list[Pair]:
         shortest = max(lengths.shortest, self.smallest)
         sizes = drawn_lengths(generator, Lengths(shortest, lengths.longest), count, law)
-        return [self._drawn(generator, int(size)) for size in sizes]
-
-    def _drawn(self, generator: np.random.Generator, size: int) -> Pair:
-        prompt, answer = self.draw(generator, size)
-        return Pair(self.source.encode(prompt), self.target.encode(answer), size=size)
+        sequences = [(self.draw(generator, size), size) for size in map(int, sizes)]
+        return [
+            Pair(self.source.encode(prompt), self.target.encode(answer), size=size)
+            for (prompt, answer), size in sequences
+        ]
 
 
 class Counting(StreamTask):
@@ -82,14 +76,8 @@ class Counting(StreamTask):
             raise ValueError(f"pattern '{pattern}': nothing of it can be known beforehand")
         self._before, self._turn = self.blocks[: last + 1], self.blocks[last + 1].symbol
         self._pattern = pattern
-
-    @property
-    def layout(self) -> Stream:
-        return Stream(len(self.source), follow=0)
-
-    @property
-    def smallest(self) -> int:
-        return len(self._counts)
+        self.smallest = len(self._counts)
+        self.layout = Stream(len(self.source), follow=0)
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
         cuts = generator.choice(size - 1, size=len(self._counts) - 1, replace=False) + 1
@@ -153,16 +141,11 @@ class Memorization(StreamTask):
 
     def __init__(self, symbols: int = 2) -> None:
         self.source = self.target = meaningless_symbols(symbols, DIGITS[1:], ["="])
-        self._symbols = self.source.symbols[:symbols]
-
-    @property
-    def layout(self) -> Stream:
-        return Stream(len(self.source))
+        self.layout = Stream(len(self.source))
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
-        string = [
-            self._symbols[index] for index in generator.integers(len(self._symbols), size=size)
-        ]
+        drawn = generator.integers(len(self.source) - 1, size=size)
+        string = self.source.decode(drawn)
         return [*string, "="], string[::-1]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
@@ -184,22 +167,15 @@ class Addition(StreamTask):
 
     def __init__(self) -> None:
         self.source = self.target = Alphabet(["0", "1", "+", "=", "."], words=False)
-
-    @property
-    def layout(self) -> Stream:
-        return Stream(len(self.source), last=self.source.symbols.index("."))
+        self.layout = Stream(len(self.source), last=self.source.symbols.index("."))
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
         length = int(generator.integers(size, endpoint=True))
-        first, second = (self._number(generator, digits) for digits in (length, size - length))
+        first, second = (
+            int("1" + "".join(map(str, generator.integers(2, size=digits - 1))), 2) if digits else 0
+            for digits in (length, size - length)
+        )
         return [*f"{first:b}+{second:b}="], _sum(first, second)
-
-    def _number(self, generator: np.random.Generator, length: int) -> int:
-        """A number of so many binary digits."""
-        if not length:
-            return 0
-        bits = generator.integers(2, size=length - 1)
-        return int("1" + "".join(map(str, bits)), 2)
 
     def _numbers(self, source: Sequence[str]) -> tuple[str, str]:
         """The digits of both, which raise `NotASource` if these are not two numbers."""

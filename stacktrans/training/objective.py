@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stacktrans.memory.buffers import buffer_penalty
-from stacktrans.model.states import Unrolled
+from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import BUFFER_SIGNALS, RunConfig, TrainingConfig
 from stacktrans.tasks.layouts import Batch

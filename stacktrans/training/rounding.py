@@ -151,7 +151,7 @@ def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     memory = model.memory
     fewer = model.config.memory.model_copy(update={"count": len(kept)})
     config = model.config.model_copy(update={"memory": fewer})
-    smaller = Transducer(config, model.embedding.num_embeddings, len(model.classifier.weight))
+    smaller = Transducer(config, model.inputs, len(model.classifier.weight))
     weights = dict(model.state_dict())
     own, count = torch.tensor(list(kept)), memory.count
     size = model.config.memory_size

@@ -10,8 +10,8 @@ import torch
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import Scores, score
-from stacktrans.model.controllers import Disturbance
-from stacktrans.model.states import Unrolled
+from stacktrans.model.controllers import GateNoise
+from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ExamplesConfig, RunConfig, TaskLengths
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
@@ -88,7 +88,7 @@ class Source(Part, ABC):
         """Go to the first batch of a start; its model has just been drawn, and may be changed."""
 
     @abstractmethod
-    def unroll(self, model: Transducer, moment: Moment, disturb: Disturbance) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         """Run a model, with some noise, over the batch of a moment, which follows the last."""
 
     @abstractmethod
@@ -173,10 +173,10 @@ class Strings(Source):
         pairs = self.strings(Purpose.TRAINING, moment, self._shortest(moment.share), size)
         return self.layout.joined([pairs[row::rows] for row in range(rows)])
 
-    def unroll(self, model: Transducer, moment: Moment, disturb: Disturbance) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         batch = self.batch(moment)
         inputs = torch.from_numpy(batch.inputs).to(model.classifier.weight.device)
-        return batch, model.unroll(inputs, batch.lengths, disturb)
+        return batch, model.unroll(inputs, batch.lengths, noise)
 
     def due(self, step: int) -> tuple[bool, bool]:
         measures = self.config.training.measure

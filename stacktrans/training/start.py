@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.model.controllers import Disturbance, undisturbed
+from stacktrans.model.controllers import GateNoise, no_noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import CurriculumConfig, RunConfig
 from stacktrans.training.objective import (
@@ -170,20 +170,20 @@ class Starts(Part):
         check_value("starts.judged", self.judged, len(self.judged) <= self.attempt)
 
 
-def gate_noise(config: RunConfig, moment: Moment) -> Disturbance:
+def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
     """The noise of a batch, drawn by the run's seed and by the moment alone."""
     deviation = config.training.gate_noise
     if not deviation:
-        return undisturbed
+        return no_noise
     rng = generator(config.seed, Purpose.NOISE, moment.attempt, moment.step)
     source = torch.Generator().manual_seed(int(rng.integers(2**62)))
 
-    def disturb(sums: Tensor) -> Tensor:
+    def noisy(sums: Tensor) -> Tensor:
         # Drawn on the CPU, so that it is the same on every accelerator.
         noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
         return sums + deviation * noise.to(sums.device)
 
-    return disturb
+    return noisy
 
 
 class Start:

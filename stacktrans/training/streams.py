@@ -12,13 +12,11 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import cross_entropy
 from stacktrans.inference.perplexity import Perplexity, perplexity
 from stacktrans.memory import make_memory
-from stacktrans.model.controllers import Disturbance
-from stacktrans.model.states import Carried
-from stacktrans.model.transducer import Transducer
+from stacktrans.model.controllers import GateNoise
+from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig, StreamConfig
 from stacktrans.tasks.base import Lengths, Task
-from stacktrans.tasks.corpora import PARTS, as_stream, known_symbols, read_sentences
-from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
 from stacktrans.tasks.layouts import Batch, Ids, Mask, Pair, Stream
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import Moment, Ran, Source
@@ -75,12 +73,12 @@ class Pieces(Source):
         self.epoch, self._left = number, list[Piece]()
         self._carried: Carried | None = None
 
-    def unroll(self, model: Transducer, moment: Moment, disturb: Disturbance) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
         piece = self._left.pop()
         carried = self._carried and self._carried.restarted(torch.from_numpy(piece.new))
         inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
-        unrolled, self._carried = model.unroll_piece(inputs, carried, disturb)
+        unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
         if not self._left:
             self._begin_epoch(self.epoch + 1)
         return piece.batch, unrolled

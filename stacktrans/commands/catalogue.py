@@ -1,0 +1,366 @@
+"""What `list` lists; meanings are read where they stand: in docstrings and shipped files."""
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.files import CONFIG
+from stacktrans.common.kinds import in_words
+from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
+from stacktrans.common.registry import GENERATORS, Registry
+from stacktrans.grammar import Grammar
+from stacktrans.settings import packaged
+from stacktrans.settings.config import (
+    ControllerConfig,
+    MemoryConfig,
+    RunConfig,
+    StartConfig,
+    TaskConfig,
+    TrainingConfig,
+)
+from stacktrans.settings.layers import is_block, read_layer, sections_of
+from stacktrans.settings.resolve import load_task
+from stacktrans.settings.values import Named, meanings
+from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.grammatical import Grammatical
+
+FURTHER: Mapping[type, type] = {Grammatical: Grammar}
+"""Whose constructors take further parameters of a class that is not their base."""
+UNLISTED = {
+    RunConfig: {"format", "version", "recipe"},
+    TaskConfig: {"name", "description", "paper"},
+}
+"""What a run's configuration and a task's file say of themselves, which are not settings."""
+TOGETHER = {(TaskConfig, "lengths"), (StartConfig, "scale"), (TrainingConfig, "gradient_clip")}
+"""Sections that are shown as one setting."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that is available.
+
+    Attributes:
+        name: of it.
+        meaning: in a line.
+        columns: cells beside its name, by heading.
+        remarks: shown after its meaning.
+        parts: shown below it: its parameters, and what each means.
+        facts: what JSON has beside name and meaning.
+    """
+
+    name: str
+    meaning: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    parts: Sequence[tuple[str, str]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry as `list --json` prints it."""
+        return {"name": self.name, "meaning": self.meaning, **self.facts}
+
+    def line(self) -> str:
+        """Its meaning and the remarks on it."""
+        remarks = f"({'; '.join(self.remarks)})" if self.remarks else ""
+        return in_one_line(f"{self.meaning} {remarks}")
+
+
+class Listing(NamedTuple):
+    """The entries of a kind, in order, and messages about what could not be read."""
+
+    entries: Sequence[Entry]
+    problems: Sequence[str] = ()
+
+
+def _listing(names: Iterable[str], entry: Callable[[str], Entry]) -> Listing:
+    entries, problems = [], []
+    for name in names:
+        try:
+            entries.append(entry(name))
+        except StacktransError as error:
+            problems.append(str(error))
+    return Listing(entries, problems)
+
+
+def tasks() -> Listing:
+    """Every task: its lengths, its generator and the parameters of this."""
+    files = packaged.task_files()
+    return _listing(sorted(files), lambda name: _task(name, files[name]))
+
+
+def _task(name: str, path: Path) -> Entry:
+    task = load_task(str(path))
+    lengths, shown = task.lengths, ("generator", "parameters", "paper", "lengths", "length_law")
+    plain = {
+        key: value
+        for key, value in task.parameters.items()
+        if value is not None and not isinstance(value, dict)
+    }
+    made = f"{task.generator}: {assigned(plain)}" if plain else task.generator
+    own = path.resolve().parent != packaged.shipped("tasks").resolve()
+    return Entry(
+        name,
+        task.description,
+        columns={
+            "train": str(lengths.train) if lengths else "",
+            "test": str(lengths.test) if lengths else "",
+        },
+        remarks=[f"generator {made}", *([str(path)] if own else [])],
+        facts={**task.model_dump(mode="json", include={*shown}), "file": str(path)},
+    )
+
+
+def memories() -> Listing:
+    """Every memory: its signals, and the settings that it has."""
+    return _parts_of_a_model(MemoryConfig, "signals", lambda memory: memory().signal_names)
+
+
+def controllers() -> Listing:
+    """Every controller: its gates, and the settings that it has."""
+    return _parts_of_a_model(ControllerConfig, "gates", lambda layer: layer.gates)
+
+
+def _parts_of_a_model(
+    config: type[Named], fact: str, names_of: Callable[[Any], Iterable[str]]
+) -> Listing:
+    def entry(name: str, made: Any) -> Entry:
+        settings, names = config.kind_of(name), list(names_of(made))
+        said = {**items(made), **meanings(settings)}
+        values = {
+            setting: field.default
+            for setting, field in settings.model_fields.items()
+            if not field.is_required()
+        }
+        return Entry(
+            name,
+            summary(made),
+            remarks=[f"{fact} {', '.join(names)}"] if names else [],
+            parts=[(assigned({key: value}), said.get(key, "")) for key, value in values.items()],
+            facts={fact: names, "settings": values},
+        )
+
+    return _registered(config.REGISTRY, entry)
+
+
+def generators() -> Listing:
+    """Every generator with its parameters."""
+
+    def entry(name: str, generator: Any) -> Entry:
+        found = list(_parameters(generator))
+        parts = [
+            (assigned({each["name"]: each["default"]}), each["meaning"])
+            if "default" in each
+            else (f"{each['name']} (required)", each["meaning"])
+            for each in found
+        ]
+        return Entry(name, summary(generator), parts=parts, facts={"parameters": found})
+
+    return _registered(GENERATORS, entry)
+
+
+def _registered(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listing:
+    def with_origin(name: str) -> Entry:
+        made, origin = entry(name, registry.load(name)), registry.origin(name)
+        if origin is None:
+            return made
+        facts = {**made.facts, "origin": origin}
+        return replace(made, remarks=[*made.remarks, origin], facts=facts)
+
+    return _listing(registry.names(), with_origin)
+
+
+def _parameters(made: Any) -> Iterator[dict[str, Any]]:
+    """The name, meaning and default, if any, of each parameter of a class.
+
+    Where it takes further ones, they are those of its base, or of what `FURTHER` says.
+    """
+    kind, *bases = (kind for kind in made.__mro__ if "__init__" in vars(kind))
+    if kind is object:
+        return
+    said = items(kind)
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            yield from _parameters(FURTHER.get(kind, bases[0]))
+            continue
+        usual = {} if parameter.default is parameter.empty else {"default": parameter.default}
+        yield {"name": name, "meaning": said.get(name, ""), **usual}
+
+
+def recipes() -> Listing:
+    """Every recipe: in general, and then what it says of the tasks of a paper."""
+    folder, entries = packaged.recipes(), []
+    for name in packaged.recipe_names():
+        for path in (folder / f"{name}.yaml", *sorted(folder.glob(f"*/{name}.yaml"))):
+            paper = None if path.parent == folder else path.parent.name
+            lines = path.read_text(encoding="utf-8").splitlines()
+            comments = takewhile(lambda line: line.startswith("#"), lines)
+            meaning = in_one_line(" ".join(comment.lstrip("#") for comment in comments))
+            columns = {"tasks": f"of {paper}" if paper else "all"}
+            facts = {"paper": paper, "settings": read_layer(path).settings}
+            entries.append(Entry(name, meaning, columns, facts=facts))
+    return Listing(entries)
+
+
+def checkpoints() -> Listing:
+    """Every checkpoint: its task, its model and its accuracy; the weights are not read."""
+    found = packaged.checkpoints()
+    return _listing(sorted(found), lambda name: _checkpoint(name, found[name]))
+
+
+def _checkpoint(name: str, path: Path) -> Entry:
+    settings = read_layer((packaged.weights_of(path) or path) / CONFIG).settings
+    known = {
+        "task": _at(settings, "task", "name"),
+        "controller": _name(_at(settings, "model", "controller")),
+        "memory": _name(_at(settings, "model", "memory")),
+    }
+    evaluation, summary = _json_of(path / "evaluation.json"), _json_of(path / "summary.json")
+    measured = (
+        _accuracy(_at(evaluation, "results", 0), _at(evaluation, "results", 0, "lengths"))
+        or _perplexity(_at(summary, "texts", "test", "perplexity"))
+        or _accuracy(_at(summary, "test"), _at(settings, "task", "lengths", "test"))
+    )
+    columns = {column: str(fact or "") for column, fact in known.items()}
+    return Entry(
+        name,
+        str(_at(settings, "task", "description") or ""),
+        columns={**columns, "measured": measured or "nothing yet"},
+        facts={
+            **known,
+            "recipe": _at(settings, "recipe"),
+            "seed": _at(settings, "seed"),
+            "path": str(path),
+            "results": _at(evaluation, "results"),
+            "summary": summary,
+        },
+    )
+
+
+def _name(part: Any) -> Any:
+    """The name of a part of a model, which an older format gives by its name alone."""
+    return part.get("name") if isinstance(part, dict) else part
+
+
+def _json_of(path: Path) -> Any:
+    """The content of a JSON file; None if it does not exist."""
+    if not path.exists():
+        return None
+    try:
+        return parsed_json(read_bytes(path, MOST_BYTES))
+    except ValueError as error:
+        raise UsageError(f"{path}: not readable as JSON ({error})") from error
+
+
+def _at(value: Any, *keys: str | int) -> Any:
+    """What stands at a place in what was read; None if there is no such place."""
+    for key in keys:
+        try:
+            value = value[key]
+        except (TypeError, LookupError):
+            return None
+    return value
+
+
+def _perplexity(value: Any) -> str | None:
+    return f"test perplexity {value:.2f}" if isinstance(value, int | float) else None
+
+
+def _accuracy(measured: Any, lengths: Any) -> str | None:
+    coarse, pair = _at(measured, "coarse"), (_at(lengths, 0), _at(lengths, 1))
+    if not isinstance(coarse, int | float) or not all(isinstance(length, int) for length in pair):
+        return None
+    return f"coarse {coarse:.3f} on {Lengths(*pair)}"
+
+
+def settings() -> Listing:
+    """Every setting by its path, with its default; recipes say what they change of it."""
+    return Listing(list(_settings(RunConfig, "", "")))
+
+
+def _settings(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
+    """The settings of a section.
+
+    Args:
+        model: the section.
+        prefix: of their paths.
+        off: the block that they are in, if it is one that may be null.
+    """
+    said = meanings(model)
+    for name, setting in model.model_fields.items():
+        path, sections = prefix + name, sections_of(setting)
+        if name in UNLISTED.get(model, ()):
+            continue
+        if not sections or issubclass(sections[0], Named) or (model, name) in TOGETHER:
+            yield _setting(path, setting, said[name], off)
+        else:
+            block = path if is_block(setting) else off
+            yield from _settings(sections[0], f"{path}.", off or block)
+
+
+def _setting(path: str, setting: FieldInfo, meaning: str, off: str) -> Entry:
+    facts: dict[str, Any] = {"type": type_of(setting)}
+    if not setting.is_required():
+        default = setting.get_default(call_default_factory=True)
+        facts["default"] = default.model_dump() if isinstance(default, BaseModel) else default
+    shown = as_written(facts["default"]) if "default" in facts else ""
+    return Entry(
+        path,
+        meaning,
+        columns={"default": shown, "block": off, "type": facts["type"]},
+        facts={**facts, **({"block": off} if off else {})},
+    )
+
+
+def type_of(setting: FieldInfo) -> str:
+    """The values that a setting may have, in words."""
+    return in_words(setting.annotation, setting.metadata, brief=True)
+
+
+def in_one_line(text: str) -> str:
+    """A text that may have been broken into lines."""
+    return " ".join(text.split())
+
+
+def as_written(value: object) -> str:
+    """A value as a setting is written: in one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
+    return text.removesuffix("\n...\n").strip()
+
+
+def assigned(settings: Mapping[str, Any]) -> str:
+    """Settings with their values, one after another."""
+    return ", ".join(f"{name}={as_written(value)}" for name, value in settings.items())
+
+
+def summary(documented: object) -> str:
+    """The first paragraph of a docstring."""
+    return in_one_line((inspect.getdoc(documented) or "").split("\n\n")[0])
+
+
+_SECTION = re.compile(r"(?:Args|Attributes):")
+_ITEM = re.compile(r" {4}(\w+): (.*)")
+
+
+def items(documented: object) -> dict[str, str]:
+    """What a docstring's sections Args and Attributes say, by name."""
+    found: dict[str, str] = {}
+    name, within = "", False
+    for line in (inspect.getdoc(documented) or "").splitlines():
+        if not line.startswith(" "):
+            within = bool(_SECTION.fullmatch(line)) or (within and not line)
+        elif within and (item := _ITEM.fullmatch(line)):
+            name = item[1]
+            found[name] = item[2]
+        elif within and name:
+            found[name] += f" {line.strip()}"
+    return found

@@ -1,0 +1,157 @@
+"""A transducer step by step in torch, on any device: what compiled code is compared with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from stacktrans.memory import MemoryState
+from stacktrans.memory.buffers import filled, popped, read_weights
+from stacktrans.model.controllers import ControllerState, GateNoise, no_noise
+
+if TYPE_CHECKING:
+    from stacktrans.model.transducer import Transducer
+
+
+class Unrolled(NamedTuple):
+    """What came of running a transducer over T steps.
+
+    Attributes:
+        hidden: [B, T, H] the controller's outputs.
+        signals: [B, T, len(signal_names)] strengths of each signal.
+        steps: how many of the T each item took; None for all.
+    """
+
+    hidden: Tensor
+    signals: Tensor
+    steps: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransducerState:
+    """The states of every layer and of the memory, and the vectors read last, [B, reads * m]."""
+
+    controller: tuple[ControllerState, ...]
+    memory: MemoryState
+    reads: Tensor
+
+
+def initial(model: "Transducer", batch_size: int) -> TransducerState:
+    """The state before the first step; memory and reads are those of an empty memory."""
+    weight, size = model.classifier.weight, model.config.memory_size
+    state = model.memory.initial(batch_size, size, weight)
+    reads = model.memory.initial_reads(batch_size, size, weight).flatten(1)
+    return TransducerState(model.controller.initial(batch_size), state, reads)
+
+
+def step(
+    model: "Transducer", projected: tuple[Tensor, ...], state: TransducerState
+) -> tuple[Tensor, Tensor, TransducerState]:
+    """One step: the controller's output [B, H], the signals, and the next state.
+
+    `projected` are the sums that depend on x alone: of every layer, [B, gates * H].
+    """
+    memory, reads = state.memory, state.reads
+    hidden, controller = model.controller.step(projected, reads, state.controller)
+    signals = hidden[:, :0]
+    if model.operation is not None:
+        memory, reads, signals = model.operation(hidden, memory, model.hard)
+    return hidden, signals, TransducerState(controller, memory, reads)
+
+
+def unroll(
+    model: "Transducer",
+    inputs: Tensor,
+    state: TransducerState | None = None,
+    noise: GateNoise = no_noise,
+) -> tuple[Unrolled, TransducerState]:
+    """The outcome of all steps over ids [B, T], and the state after the last; without buffers."""
+    state = state or initial(model, inputs.shape[0])
+    done = []
+    for projected in model.controller.project(lambda layer: model.sums(layer, inputs), noise):
+        hidden, signals, state = step(model, projected, state)
+        done.append((hidden, signals))
+    hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
+    return Unrolled(hidden, signals), state
+
+
+def unroll_buffered(
+    model: "Transducer", inputs: Tensor, lengths: Sequence[int]
+) -> tuple[Unrolled, list[TransducerState], Tensor]:
+    """The outcome of all steps over ids [B, T], of which only `lengths` are each item's input.
+
+    Then the state after each step, and how much of each symbol was read at it, [B, steps, T].
+    """
+    state, states = initial(model, inputs.shape[0]), []
+    embedded = model.embed(inputs)
+    buffer = filled(torch.tensor(lengths, device=inputs.device), inputs.shape[1])
+    buffer = buffer.to(embedded.dtype)
+    read = embedded.new_zeros(inputs.shape[0])
+    done = []
+    for _ in range(model.steps_over(inputs.shape[1])):
+        buffer = popped(buffer, read)
+        weights = read_weights(buffer)
+        seen = torch.bmm(weights.unsqueeze(1), embedded)
+        projected = tuple(layer.project(seen)[:, 0] for layer in model.controller.all_layers)
+        hidden, signals, state = step(model, projected, state)
+        read = signals[:, -2]
+        done.append((hidden, signals, weights))
+        states.append(state)
+    hidden, signals, weights = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
+    steps = [model.steps_over(length) for length in lengths]
+    return Unrolled(hidden, signals, steps), states, weights
+
+
+class Run:
+    """A run over B sequences, a piece at a time, without gradients."""
+
+    def __init__(self, model: "Transducer", batch_size: int) -> None:
+        self._model, self._state = model, initial(model, batch_size)
+
+    @torch.no_grad()
+    def step(self, inputs: Tensor) -> Unrolled:
+        """The next T steps: ids [B, T]."""
+        unrolled, self._state = unroll(self._model, inputs, self._state)
+        return unrolled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """The state of B sequences after a piece, and which of them, [B], begin anew."""
+
+    state: TransducerState
+    new: Tensor
+
+    def restarted(self, items: Tensor) -> Self:
+        """The same, but some of them, [B] bool, begin anew."""
+        return replace(self, new=self.new | items)
+
+
+def piece(
+    model: "Transducer", inputs: Tensor, before: Carried | None, noise: GateNoise
+) -> tuple[Unrolled, Carried]:
+    """See `Transducer.unroll_piece`."""
+    state = _constant(model, before.state, before.new) if before else None
+    unrolled, after = unroll(model, inputs, state, noise)
+    none = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
+    with torch.no_grad():
+        return unrolled, Carried(_constant(model, after, none), none)
+
+
+def _constant(model: "Transducer", state: TransducerState, new: Tensor) -> TransducerState:
+    """A state without its gradients; the initial one for `new` sequences, [B]."""
+    first = initial(model, len(new))
+
+    def chosen(begun: Tensor, other: Tensor) -> Tensor:
+        return torch.where(new.unsqueeze(1), begun, other.detach())
+
+    return TransducerState(
+        tuple(
+            tuple(map(chosen, begun, other))
+            for begun, other in zip(first.controller, state.controller, strict=True)
+        ),
+        model.memory.carried(state.memory, new),
+        chosen(first.reads, state.reads),
+    )

@@ -1,0 +1,116 @@
+"""Plots in files, drawn with matplotlib: accuracy by length, and traces."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stacktrans.common.errors import UsageError
+from stacktrans.common.files import write_atomically
+from stacktrans.common.visible import visible
+from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.trace import Trace
+from stacktrans.model.description import model_line
+from stacktrans.settings.config import RunConfig
+from stacktrans.showing.traces import rows_of
+from stacktrans.tasks.base import Lengths
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CHART = (7.0, 3.5)
+"""Width and height of a chart, in inches."""
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def check_plot(path: Path) -> None:
+    """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--plot {path}: expected a file that ends in {', '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: no folder {path.parent}")
+
+
+def empty_figure(width: float, height: float) -> "Figure":
+    """A figure of so many inches; raises `UsageError` without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError("--plot needs matplotlib: pip install 'stacktrans[plot]'") from error
+    return Figure(figsize=(width, height))
+
+
+def as_accuracy_by_length(axis: "Axes", trained: Lengths, accuracy: str) -> None:
+    """Label the axes, and shade the lengths that were trained on."""
+    axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
+    axis.set(xlabel="length", ylabel=accuracy, ylim=(-0.03, 1.03))
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure in the form that the path's suffix names; equal figures make equal files."""
+    form = path.suffix.removeprefix(".").lower()
+    content = io.BytesIO()
+    from matplotlib import rc_context
+
+    without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
+    with rc_context({"svg.hashsalt": "stacktrans"}):  # or ids would be drawn at random
+        figure.savefig(content, format=form, bbox_inches="tight", metadata=without_date)
+    write_atomically(path, content.getvalue())
+
+
+def plot_accuracy(
+    results: Sequence[tuple[Lengths, Scores]], trained: Lengths, title: str, path: Path
+) -> None:
+    """Draw coarse, fine and symbol accuracy by length, the lengths that were trained on shaded.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    figure = empty_figure(*CHART)
+    axis = figure.subplots()
+    lengths = sorted({length for _, scores in results for length in scores.lengths.tolist()})
+    at = [_at(results, length) for length in lengths]
+    for label, shares, style in (
+        ("coarse", [scores.coarse_accuracy for scores in at], "-"),
+        ("fine", [scores.fine_accuracy for scores in at], "--"),
+        ("symbols", [scores.symbol_accuracy for scores in at], ":"),
+    ):
+        axis.plot(lengths, shares, style, label=label, marker="." if len(lengths) == 1 else None)
+    as_accuracy_by_length(axis, trained, "accuracy")
+    axis.set_title(visible(title), parse_math=False)
+    axis.legend(loc="best", frameon=False)
+    save(figure, path)
+
+
+def _at(results: Sequence[tuple[Lengths, Scores]], length: int) -> Scores:
+    """The scores of a length, of the first range that has some."""
+    parts = (scores.of_lengths(length, length) for _, scores in results)
+    return next(part for part in parts if part.count)
+
+
+def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
+    """Draw a trace: time across; strengths, values, reads, inputs and outputs down, in shades.
+
+    Figures 5 and 6 of hao2018 are such plots.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    rows = rows_of(trace, config)
+    figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * len(rows), 60))
+    groups = list(dict.fromkeys(row.group for row in rows))
+    members = [[row for row in rows if row.group == group] for group in groups]
+    heights = [len(group) for group in members]
+    axes = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axis, group, listed in zip(axes, groups, members, strict=True):
+        shades = [row.shades for row in listed]
+        axis.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
+        axis.set_ylabel(group, rotation=0, ha="right", va="center", parse_math=False)
+    symbols = [visible(step.input) for step in trace.steps]
+    turned = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
+    axes[-1].set_xticks(range(len(symbols)), symbols, rotation=turned, parse_math=False)
+    axes[-1].set_xlabel("time")
+    axes[0].set_title(visible(model_line(config)), parse_math=False)
+    save(figure, path)

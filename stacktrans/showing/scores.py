@@ -1,0 +1,123 @@
+"""Accuracy and perplexity, as tables and as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from stacktrans.common.statistics import confidence_interval
+from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.perplexity import Perplexity
+from stacktrans.showing.tables import Column, Table
+from stacktrans.tasks.base import Lengths
+
+ROWS_PER_RANGE = 8
+
+
+def _interval(accuracy: float, count: int) -> str:
+    low, high = confidence_interval(accuracy, count)
+    return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False) -> Iterator[Table]:
+    """Accuracy of each range of lengths, then by length within those that have several.
+
+    With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
+    """
+    ranges = Table(
+        "lengths",
+        Column("strings", drop=1),
+        "coarse [95%]",
+        Column("fine [95%]", drop=2),
+        Column("symbols", drop=3),
+        *(("hard ≠ soft",) if hard else ()),
+    )
+    lengths = Table("length", Column("strings", drop=1), "coarse", "fine", "symbols")
+    for bounds, scores in results:
+        ranges.add_row(
+            str(bounds),
+            str(scores.count),
+            _interval(scores.coarse_accuracy, scores.count),
+            _interval(scores.fine_accuracy, scores.count),
+            f"{scores.symbol_accuracy:.4f}",
+            *((f"{scores.differing_share:.4f}",) if hard else ()),
+        )
+        parts = list(_spread(bounds, scores))
+        for part, within in parts if len(parts) > 1 else ():
+            lengths.add_row(
+                str(part),
+                str(within.count),
+                f"{within.coarse_accuracy:.3f}",
+                f"{within.fine_accuracy:.3f}",
+                f"{within.symbol_accuracy:.4f}",
+            )
+    yield ranges
+    if lengths.rows:
+        yield lengths
+
+
+def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]:
+    width = -(-(bounds.longest - bounds.shortest + 1) // ROWS_PER_RANGE)
+    for start in range(bounds.shortest, bounds.longest + 1, width):
+        part = Lengths(start, min(start + width - 1, bounds.longest))
+        within = scores.of_lengths(*part)
+        if within.count:
+            yield part, within
+
+
+def scores_json(
+    results: Sequence[tuple[Lengths, Scores]], hard: bool = False
+) -> list[dict[str, Any]]:
+    """The numbers of `scores_tables`, one entry a range."""
+    return [
+        {
+            "lengths": list(bounds),
+            **_scores_entry(scores),
+            **({"differing": scores.differing_share} if hard else {}),
+            "by_length": _by_length(scores),
+        }
+        for bounds, scores in results
+    ]
+
+
+def _scores_entry(scores: Scores) -> dict[str, Any]:
+    coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
+    return {
+        "count": count,
+        "coarse": coarse,
+        "coarse_interval": confidence_interval(coarse, count),
+        "fine": fine,
+        "fine_interval": confidence_interval(fine, count),
+        "symbols": scores.symbol_accuracy,
+    }
+
+
+def _by_length(scores: Scores) -> list[dict[str, Any]]:
+    return [
+        {"length": length, **_scores_entry(scores.of_lengths(length, length))}
+        for length in sorted(set(scores.lengths.tolist()))
+    ]
+
+
+def perplexity_table(texts: Mapping[str, Perplexity]) -> Table:
+    """The perplexity of some texts, by their names."""
+    table = Table(
+        "text",
+        Column("symbols", drop=2),
+        Column("unknown", drop=1),
+        "perplexity",
+        Column("nats/symbol", drop=3),
+    )
+    for name, found in texts.items():
+        table.add_row(
+            name,
+            str(found.symbols),
+            str(found.unknown),
+            f"{found.perplexity:.2f}",
+            f"{found.nats:.4f}",
+        )
+    return table
+
+
+def perplexity_json(texts: Mapping[str, Perplexity]) -> list[dict[str, Any]]:
+    """The numbers of `perplexity_table`, one entry a text."""
+    return [{"text": name, **asdict(found)} for name, found in texts.items()]

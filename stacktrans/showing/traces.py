@@ -1,0 +1,223 @@
+"""Traces in a terminal: as tables, and as pictures in characters."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stacktrans.common.visible import visible
+from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.memory import make_memory
+from stacktrans.model.description import model_line
+from stacktrans.settings.config import RunConfig
+from stacktrans.showing.tables import GAP, Column, Table, heading, remark
+from stacktrans.tasks.base import UNKNOWN
+
+SHADES = " ░▒▓█"
+CELL = 2
+"""Characters across a step in a terminal."""
+VISIBLE = 0.05
+"""A symbol, or a row of a memory, with less at every step has no row of its own."""
+LARGEST = 16
+"""Pushed vectors of more components than this are not drawn: nobody can read them."""
+
+
+def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
+    """A trace as a table, a row a step; of models with actions, as joulin2015, table 3."""
+    of_actions = make_memory(config.model).takes_actions
+    table = _action_table(trace) if of_actions else _strength_table(trace)
+    return Group(heading(model_line(config)), table, remark(verdict(trace)))
+
+
+def verdict(trace: Trace) -> str:
+    """The answer, and whether it is right."""
+    if not trace.ended:
+        judgement = "cut off: the model did not end it"
+        if trace.expected is not None:
+            judgement += f"; right is {trace.expected}"
+    elif trace.why_not is not None:
+        judgement = f"the task gives no answer: {trace.why_not}"
+    elif trace.correct:
+        judgement = "right"
+    else:
+        judgement = f"wrong; right is {trace.expected}"
+    return f"answer: {trace.marked}  ({judgement})"
+
+
+def _strength_table(trace: Trace) -> Table:
+    first = trace.steps[0]
+    buffered = first.input_read is not None
+    table = Table(
+        "step",
+        Column("input", left=True),
+        Column("output", left=True),
+        Column("prob.", drop=2),
+        *(Column(name, drop=5) for name in first.signals),
+        *([Column("left", drop=1)] if buffered else []),
+        *([Column("read input", left=True, fold=GAP, drop=4)] if buffered else []),
+        *(Column(f"read {end}", left=True, fold=GAP, drop=3) for end in first.reads),
+        *(Column(name, drop=1) for name in first.tops),
+        *([Column("held", drop=1)] if buffered else []),
+        *([Column("write answer", left=True, fold=GAP, drop=4)] if buffered else []),
+    )
+    for step in trace.steps:
+        buffers = step.input_read is not None and step.written is not None
+        table.add_row(
+            str(step.step),
+            step.input,
+            _said(step),
+            _probability(step),
+            *map(_shaded, step.signals.values()),
+            *([f"{step.input_left:.2f}", _parts(step.input_read or [])] if buffers else []),
+            *map(_parts, step.reads.values()),
+            *(_numbers(cells[0]) for cells in step.tops.values()),
+            *([f"{step.output_held:.2f}", _parts(step.written or [])] if buffers else []),
+        )
+    return table
+
+
+def _action_table(trace: Trace) -> Table:
+    """For each stack or list the most probable action, and what the top or head then holds."""
+    names = list(trace.steps[0].tops)
+    table = Table(
+        "step",
+        Column("symbol", left=True),
+        Column("next", left=True, drop=1),
+        Column("prediction", left=True),
+        Column("prob.", drop=len(names) + 2),
+        # From the last one on, but for the first.
+        *(
+            Column(name, drop=len(names) + 1 - place if place else None)
+            for place, name in enumerate(names)
+        ),
+    )
+    following = [*(step.input for step in trace.steps[1:]), ""]
+    for step, symbol in zip(trace.steps, following, strict=True):
+        actions = (_action(step, name) for name in names)
+        table.add_row(str(step.step), step.input, symbol, _said(step), _probability(step), *actions)
+    return table
+
+
+def _action(step: Step, name: str) -> str:
+    own = step.by_stack()[name]
+    best = max(own, key=own.__getitem__)
+    # The name of a signal ends with the number of its stack if there are several.
+    action = best.removesuffix(f" {name.split()[1]}")
+    return f"{action} {own[best]:.2f} {_numbers(step.tops[name][0])}"
+
+
+def _numbers(cell: Sequence[float]) -> str:
+    return " ".join(f"{number:5.2f}" for number in cell)
+
+
+def _parts(parts: Sequence[Part]) -> str:
+    return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts)
+
+
+def _said(step: Step) -> str:
+    """The output of a step, with a mark before it where it is not scored."""
+    if step.output is None or step.scored:
+        return step.output or ""
+    return f"{UNKNOWN} {step.output}"
+
+
+def _probability(step: Step) -> str:
+    return "" if step.probability is None else f"{step.probability:.3f}"
+
+
+def shade(strength: float) -> str:
+    """The character for a number from 0 to 1: the stronger, the darker."""
+    return SHADES[min(max(int(strength * len(SHADES)), 0), len(SHADES) - 1)]
+
+
+def _shaded(strength: float) -> str:
+    return f"{strength:.2f} {shade(strength) * 2}".rstrip()
+
+
+class Row(NamedTuple):
+    """One quantity over time, in a picture: at each step a shade from 0 to 1."""
+
+    group: str
+    label: str
+    shades: list[float]
+
+
+def rows_of(trace: Trace, config: RunConfig) -> list[Row]:
+    """The rows of a picture of a trace, from the highest to the lowest."""
+    least = -1.0 if config.model.value_nonlinearity == "tanh" else 0.0
+    steps = trace.steps
+    rows = [
+        Row("strengths", name, [step.signals[name] for step in steps]) for name in steps[0].signals
+    ]
+    for end, vector in steps[0].pushed.items():
+        for index in range(len(vector) if len(vector) <= LARGEST else 0):
+            shades = [(step.pushed[end][index] - least) / (1 - least) for step in steps]
+            rows.append(Row(f"pushed {end}", str(index + 1), shades))
+    for end in steps[0].reads:
+        reads = [
+            {(part.step, part.symbol): part.weight for part in step.reads[end]} for step in steps
+        ]
+        rows += _rows(f"read {end}", reads, lambda key: f"{key[1]}@{key[0]}")
+    for name, cells in steps[0].tops.items():
+        for index in range(len(cells[0])):
+            shades = [(step.tops[name][0][index] + 1) / 2 for step in steps]
+            rows.append(Row(name, str(index + 1), shades))
+    rows += _rows("input", [_input_shares(step) for step in steps], str)
+    return rows + _rows("output", [step.likely for step in steps], str)
+
+
+def _rows(
+    group: str, shares: Sequence[Mapping[Any, float]], label: Callable[[Any], str]
+) -> list[Row]:
+    """A row for everything that has a visible share at some step, in order."""
+    keys = sorted({key for step in shares for key in step if step[key] >= VISIBLE})
+    return [
+        Row(group, visible(label(key)), [step.get(key, 0.0) for step in shares]) for key in keys
+    ]
+
+
+def _input_shares(step: Step) -> Mapping[str, float]:
+    if step.input_read is None:
+        return {step.input: 1.0}
+    shares: dict[str, float] = defaultdict(float)
+    for part in step.input_read:
+        shares[part.symbol] += part.weight
+    return shares
+
+
+def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
+    """The picture in characters, and the answer."""
+    pictured = heat_map(rows_of(trace, config), width)
+    return Group(heading(model_line(config)), *pictured, remark(verdict(trace)))
+
+
+def heat_map(rows: Sequence[Row], width: int) -> Iterator[Text]:
+    """A picture of rows in characters; steps that do not fit follow below."""
+    labels = [f"{row.group} {row.label}" for row in rows]
+    margin = max(map(len, labels)) + 1
+    fitting = max((width - margin) // CELL, 1)
+    count = len(rows[0].shades)
+    for first in range(0, count, fitting):
+        last = min(first + fitting, count)
+        yield Text(f"{'step':<{margin}}" + _ruler(first, last), style="bold")
+        group = rows[0].group
+        for row, label in zip(rows, labels, strict=True):
+            if row.group != group:
+                group = row.group
+                yield Text("")
+            cells = "".join(shade(strength) * CELL for strength in row.shades[first:last])
+            yield Text(f"{label:<{margin}}{cells}")
+        yield Text("")
+
+
+def _ruler(first: int, last: int) -> str:
+    """Numbers of steps, from 1, at each fifth."""
+    ruler = ""
+    for step in range(first, last):
+        mark = str(step + 1) if step == first or (step + 1) % 5 == 0 else ""
+        room = CELL * (step - first)
+        if mark and len(ruler) <= room:
+            ruler = ruler.ljust(room) + mark
+    return ruler
