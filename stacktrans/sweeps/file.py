@@ -1,4 +1,4 @@
-"""What a sweep's file says."""
+"""The settings of a sweep's file."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -13,7 +13,7 @@ from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, Task
 Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})]
 """Settings of a condition, perhaps none."""
 Figure = float | tuple[float, float, float]
-"""What is published of a cell: a number, or least, median and greatest."""
+"""A published figure: a number, or least, median and greatest."""
 
 
 class Measure(Strict):

@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def figure(self) -> float | None:
-        """What is compared: the winner's, or the median; None if nothing was run."""
+        """The value to compare: the winner's, or the median; None if nothing was run."""
         if self.winner is not None:
             return self.winner
         return median(self.values) if self.values else None

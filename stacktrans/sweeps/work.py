@@ -195,7 +195,7 @@ Read = TypeVar("Read")
 
 
 def _read(path: Path, read: Callable[[str], Read]) -> Read:
-    """What is in a file that a run has written; raises `StacktransError` if it is damaged."""
+    """The content of a file that a run has written; raises `StacktransError` if it is damaged."""
     try:
         return read(read_text(path, None))
     except (ValueError, KeyError, TypeError) as error:
