@@ -5,7 +5,7 @@
 
 Beside the weights and the configuration of each go `summary.json`, with the
 command that made it, `evaluation.json`, with its accuracy, and `README.md`, which says both; of
-those that are right without degrees also `accuracy.svg`, a picture of their accuracy by length.
+those that are right when hard also `accuracy.svg`, a picture of their accuracy by length.
 
 With --rewrite none is trained: those there are are measured again and written as they are written
 today, with the same weights.
@@ -37,7 +37,7 @@ class Model(NamedTuple):
         lengths: of the strings that it is measured on.
         coarse: the least coarse accuracy.
         symbols: the least share of scored symbols that are right.
-        hard: lengths at which everything has to be right without degrees; none if empty.
+        hard: lengths at which everything has to be right with hard signals; none if empty.
     """
 
     name: str
@@ -139,11 +139,11 @@ def rewrite(model: Model) -> None:
 
 
 def check_hard(run: str, lengths: str) -> None:
-    """Leave off unless all of some long strings are right without degrees."""
+    """Leave off unless all of some long strings are right with hard signals."""
     options = ("--lengths", lengths, "--count", "20", "--hard", "--json")
     (result,) = json.loads(stacktrans("eval", run, *options))["results"]
     if result["coarse"] < 1:
-        raise SystemExit(f"{run}: without degrees coarse is {result['coarse']} on {lengths}")
+        raise SystemExit(f"{run}: with hard signals coarse is {result['coarse']} on {lengths}")
 
 
 def ship(model: Model) -> None:

@@ -47,7 +47,7 @@ def counter(*changes: str) -> RunConfig:
 def have_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
-    """Have answers count as right, or as told; those without degrees as told for each start."""
+    """Have answers count as right, or as told; hard ones as told for each start."""
     monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
     certain = Rounding.certain
 
@@ -59,7 +59,7 @@ def have_right(
     monkeypatch.setattr(Rounding, "certain", told)
 
 
-def test_a_start_that_is_wrong_without_degrees_gives_way_to_the_next(
+def test_a_start_that_is_wrong_when_hard_gives_way_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5, 0.9, 1.0])
@@ -69,7 +69,7 @@ def test_a_start_that_is_wrong_without_degrees_gives_way_to_the_next(
     assert 30 < summary.steps <= 48
 
 
-def test_a_run_that_does_not_start_again_keeps_what_is_wrong_without_degrees(
+def test_a_run_that_does_not_start_again_keeps_what_is_wrong_when_hard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5])

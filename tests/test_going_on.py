@@ -146,7 +146,7 @@ def stop_in_rounding(trainer: Trainer, batches: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Start, "train_on_batch", training)
 
 
-def test_a_start_that_was_wrong_without_degrees_is_not_rounded_again(
+def test_a_start_that_was_wrong_when_hard_is_not_rounded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5, 1.0])

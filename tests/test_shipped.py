@@ -133,7 +133,7 @@ def test_models_of_streams_are_right_at_every_length_to_fifty(name: str) -> None
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_without_degrees_models_of_streams_are_right_at_a_thousand(name: str) -> None:
+def test_when_hard_models_of_streams_are_right_at_a_thousand(name: str) -> None:
     loaded = checkpoint.load(name, CPU)
     assert loaded.config.task.ranges.train.longest < 40
     loaded.model.hard = True

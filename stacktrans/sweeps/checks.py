@@ -1,4 +1,4 @@
-"""What is wrong with a sweep's file although each part of it is right."""
+"""Mistakes of a sweep's file whose parts are right, but do not fit each other."""
 
 import functools
 import json

@@ -1,17 +1,19 @@
-"""What a sweep's file says."""
+"""The settings of a sweep's file."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
 
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import Range, Strict, Strings
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, Task
 
+Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})]
+"""Settings of a condition, perhaps none."""
 Figure = float | tuple[float, float, float]
-"""What is published of a cell: a number, or least, median and greatest."""
+"""A published figure: a number, or least, median and greatest."""
 
 
 class Measure(Strict):
@@ -82,7 +84,7 @@ class Choice(Strict):
 
 
 class Solved(Strict):
-    """When a run counts as solved: a measure is at least so much."""
+    """When a run counts as solved: if a measure is at least so much."""
 
     measure: str
     least: float
@@ -152,7 +154,7 @@ class SweepFile(Strict):
     description: str = ""
     plugins: list[str] = Field(default_factory=list)
     settings: Settings = Field(default_factory=dict)
-    conditions: Annotated[dict[str, Settings], Field(min_length=1)]
+    conditions: Annotated[dict[str, Condition], Field(min_length=1)]
     grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
     measures: Annotated[dict[str, Measure], Field(min_length=1)]
     percent: bool = False
@@ -174,13 +176,6 @@ class SweepFile(Strict):
         if isinstance(grid, dict):
             return {key: values for key, values in grid.items() if values is not None}
         return grid
-
-    @field_validator("conditions", mode="before")
-    @classmethod
-    def _empty_is_nothing(cls, conditions: Any) -> Any:
-        if isinstance(conditions, dict):
-            return {name: settings or {} for name, settings in conditions.items()}
-        return conditions
 
     @model_validator(mode="after")
     def _perplexities_are_no_shares(self) -> Self:

@@ -1,13 +1,12 @@
 """From a sweep's file to the runs that it asks for."""
 
 import contextlib
-import fnmatch
 import itertools
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -78,8 +77,7 @@ class Plan:
 
     def only(self, pattern: str) -> Sequence[PlannedRun]:
         """The runs whose name a pattern fits, or holds; raises `UsageError` if there is none."""
-        fits = re.compile(fnmatch.translate(pattern)).match
-        found = [run for run in self.runs if pattern in run.name or fits(run.name)]
+        found = [run for run in self.runs if pattern in run.name or fnmatchcase(run.name, pattern)]
         if not found:
             raise UsageError(f"--only {pattern}: no run of this name; one is '{self.runs[0].name}'")
         return found

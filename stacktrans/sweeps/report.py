@@ -103,7 +103,8 @@ def _strings(measure: Measure) -> str:
         place = f"derivations to depth {measure.depth}"
         place += f" and lengths {measure.lengths}" if measure.lengths else ""
     each = "each of " if measure.each else ""
-    return f"{measure.count} strings of {each}{place}{', without degrees' if measure.hard else ''}"
+    hard = ", with hard signals" if measure.hard else ""
+    return f"{measure.count} strings of {each}{place}{hard}"
 
 
 def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[str]]:

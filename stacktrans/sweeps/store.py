@@ -12,7 +12,7 @@ from stacktrans.common.plugins import plugins
 from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown
-from stacktrans.sweeps.table import has_merit
+from stacktrans.sweeps.table import merit
 from stacktrans.sweeps.work import RECORD, Job, Record, is_complete, is_record, read_record
 
 RESULTS = "results.jsonl"
@@ -84,8 +84,11 @@ class Store:
         choose = self.plan.file.choose
         if not choose or "error" in record or record["identity"] not in self._own:
             return
-        if not has_merit(choose, record):
-            raise SweepError(f"{place}: damaged: a record of a run without {choose.by}")
+        try:
+            merit(choose, record)
+        except (KeyError, TypeError) as error:
+            message = f"{place}: damaged: a record of a run without {choose.by}"
+            raise SweepError(message) from error
 
     def folder(self, run: PlannedRun) -> Path:
         """The directory of a run."""

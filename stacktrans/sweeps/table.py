@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def figure(self) -> float | None:
-        """What is compared: the winner's, or the median; None if nothing was run."""
+        """The value to compare: the winner's, or the median; None if nothing was run."""
         if self.winner is not None:
             return self.winner
         return median(self.values) if self.values else None
@@ -135,20 +135,15 @@ def _winners(file: SweepFile, finished: Sequence[tuple[PlannedRun, Record]]) -> 
 
 def _best(file: SweepFile, records: Sequence[Record]) -> Record:
     choose = file.choose
-    return max(records, key=lambda record: _merit(choose, record)) if choose else records[0]
+    return max(records, key=lambda record: merit(choose, record)) if choose else records[0]
 
 
-def has_merit(choose: Choice, record: Record) -> bool:
-    """Whether a finished run's record has what a winner is chosen by."""
-    try:
-        _merit(choose, record)
-    except (KeyError, TypeError):
-        return False
-    return True
+def merit(choose: Choice, record: Record) -> list[float]:
+    """What makes one run better than another, the greater the better.
 
-
-def _merit(choose: Choice, record: Record) -> list[float]:
-    """What makes one run better than another, the greater the better."""
+    Raises:
+        KeyError, TypeError: the record lacks it.
+    """
     part, of = choose.by.split()
     if of == "perplexity":
         found = record["perplexity"] if part == "training" else record["perplexities"]["valid"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes, read_text
@@ -99,23 +99,19 @@ def is_record(found: Any) -> bool:
     return True
 
 
-class _Plain(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-
-class _Measured(_Plain):
+class _Measured(BaseModel, strict=True):
     value: float
     measure: dict[str, Any] = {}
     coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
 
 
-class _Accuracy(_Plain):
+class _Accuracy(BaseModel, strict=True):
     coarse: float
     fine: float
     symbols: float | None = None
 
 
-class _OfARun(_Plain):
+class _OfARun(BaseModel, strict=True):
     identity: str
     command: str
     seed: int
@@ -199,7 +195,7 @@ Read = TypeVar("Read")
 
 
 def _read(path: Path, read: Callable[[str], Read]) -> Read:
-    """What is in a file that a run has written; raises `StacktransError` if it is damaged."""
+    """The content of a file that a run has written; raises `StacktransError` if it is damaged."""
     try:
         return read(read_text(path, None))
     except (ValueError, KeyError, TypeError) as error:

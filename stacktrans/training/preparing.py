@@ -41,7 +41,7 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
 
     Raises:
         NoSuchLength: there are no strings to train or to test on.
-        UsageError: there is no such kernel, no room, or a setting does not fit the task.
+        UsageError: the kernel is unknown, there is no room, or a setting does not fit the task.
     """
     source = _source_of(config)
     model, weight = config.model, torch.empty(0, device=device)

@@ -36,11 +36,10 @@ class Record:
 
     Attributes:
         step: batches trained on since the run began.
-        attempt: how many times the run has started, this one included.
+        attempt: number of the start, from 1.
         seconds: time trained since the run began.
         loss: mean nats a scored symbol since the record before.
         perplexity: exp(loss).
-        learning_rate: in force.
         lengths: shortest and longest source that is trained on next; None on a text.
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured.
@@ -83,8 +82,7 @@ class Summary:
         development: the same on the development set, if there is one.
         texts: perplexity of the validation and the test text, if they are learned.
         parameters: number of them.
-        version: of stacktrans.
-        torch: version of torch.
+        version: of stacktrans; `torch` is that of torch.
     """
 
     outcome: str

@@ -50,7 +50,7 @@ class Progress(Part):
         best: how good the best weights are; empty if there are none.
         best_step: when they were taken.
         metrics_size: bytes of the metrics that were written by then.
-        ended: the rule that has ended the training, while rounding and pruning go on.
+        ended: the rule that has ended the training, while rounding and pruning continue.
         outcome: the rule that has ended the run, when all is done.
     """
 

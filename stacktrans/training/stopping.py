@@ -59,7 +59,7 @@ class Solved(Rule):
 class Patience(Rule):
     """Ends a start when for so many records nothing has become better, or at its last epoch.
 
-    What is to become better is the training perplexity; with sets of examples, the accuracy on
+    The training perplexity is to become better; with sets of examples, the accuracy on
     the development set, which is measured once an epoch.
 
     Attributes:

@@ -44,7 +44,7 @@ class Trainer:
 
     Raises:
         NoSuchLength: there are no strings to train or to test on.
-        UsageError: there is no such kernel, no room, or a setting does not fit the task.
+        UsageError: the kernel is unknown, there is no room, or a setting does not fit the task.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Trainer:
 
     def _diverge(self) -> None:
         """Have a start end whose loss or weights are not finite."""
-        # What is saved must be readable; of this start nothing is needed any more.
+        # What is saved must be readable; nothing of this start is needed any more.
         self.state.start.losses.forget()
         self.state.start.draw()
         self._fail(f"the loss is not a finite number after batch {self.state.step}")
