@@ -74,8 +74,8 @@ class Evaluation:
 
     def by_length(self) -> dict[int, float]:
         """Coarse accuracy by the length of the source."""
-        found = sorted(set(self._scores.lengths.tolist()))
-        return {each: self._scores.of_lengths(each, each).coarse_accuracy for each in found}
+        found = self._scores.by_length().items()
+        return {length: scores.coarse_accuracy for length, scores in found}
 
     def __repr__(self) -> str:
         return (

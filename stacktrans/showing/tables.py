@@ -72,10 +72,10 @@ class Table:
         self.continued = continued
         self.rows: list[list[str]] = []
 
-    def add_row(self, *cells: str) -> None:
+    def add_row(self, *cells: object) -> None:
         """Add a row; a cell that is missing at its end is empty."""
         missing = len(self.columns) - len(cells)
-        self.rows.append([*map(visible, cells), *[""] * missing])
+        self.rows.append([*(visible(str(cell)) for cell in cells), *[""] * missing])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = options.max_width
