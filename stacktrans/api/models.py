@@ -122,7 +122,7 @@ class Trace(inference.Trace):
         """Draw strengths, values, inputs and outputs over time to a .png, .svg or .pdf file.
 
         Raises:
-            UsageError: it is none of these, or matplotlib is not installed.
+            UsageError: it has another suffix, or matplotlib is not installed.
         """
         path = Path(path)
         check_plot(path)
