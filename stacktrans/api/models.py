@@ -74,8 +74,8 @@ class Evaluation:
 
     def by_length(self) -> dict[int, float]:
         """Coarse accuracy by the length of the source."""
-        found = sorted(set(self._scores.lengths.tolist()))
-        return {each: self._scores.of_lengths(each, each).coarse_accuracy for each in found}
+        found = self._scores.by_length().items()
+        return {length: scores.coarse_accuracy for length, scores in found}
 
     def __repr__(self) -> str:
         return (
@@ -122,7 +122,7 @@ class Trace(inference.Trace):
         """Draw strengths, values, inputs and outputs over time to a .png, .svg or .pdf file.
 
         Raises:
-            UsageError: it is none of these, or matplotlib is not installed.
+            UsageError: it has another suffix, or matplotlib is not installed.
         """
         path = Path(path)
         check_plot(path)

@@ -24,7 +24,7 @@ from stacktrans.training.runs import check_free, claim, last_saved, stopping
 from stacktrans.training.trainer import Interrupted, Trainer
 
 Listener = Callable[[Record], None]
-"""What is called with every record of a run."""
+"""Called with every record of a run."""
 
 
 @dataclass(repr=False, eq=False)

@@ -4,6 +4,7 @@ Until its first error a greedy decoder has read exactly the true prefix, so both
 scores come out of one pass over the true joint sequences.
 """
 
+import contextlib
 import functools
 import operator
 from collections.abc import Iterator, Sequence
@@ -78,6 +79,10 @@ class Scores:
     def differing_share(self) -> float:
         """Share of all scored symbols at which the hard model differs from the soft one."""
         return float(self.differing.sum() / max(self.scored.sum(), 1))
+
+    def by_length(self) -> dict[int, "Scores"]:
+        """The scores of the strings of each length, the shortest first."""
+        return {each: self.of_lengths(each, each) for each in sorted(set(self.lengths.tolist()))}
 
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
@@ -209,39 +214,26 @@ def scores_of_range(
     checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, count: int, seed: int
 ) -> Scores:
     """The scores of `count` strings that are drawn from a range."""
-    blocks = _drawn(checkpoint.task, lengths, law, count, seed)
-    return _joined(score(checkpoint.model, checkpoint.layout, pairs) for pairs in blocks)
+    found = []
+    for start in range(0, count, BLOCK):
+        rng = generator(seed, Purpose.EVALUATION, start)
+        pairs = checkpoint.task.sample(rng, lengths, min(BLOCK, count - start), law)
+        found.append(score(checkpoint.model, checkpoint.layout, pairs))
+    return functools.reduce(operator.add, found)
 
 
 def scores_of_each(
     checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, count: int, seed: int
 ) -> Scores:
     """The scores of `count` strings of every length within a range that the task has."""
-    each = [Lengths(length, length) for length in range(lengths.shortest, lengths.longest + 1)]
-    there = [length for length in each if _exists(checkpoint.task, length, law)]
-    if not there:
+    found = []
+    for length in range(lengths.shortest, lengths.longest + 1):
+        with contextlib.suppress(NoSuchLength):
+            only = Lengths(length, length)
+            found.append(scores_of_range(checkpoint, only, law, count, seed))
+    if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
-    return _joined(scores_of_range(checkpoint, length, law, count, seed) for length in there)
-
-
-def _exists(task: Task, length: Lengths, law: LengthLaw) -> bool:
-    try:
-        task.sample(generator(0, Purpose.EVALUATION), length, 1, law)
-    except NoSuchLength:
-        return False
-    return True
-
-
-def _drawn(
-    task: Task, lengths: Lengths, law: LengthLaw, count: int, seed: int
-) -> Iterator[list[Pair]]:
-    for start in range(0, count, BLOCK):
-        rng = generator(seed, Purpose.EVALUATION, start)
-        yield task.sample(rng, lengths, min(BLOCK, count - start), law)
-
-
-def _joined(parts: Iterator[Scores]) -> Scores:
-    return functools.reduce(operator.add, parts)
+    return functools.reduce(operator.add, found)
 
 
 def scores_of_pairs(

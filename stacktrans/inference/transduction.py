@@ -215,7 +215,7 @@ class LineStream:
         try:
             ids = self._task.source.encode(symbols)
         except UnknownSymbol as error:
-            # What comes before it can be answered.
+            # The symbols before it can be answered.
             ids = self._task.source.encode(symbols[: error.position - 1])
             problem = str(UnknownSymbol(error.symbol, self._count + error.position))
             self._failed = True

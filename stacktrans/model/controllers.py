@@ -26,7 +26,7 @@ def no_noise(sums: Tensor) -> Tensor:
 
 
 class Layer(nn.Module, ABC):
-    """One layer of a controller: at each step it adds up what it sees, and has a state.
+    """One layer of a controller: at each step it sums its inputs, and updates a state.
 
     Attributes:
         gates: names of the blocks of H rows in the weights.
@@ -197,7 +197,7 @@ class RecurrentLayer(Layer):
 
 
 def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -> None:
-    """Give a module a parameter, or zeros of its shape, which are no part of what is saved."""
+    """Give a module a parameter, or zeros of its shape, which are not saved."""
     if learned:
         module.register_parameter(name, nn.Parameter(tensor))
     else:

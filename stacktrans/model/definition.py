@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Unrolled(NamedTuple):
-    """What came of running a transducer over T steps.
+    """The outputs of a transducer over T steps.
 
     Attributes:
         hidden: [B, T, H] the controller's outputs.

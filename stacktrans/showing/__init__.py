@@ -1,1 +1,1 @@
-"""What is shown: tables, progress and pictures."""
+"""Tables, progress and plots."""

@@ -69,8 +69,11 @@ def plot_accuracy(
     """
     figure = empty_figure(*CHART)
     axis = figure.subplots()
-    lengths = sorted({length for _, scores in results for length in scores.lengths.tolist()})
-    at = [_at(results, length) for length in lengths]
+    found: dict[int, Scores] = {}
+    for _, scores in reversed(results):  # of a length in several ranges, the first counts
+        found |= scores.by_length()
+    lengths = sorted(found)
+    at = [found[length] for length in lengths]
     for label, shares, style in (
         ("coarse", [scores.coarse_accuracy for scores in at], "-"),
         ("fine", [scores.fine_accuracy for scores in at], "--"),
@@ -81,12 +84,6 @@ def plot_accuracy(
     axis.set_title(visible(title), parse_math=False)
     axis.legend(loc="best", frameon=False)
     save(figure, path)
-
-
-def _at(results: Sequence[tuple[Lengths, Scores]], length: int) -> Scores:
-    """The scores of a length, of the first range that has some."""
-    parts = (scores.of_lengths(length, length) for _, scores in results)
-    return next(part for part in parts if part.count)
 
 
 def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:

@@ -13,7 +13,7 @@ from rich.segment import Segment
 from stacktrans.common.visible import visible
 
 SECONDS_BETWEEN = 2.0
-"""Between two times that what is live is written again."""
+"""The least time between two refreshes of the live part."""
 
 
 class VisibleConsole(Console):
@@ -43,9 +43,9 @@ def can_redraw(console: Console) -> bool:
 
 
 class ProgressDisplay(ABC):
-    """A display, to be entered while the work goes on: lines that stay, and a live part.
+    """A display, to be entered during the work: lines that stay, and a live part.
 
-    Its console is one whose file may be lost, such as `Dispensable`: the work goes on without it.
+    Its console writes to a file that may be lost, a `Dispensable`: the work continues without it.
 
     Attributes:
         live: the part that is written over again and again; None where that can't be.

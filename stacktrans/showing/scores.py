@@ -13,6 +13,11 @@ from stacktrans.tasks.base import Lengths
 ROWS_PER_RANGE = 8
 
 
+def accuracy_cells(coarse: float, fine: float, symbols: float) -> tuple[str, str, str]:
+    """Coarse, fine and symbol accuracy, each in a cell."""
+    return f"{coarse:.3f}", f"{fine:.3f}", f"{symbols:.4f}"
+
+
 def _interval(accuracy: float, count: int) -> str:
     low, high = confidence_interval(accuracy, count)
     return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
@@ -34,8 +39,8 @@ def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False)
     lengths = Table("length", Column("strings", drop=1), "coarse", "fine", "symbols")
     for bounds, scores in results:
         ranges.add_row(
-            str(bounds),
-            str(scores.count),
+            bounds,
+            scores.count,
             _interval(scores.coarse_accuracy, scores.count),
             _interval(scores.fine_accuracy, scores.count),
             f"{scores.symbol_accuracy:.4f}",
@@ -43,13 +48,9 @@ def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False)
         )
         parts = list(_spread(bounds, scores))
         for part, within in parts if len(parts) > 1 else ():
-            lengths.add_row(
-                str(part),
-                str(within.count),
-                f"{within.coarse_accuracy:.3f}",
-                f"{within.fine_accuracy:.3f}",
-                f"{within.symbol_accuracy:.4f}",
-            )
+            coarse, fine = within.coarse_accuracy, within.fine_accuracy
+            cells = accuracy_cells(coarse, fine, within.symbol_accuracy)
+            lengths.add_row(part, within.count, *cells)
     yield ranges
     if lengths.rows:
         yield lengths
@@ -73,7 +74,10 @@ def scores_json(
             "lengths": list(bounds),
             **_scores_entry(scores),
             **({"differing": scores.differing_share} if hard else {}),
-            "by_length": _by_length(scores),
+            "by_length": [
+                {"length": length, **_scores_entry(within)}
+                for length, within in scores.by_length().items()
+            ],
         }
         for bounds, scores in results
     ]
@@ -91,13 +95,6 @@ def _scores_entry(scores: Scores) -> dict[str, Any]:
     }
 
 
-def _by_length(scores: Scores) -> list[dict[str, Any]]:
-    return [
-        {"length": length, **_scores_entry(scores.of_lengths(length, length))}
-        for length in sorted(set(scores.lengths.tolist()))
-    ]
-
-
 def perplexity_table(texts: Mapping[str, Perplexity]) -> Table:
     """The perplexity of some texts, by their names."""
     table = Table(
@@ -108,13 +105,8 @@ def perplexity_table(texts: Mapping[str, Perplexity]) -> Table:
         Column("nats/symbol", drop=3),
     )
     for name, found in texts.items():
-        table.add_row(
-            name,
-            str(found.symbols),
-            str(found.unknown),
-            f"{found.perplexity:.2f}",
-            f"{found.nats:.4f}",
-        )
+        perplexity, nats = f"{found.perplexity:.2f}", f"{found.nats:.4f}"
+        table.add_row(name, found.symbols, found.unknown, perplexity, nats)
     return table
 
 

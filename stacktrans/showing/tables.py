@@ -1,8 +1,7 @@
 """Tables in a terminal, of which no number and no heading is ever cut.
 
-Where there is not room for all columns, cells that have parts go on in further lines first; then
-the least important columns are left out, which is said; and where there is not room for the
-others either, each row is told as `name value`, one after another.
+In a narrow one, cells that have parts are first folded; then the least important columns are left
+out, with a note; and if the others do not fit either, each row becomes a list of `name value`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +23,11 @@ class Column(NamedTuple):
 
     Attributes:
         name: its heading.
-        group: what stands above the headings of this and its neighbours of the same group.
-        left: whether it begins at the left; numbers end at the right.
-        drop: when it is left out, where there is not room for all: the smallest number first,
-            and all that have it together; None for never.
-        fold: what parts of a cell are parted by, after which they may go on in another line;
-            empty for cells that stay whole.
+        group: a heading above this and its neighbours of the same group.
+        left: whether it is aligned on the left; numbers are on the right.
+        drop: its rank among the columns left out of a narrow table, the smallest first; None if
+            it never is.
+        fold: the separator at which cells may be folded; empty for cells that stay whole.
         least: its least width.
     """
 
@@ -42,7 +40,7 @@ class Column(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What it is called where it stands alone."""
+        """Its name without a group above it."""
         return f"{self.group} {self.name}".strip()
 
 
@@ -59,8 +57,7 @@ class Table:
 
     Args:
         columns: of the table; those that are given by their names alone are never left out.
-        continued: whether columns that there is not room for go on below, beside the first again,
-            and none is left out.
+        continued: whether columns that do not fit follow below, beside the first again.
     """
 
     def __init__(self, *columns: Column | str, continued: bool = False) -> None:
@@ -72,10 +69,10 @@ class Table:
         self.continued = continued
         self.rows: list[list[str]] = []
 
-    def add_row(self, *cells: str) -> None:
+    def add_row(self, *cells: object) -> None:
         """Add a row; a cell that is missing at its end is empty."""
         missing = len(self.columns) - len(cells)
-        self.rows.append([*map(visible, cells), *[""] * missing])
+        self.rows.append([*(visible(str(cell)) for cell in cells), *[""] * missing])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = options.max_width
@@ -98,7 +95,7 @@ class Table:
         """The rows."""
         form = self._form(width)
         if form is None:
-            # A line that is still too long goes on in the next.
+            # A line that is still too long is wrapped.
             return [Text(line) for row in self.rows for line in self._told(row, width)]
         return [_text(line) for row in self.rows for line in self._row(form, row)]
 

@@ -65,7 +65,7 @@ def _strength_table(trace: Trace) -> Table:
     for step in trace.steps:
         buffers = step.input_read is not None and step.written is not None
         table.add_row(
-            str(step.step),
+            step.step,
             step.input,
             _said(step),
             _probability(step),
@@ -96,7 +96,7 @@ def _action_table(trace: Trace) -> Table:
     following = [*(step.input for step in trace.steps[1:]), ""]
     for step, symbol in zip(trace.steps, following, strict=True):
         actions = (_action(step, name) for name in names)
-        table.add_row(str(step.step), step.input, symbol, _said(step), _probability(step), *actions)
+        table.add_row(step.step, step.input, symbol, _said(step), _probability(step), *actions)
     return table
 
 

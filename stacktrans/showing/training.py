@@ -10,7 +10,7 @@ from rich.text import Text
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import ProgressDisplay
-from stacktrans.showing.scores import perplexity_table
+from stacktrans.showing.scores import accuracy_cells, perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.records import Accuracy, Record, Summary, decided_by, reported_on
 
@@ -122,9 +122,9 @@ class TrainingDisplay(ProgressDisplay):
             *(Column(name, drop=3, least=4) for name in signals),
         )
         table.add_row(
-            str(record.step),
-            str(record.attempt),
-            str(record.lengths),
+            record.step,
+            record.attempt,
+            record.lengths,
             f"{record.loss:.4f}",
             f"{record.perplexity:.3f}",
             self._speed(record),
@@ -161,7 +161,7 @@ class LanguageDisplay(TrainingDisplay):
             *(Column(name, drop=1, least=4) for name in signals),
         )
         table.add_row(
-            str(record.step),
+            record.step,
             f"{record.learning_rate:g}",
             f"{record.perplexity:.1f}",
             _validation(record),
@@ -215,6 +215,6 @@ def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
     for name in ("train", "development", "test"):
         if accuracy := getattr(summary, name):
             lengths = config.task.ranges.test if name == "test" else config.task.ranges.train
-            scores = (f"{accuracy.coarse:.3f}", f"{accuracy.fine:.3f}", f"{accuracy.symbols:.4f}")
-            table.add_row(name, str(lengths), str(accuracy.count), *scores)
+            scores = accuracy_cells(accuracy.coarse, accuracy.fine, accuracy.symbols)
+            table.add_row(name, lengths, accuracy.count, *scores)
     return table

@@ -229,8 +229,8 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
         return {"measure": asked, "value": place[measure.strings][measure.of]}
     scores = _scores(job, measure)
     by_length = {
-        str(length): round(scores.of_lengths(length, length).coarse_accuracy, 6)
-        for length in sorted(set(scores.lengths.tolist()))
+        str(length): round(within.coarse_accuracy, 6)
+        for length, within in scores.by_length().items()
     }
     if measure.of == "lengths":
         value = sum(share == 1 for share in by_length.values()) / len(by_length)
