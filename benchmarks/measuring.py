@@ -239,9 +239,9 @@ def recurrent(
 def alone(memory: str, job: Measurement) -> Callable[[], None]:
     """Forward and backward through a memory with random signals and values."""
     import torch
+    from alone import fused_memory
 
     from stacktrans.common.registry import MEMORIES as REGISTERED
-    from stacktrans.kernels.alone import fused_memory
 
     store = REGISTERED.load(memory)()
     kernel = store.compiled()

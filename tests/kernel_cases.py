@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pytest
 import torch
+from alone import fused_memory
 from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.kernels.alone import fused_memory
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import Kind
