@@ -6,14 +6,16 @@ depends on x_t alone, for a whole sequence at once; `step` adds the rest.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import ClassVar, Self
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.settings.config import ModelConfig, StartConfig
+from stacktrans.memory import Memory, MemoryState
+from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 ControllerState = tuple[Tensor, ...]
 GateNoise = Callable[[Tensor], Tensor]
@@ -65,9 +67,9 @@ class Layer(nn.Module, ABC):
         """
 
     @classmethod
-    @abstractmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
         """The `hidden_size` of such a layer."""
+        return config.units.hidden_size if cls.units else embedding_size + below_size
 
     def initial(self, batch_size: int) -> ControllerState:
         """The initial state, `states` tensors [B, H]."""
@@ -114,10 +116,6 @@ class LinearLayer(Layer):
     ) -> Self:
         return cls(embedding_size, below_size)
 
-    @classmethod
-    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
-        return embedding_size + below_size
-
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.pad(inputs, (0, self.hidden_size - inputs.shape[-1]))
 
@@ -163,7 +161,13 @@ class RecurrentLayer(Layer):
         )
         weights = (self.input_weight, self.below_weight, self.hidden_weight)
         learned_weights = [weight for weight in weights if isinstance(weight, nn.Parameter)]
-        draw_weights(start.weights, learned_weights, self.bias, hidden_size)
+        if start.weights == "normal":
+            for weight in learned_weights:
+                nn.init.normal_(weight, std=rows**-0.5)
+            nn.init.zeros_(self.bias)
+        else:
+            for drawn in (*learned_weights, self.bias):
+                nn.init.uniform_(drawn, -(hidden_size**-0.5), hidden_size**-0.5)
         nn.init.zeros_(self.initial_state)
         if not biases:
             nn.init.zeros_(self.bias)
@@ -179,10 +183,6 @@ class RecurrentLayer(Layer):
         shape, learned = config.units, config.units.initial_state == "learned"
         sizes = (embedding_size, below_size, shape.hidden_size)
         return cls(*sizes, start, learned, shape.recurrent, shape.biases)
-
-    @classmethod
-    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
-        return config.units.hidden_size
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
@@ -202,17 +202,6 @@ def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -
         module.register_parameter(name, nn.Parameter(tensor))
     else:
         module.register_buffer(name, torch.zeros_like(tensor), persistent=False)
-
-
-def draw_weights(law: str, weights: Iterable[Tensor], bias: Tensor, inputs: int) -> None:
-    """Draw the weights, each [n, inputs], and the bias [n] of n sums, as `StartConfig.weights`."""
-    if law == "normal":
-        for weight in weights:
-            nn.init.normal_(weight, std=len(bias) ** -0.5)
-        nn.init.zeros_(bias)
-        return
-    for weight in (*weights, bias):
-        nn.init.uniform_(weight, -(inputs**-0.5), inputs**-0.5)
 
 
 class LSTMLayer(RecurrentLayer):
@@ -265,11 +254,6 @@ class SigmoidLayer(RNNLayer):
 
     cell = "sigmoid"
     nonlinearity = staticmethod(torch.sigmoid)
-
-
-def with_gradient(state: Tensor, share: float) -> Tensor:
-    """A state through which only a share of the gradient goes back."""
-    return state if share == 1 else state + (share - 1) * (state - state.detach())
 
 
 class Controller(nn.Module):
@@ -334,7 +318,70 @@ class Controller(nn.Module):
         below = reads
         following: list[ControllerState] = []
         for layer, sums, before in zip(self.all_layers, projected, state, strict=True):
-            own = tuple(with_gradient(part, self.state_gradient) for part in before)
-            following.append(layer.step(sums, below, own))
+            share = self.state_gradient
+            if share != 1:  # only this share of the gradient goes back through the state
+                before = tuple(part + (share - 1) * (part - part.detach()) for part in before)
+            following.append(layer.step(sums, below, before))
             below = following[-1][0]
         return below, tuple(following)
+
+
+class Operation(nn.Module):
+    """How a controller operates a memory and buffers: the signals and values of each step.
+
+    Attributes:
+        signal_names: of the memory's signals, and then of those of the buffers.
+        signals: the linear map to the signals.
+        values: the linear map to the vectors pushed; None where nothing is pushed.
+    """
+
+    def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.memory = memory
+        self.signal_names = (*memory.signal_names, *(BUFFER_SIGNALS if config.buffers else ()))
+        self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
+        self.signals = nn.Linear(hidden_size, len(self.signal_names), config.controller.biases)
+        self.value_size = config.memory_size
+        pushed = memory.pushes * config.memory_size
+        self.values = nn.Linear(hidden_size, pushed, config.controller.biases) if pushed else None
+
+    def start_as(self, start: StartConfig) -> None:
+        """Scale the weights, and set the biases of the signals."""
+        with torch.no_grad():
+            self.signals.weight.mul_(start.scale.signals)
+            if self.values is not None:
+                self.values.weight.mul_(start.scale.values)
+            if self.signals.bias is None:
+                return
+            for index, name in enumerate(self.signal_names):
+                bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
+                self.signals.bias[index] = bias
+
+    def forward(
+        self, hidden: Tensor, state: MemoryState, hard: bool = False
+    ) -> tuple[MemoryState, Tensor, Tensor]:
+        """One step: [B, H] -> the next memory, the reads [B, reads * m], the signals.
+
+        With `hard`, the signals are made 0 or 1 before they are used.
+
+        Raises:
+            StacktransError: the memory's reads have another shape than it declares.
+        """
+        sums, own = self.signals(hidden), len(self.memory.signal_names)
+        signals, of_buffers = self.memory.signals(sums[:, :own]), torch.sigmoid(sums[:, own:])
+        if hard:
+            signals, of_buffers = self.memory.hard(signals), of_buffers.round()
+        state, reads = self.memory.step(state, signals, self.pushed(hidden))
+        expected = (len(hidden), self.memory.reads, self.value_size)
+        if reads.shape != expected:
+            what = f"memory {self.memory.name}: read {tuple(reads.shape)}"
+            raise StacktransError(f"{what}; expected {expected}")
+        return state, reads.flatten(1), torch.cat([signals, of_buffers], dim=1)
+
+    def pushed(self, hidden: Tensor) -> Tensor:
+        """The vectors that are pushed: [..., H] -> [..., pushes, m]."""
+        if self.values is None:
+            return hidden.new_zeros(*hidden.shape[:-1], 0, self.value_size)
+        vectors: Tensor = self.squash(self.values(hidden))
+        by_push: Tensor = vectors.unflatten(-1, (self.memory.pushes, -1))
+        return by_push

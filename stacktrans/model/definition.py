@@ -1,15 +1,16 @@
 """A transducer step by step in torch, on any device: what compiled code is compared with."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import torch
 from torch import Tensor
 
-from stacktrans.memory import MemoryState
+from stacktrans.memory import Memory, MemoryState
 from stacktrans.memory.buffers import filled, popped, read_weights
-from stacktrans.model.controllers import ControllerState, GateNoise, no_noise
+from stacktrans.model.controllers import Controller, ControllerState, GateNoise, Operation, no_noise
 
 if TYPE_CHECKING:
     from stacktrans.model.transducer import Transducer
@@ -37,28 +38,54 @@ class TransducerState:
     memory: MemoryState
     reads: Tensor
 
+    @classmethod
+    def initial(cls, controller: Controller, memory: Memory[Any], size: int, batch: int) -> Self:
+        """The state before the first step, with an empty memory of vectors of some size."""
+        like = controller.all_layers[0].initial_state
+        reads = memory.initial_reads(batch, size, like).flatten(1)
+        return cls(controller.initial(batch), memory.initial(batch, size, like), reads)
+
+    def detach(self) -> Self:
+        """The same without its past, through which no gradient goes back."""
+        return cast(Self, _detached(self))
+
+
+def _detached(held: Any) -> Any:
+    """A state, or a part of one, whatever its memory keeps it in."""
+    if isinstance(held, Tensor):
+        return held.detach()
+    if isinstance(held, tuple):
+        parts = [_detached(part) for part in held]
+        return type(held)(*parts) if hasattr(held, "_fields") else tuple(parts)
+    other = copy.copy(held)
+    names: Iterable[str] = getattr(held, "__dataclass_fields__", getattr(held, "__dict__", ()))
+    for name in names:
+        object.__setattr__(other, name, _detached(getattr(held, name)))
+    return other
+
 
 def initial(model: "Transducer", batch_size: int) -> TransducerState:
-    """The state before the first step; memory and reads are those of an empty memory."""
-    weight, size = model.classifier.weight, model.config.memory_size
-    state = model.memory.initial(batch_size, size, weight)
-    reads = model.memory.initial_reads(batch_size, size, weight).flatten(1)
-    return TransducerState(model.controller.initial(batch_size), state, reads)
+    """The state of a model before the first step."""
+    size = model.config.memory_size
+    return TransducerState.initial(model.controller, model.memory, size, batch_size)
 
 
 def step(
-    model: "Transducer", projected: tuple[Tensor, ...], state: TransducerState
+    controller: Controller,
+    operation: Operation | None,
+    projected: tuple[Tensor, ...],
+    state: TransducerState,
+    hard: bool = False,
 ) -> tuple[Tensor, Tensor, TransducerState]:
     """One step: the controller's output [B, H], the signals, and the next state.
 
     `projected` are the sums that depend on x alone: of every layer, [B, gates * H].
     """
-    memory, reads = state.memory, state.reads
-    hidden, controller = model.controller.step(projected, reads, state.controller)
-    signals = hidden[:, :0]
-    if model.operation is not None:
-        memory, reads, signals = model.operation(hidden, memory, model.hard)
-    return hidden, signals, TransducerState(controller, memory, reads)
+    hidden, layers = controller.step(projected, state.reads, state.controller)
+    if operation is None:
+        return hidden, hidden[:, :0], replace(state, controller=layers)
+    memory, reads, signals = operation(hidden, state.memory, hard)
+    return hidden, signals, TransducerState(layers, memory, reads)
 
 
 def unroll(
@@ -71,7 +98,9 @@ def unroll(
     state = state or initial(model, inputs.shape[0])
     done = []
     for projected in model.controller.project(lambda layer: model.sums(layer, inputs), noise):
-        hidden, signals, state = step(model, projected, state)
+        hidden, signals, state = step(
+            model.controller, model.operation, projected, state, model.hard
+        )
         done.append((hidden, signals))
     hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
     return Unrolled(hidden, signals), state
@@ -95,7 +124,9 @@ def unroll_buffered(
         weights = read_weights(buffer)
         seen = torch.bmm(weights.unsqueeze(1), embedded)
         projected = tuple(layer.project(seen)[:, 0] for layer in model.controller.all_layers)
-        hidden, signals, state = step(model, projected, state)
+        hidden, signals, state = step(
+            model.controller, model.operation, projected, state, model.hard
+        )
         read = signals[:, -2]
         done.append((hidden, signals, weights))
         states.append(state)

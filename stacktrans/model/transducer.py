@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.drive import Kind
@@ -29,78 +29,17 @@ from stacktrans.kernels.sequences import (
     fused_sequence,
 )
 from stacktrans.kernels.tensors import can_run
-from stacktrans.memory import Memory, MemoryState, make_memory
+from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
-from stacktrans.model.controllers import Controller, GateNoise, Layer, draw_weights, no_noise
+from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import Unrolled
-from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
+from stacktrans.settings.config import ModelConfig
 
 SYMBOLS_AT_ONCE = 256
 """Symbols of an answer that are read from the output buffer at once."""
 Carried = CarriedCompiled | definition.Carried
 """What B sequences carry from one piece to the next."""
-
-
-class Operation(nn.Module):
-    """How a controller operates a memory and buffers: the signals and values of each step.
-
-    Attributes:
-        signal_names: of the memory's signals, and then of those of the buffers.
-        signals: the linear map to the signals.
-        values: the linear map to the vectors pushed; None where nothing is pushed.
-    """
-
-    def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
-        super().__init__()
-        self.memory = memory
-        self.signal_names = (*memory.signal_names, *(BUFFER_SIGNALS if config.buffers else ()))
-        self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
-        self.signals = nn.Linear(hidden_size, len(self.signal_names), config.controller.biases)
-        self.value_size = config.memory_size
-        pushed = memory.pushes * config.memory_size
-        self.values = nn.Linear(hidden_size, pushed, config.controller.biases) if pushed else None
-
-    def start_as(self, start: StartConfig) -> None:
-        """Scale the weights, and set the biases of the signals."""
-        with torch.no_grad():
-            self.signals.weight.mul_(start.scale.signals)
-            if self.values is not None:
-                self.values.weight.mul_(start.scale.values)
-            if self.signals.bias is None:
-                return
-            for index, name in enumerate(self.signal_names):
-                bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
-                self.signals.bias[index] = bias
-
-    def forward(
-        self, hidden: Tensor, state: MemoryState, hard: bool = False
-    ) -> tuple[MemoryState, Tensor, Tensor]:
-        """One step: [B, H] -> the next memory, the reads [B, reads * m], the signals.
-
-        With `hard`, the signals are made 0 or 1 before they are used.
-
-        Raises:
-            StacktransError: the memory's reads have another shape than it declares.
-        """
-        sums, own = self.signals(hidden), len(self.memory.signal_names)
-        signals, of_buffers = self.memory.signals(sums[:, :own]), torch.sigmoid(sums[:, own:])
-        if hard:
-            signals, of_buffers = self.memory.hard(signals), of_buffers.round()
-        state, reads = self.memory.step(state, signals, self.pushed(hidden))
-        expected = (len(hidden), self.memory.reads, self.value_size)
-        if reads.shape != expected:
-            what = f"memory {self.memory.name}: read {tuple(reads.shape)}"
-            raise StacktransError(f"{what}; expected {expected}")
-        return state, reads.flatten(1), torch.cat([signals, of_buffers], dim=1)
-
-    def pushed(self, hidden: Tensor) -> Tensor:
-        """The vectors that are pushed: [..., H] -> [..., pushes, m]."""
-        if self.values is None:
-            return hidden.new_zeros(*hidden.shape[:-1], 0, self.value_size)
-        vectors: Tensor = self.squash(self.values(hidden))
-        by_push: Tensor = vectors.unflatten(-1, (self.memory.pushes, -1))
-        return by_push
 
 
 class Transducer(nn.Module):
@@ -145,20 +84,22 @@ class Transducer(nn.Module):
         )
         self.classifier = nn.Linear(shown or size, outputs, config.controller.biases)
         if start.weights == "normal":
-            self._draw_heads()
+            # What is linear in the controller's output, as the rows of a single matrix.
+            parts = (self.operation, self.output if shown else self.classifier)
+            heads = [
+                head
+                for part in parts
+                if part is not None
+                for head in part.modules()
+                if isinstance(head, nn.Linear)
+            ]
+            rows = sum(len(head.weight) for head in heads)
+            for head in heads:
+                nn.init.normal_(head.weight, std=rows**-0.5)
+                if head.bias is not None:
+                    nn.init.zeros_(head.bias)
         if self.operation:
             self.operation.start_as(start)
-
-    def _draw_heads(self) -> None:
-        """Draw what is linear in the controller's output as the rows of a single matrix."""
-        outputs = self.output[0] if isinstance(self.output, nn.Sequential) else self.classifier
-        operations = [self.operation.signals, self.operation.values] if self.operation else []
-        heads = [head for head in (*operations, outputs) if isinstance(head, nn.Linear)]
-        rows = sum(len(head.weight) for head in heads)
-        draw_weights("normal", [head.weight for head in heads], torch.zeros(rows), 0)
-        for head in heads:
-            if head.bias is not None:
-                nn.init.zeros_(head.bias)
 
     @property
     def signal_names(self) -> tuple[str, ...]:
@@ -197,72 +138,10 @@ class Transducer(nn.Module):
             done = self.start(count).step(inputs)
             return Unrolled(done.hidden, done.signals)
         if kind := self.kind():
-            return self._unroll_compiled(kind, inputs, lengths, noise)
+            return _unroll_compiled(self, kind, inputs, lengths, noise)
         if self.config.buffers:
             return definition.unroll_buffered(self, inputs, lengths)[0]
         return definition.unroll(self, inputs, noise=noise)[0]
-
-    def _unroll_compiled(
-        self, kind: Kind, inputs: Tensor, lengths: Sequence[int], noise: GateNoise
-    ) -> Unrolled:
-        longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-        steps = [self.steps_over(length) for length in lengths]
-        ids = inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])]
-        if kind.buffered:
-            # After the last input nothing is read.
-            rows = functional.pad(self.embed(torch.arange(self.inputs)), (0, 0, 0, 1))
-            projected = [layer.project(rows) for layer in self.controller.all_layers]
-        else:
-            projected, ids = self._projected(ids, noise)
-        done = fused_sequence(
-            kind,
-            [lengths[row] for row in longest_first],
-            [steps[row] for row in longest_first],
-            ids,
-            self._weights(projected),
-        )
-        longest = self.steps_over(inputs.shape[1])
-        places = _places(longest_first, steps, longest)
-
-        def placed(numbers: Tensor) -> Tensor:
-            shape = (len(steps), longest, numbers.shape[1])
-            if len(numbers) == len(steps) * longest:  # each already stands where it belongs
-                return numbers.view(shape)
-            empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
-            return empty.index_copy(0, places, numbers).view(shape)
-
-        taken = steps if kind.buffered else None
-        return Unrolled(placed(done.hidden), placed(done.signals), taken)
-
-    def _projected(self, ids: Tensor, noise: GateNoise) -> tuple[list[Tensor], Tensor]:
-        """For each layer the sums over some inputs, and for each id [N] the index of its own.
-
-        They are computed for every id or for every step, whichever are fewer.
-        """
-        by_step = len(ids) <= self.inputs
-        rows = ids if by_step else torch.arange(self.inputs)
-        projected = [self.sums(layer, rows) for layer in self.controller.all_layers]
-        if noise is no_noise:
-            return projected, torch.arange(len(ids)) if by_step else ids
-        if not by_step:
-            projected = [functional.embedding(ids, sums) for sums in projected]
-        return [noise(sums) for sums in projected], torch.arange(len(ids))
-
-    def _weights(self, projected: Sequence[Tensor]) -> ModelWeights:
-        layers = [
-            LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
-            for layer in self.controller.all_layers
-        ]
-        nothing = self.classifier.weight.new_zeros(0, self.controller.hidden_size)
-
-        def head(made: nn.Linear | None) -> tuple[Tensor, Tensor]:
-            weight = made.weight if made else nothing
-            bias = made.bias if made else None
-            return weight, weight.new_zeros(len(weight)) if bias is None else bias
-
-        operation = self.operation
-        signals, values = (operation.signals, operation.values) if operation else (None, None)
-        return ModelWeights(projected, layers, *head(signals), *head(values))
 
     def unroll_piece(
         self, inputs: Tensor, state: Carried | None = None, noise: GateNoise = no_noise
@@ -285,8 +164,8 @@ class Transducer(nn.Module):
             assert not isinstance(state, CarriedCompiled)
             return definition.piece(self, inputs, state, noise)
         assert not isinstance(state, definition.Carried)
-        projected, ids = self._projected(inputs.flatten(), noise)
-        weights = self._weights(projected)
+        projected, ids = _projected(self, inputs.flatten(), noise)
+        weights = _weights(self, projected)
         done, carried = fused_piece(kind, ids.view(inputs.shape), weights, state)
         hidden, signals = (part.unflatten(0, inputs.shape) for part in done[:2])
         return Unrolled(hidden, signals), carried
@@ -313,7 +192,7 @@ class Transducer(nn.Module):
         # Once for each id and not for each step: there are far fewer of them.
         ids = torch.arange(self.inputs)
         sums = [self.sums(layer, ids) for layer in self.controller.all_layers]
-        return Running(kind, batch_size, self._weights(sums))
+        return Running(kind, batch_size, _weights(self, sums))
 
     def kind(self) -> Kind | None:
         """What compiled code has to run; None if the model is run in torch.
@@ -361,6 +240,74 @@ class Transducer(nn.Module):
         """Logits [B, T, outputs] for ids [B, T]."""
         everything = torch.ones_like(inputs, dtype=torch.bool)
         return self.logits(self.unroll(inputs), everything).view(*inputs.shape, -1)
+
+
+def _unroll_compiled(
+    model: Transducer, kind: Kind, inputs: Tensor, lengths: Sequence[int], noise: GateNoise
+) -> Unrolled:
+    """See `Transducer.unroll`."""
+    longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
+    steps = [model.steps_over(length) for length in lengths]
+    ids = inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])]
+    if kind.buffered:
+        # After the last input nothing is read.
+        rows = functional.pad(model.embed(torch.arange(model.inputs)), (0, 0, 0, 1))
+        projected = [layer.project(rows) for layer in model.controller.all_layers]
+    else:
+        projected, ids = _projected(model, ids, noise)
+    done = fused_sequence(
+        kind,
+        [lengths[row] for row in longest_first],
+        [steps[row] for row in longest_first],
+        ids,
+        _weights(model, projected),
+    )
+    longest = model.steps_over(inputs.shape[1])
+    places = _places(longest_first, steps, longest)
+
+    def placed(numbers: Tensor) -> Tensor:
+        shape = (len(steps), longest, numbers.shape[1])
+        if len(numbers) == len(steps) * longest:  # each already stands where it belongs
+            return numbers.view(shape)
+        empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
+        return empty.index_copy(0, places, numbers).view(shape)
+
+    taken = steps if kind.buffered else None
+    return Unrolled(placed(done.hidden), placed(done.signals), taken)
+
+
+def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[Tensor], Tensor]:
+    """For each layer the sums over some inputs, and for each id [N] the index of its own.
+
+    They are computed for every id or for every step, whichever are fewer.
+    """
+    every, each = torch.arange(model.inputs), torch.arange(len(ids))
+    by_step = len(ids) <= model.inputs
+    projected = [
+        model.sums(layer, ids if by_step else every) for layer in model.controller.all_layers
+    ]
+    if noise is no_noise:
+        return projected, each if by_step else ids
+    if not by_step:
+        projected = [functional.embedding(ids, sums) for sums in projected]
+    return [noise(sums) for sums in projected], each
+
+
+def _weights(model: Transducer, projected: Sequence[Tensor]) -> ModelWeights:
+    layers = [
+        LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
+        for layer in model.controller.all_layers
+    ]
+    nothing = model.classifier.weight.new_zeros(0, model.controller.hidden_size)
+
+    def head(made: nn.Linear | None) -> tuple[Tensor, Tensor]:
+        weight = made.weight if made else nothing
+        bias = made.bias if made else None
+        return weight, weight.new_zeros(len(weight)) if bias is None else bias
+
+    operation = model.operation
+    signals, values = (operation.signals, operation.values) if operation else (None, None)
+    return ModelWeights(projected, layers, *head(signals), *head(values))
 
 
 def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:
