@@ -16,8 +16,6 @@ from stacktrans.training.records import Accuracy, Record, Summary, decided_by, r
 
 RECORDS_KEPT = 12
 """The records that a run's speed is measured over."""
-
-
 SCORES = ("coarse", "fine", "symbols")
 
 
@@ -55,7 +53,7 @@ class TrainingDisplay(ProgressDisplay):
         if self.live:
             self._print_row(record)
         else:
-            self._say(GAP.join(part for part in self._parts(record) if part))
+            self._say(self._line(record))
 
     def _is_due(self, record: Record) -> bool:
         """Whether a record has a line of its own."""
@@ -91,47 +89,38 @@ class TrainingDisplay(ProgressDisplay):
         seconds = record.seconds - (first.seconds if first else 0.0)
         return f"{steps / max(seconds, 1e-9):.1f}"
 
-    def _parts(self, record: Record) -> Iterator[str]:
-        """The parts of a plain line."""
-        yield f"batch {record.step}"
-        yield f"start {record.attempt}" if record.attempt > 1 else ""
-        yield f"lengths {record.lengths}"
-        yield f"loss {record.loss:.4f} nats/symbol"
-        yield f"perplexity {record.perplexity:.3f}"
-        yield f"{self._speed(record)} batches/s"
+    def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
+        """The columns of a record's row, the cell in each, and how a plain line says it."""
+        lengths = self.config.task.ranges
+        first = "development" if self.config.training.examples else "train"
+        yield Column("batch", least=7), str(record.step), "batch {}"
+        yield Column("start", drop=4), str(record.attempt), "start {}" if record.attempt > 1 else ""
+        yield Column("lengths", drop=1), str(record.lengths), "lengths {}"
+        yield Column("nats/symbol", "loss"), f"{record.loss:.4f}", "loss {} nats/symbol"
+        yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", "perplexity {}"
+        yield Column("batches/s", drop=5), self._speed(record), "{} batches/s"
+        for name, cell in zip(SCORES, _accuracies(record.train or record.development), strict=True):
+            yield Column(name, f"{first} {lengths.train}", drop=6), cell, ""
+        for name, cell in zip(SCORES, _accuracies(record.test), strict=True):
+            drop = 7 if name == "symbols" else None
+            yield Column(name, f"test {lengths.test}", drop=drop), cell, ""
+
+    def _line(self, record: Record) -> str:
+        """A record in a plain line."""
+        parts = [said.format(cell) for _, cell, said in self._quantities(record) if said and cell]
         for name in ("train", "test", "development"):
             if accuracy := getattr(record, name):
-                yield "{} coarse {} fine {} symbols {}".format(name, *_accuracies(accuracy))
-        yield _strengths(record)
+                parts.append("{} coarse {} fine {} symbols {}".format(name, *_accuracies(accuracy)))
+        if signals := mean_signals(record):
+            parts.append(", ".join(f"{name} {mean:.2f}" for name, mean in signals.items()))
+        return GAP.join(parts)
 
     def _table(self, record: Record) -> Table:
         """A record as the only row of a table."""
-        lengths = self.config.task.ranges
-        first = "development" if self.config.training.examples else "train"
+        columns, cells, _ = zip(*self._quantities(record), strict=True)
         signals = mean_signals(record)
-        table = Table(
-            Column("batch", least=7),
-            Column("start", drop=4),
-            Column("lengths", drop=1),
-            Column("nats/symbol", "loss"),
-            Column("perplexity", drop=2),
-            Column("batches/s", drop=5),
-            *(Column(name, f"{first} {lengths.train}", drop=6) for name in SCORES),
-            *(Column(name, f"test {lengths.test}") for name in SCORES[:2]),
-            Column(SCORES[2], f"test {lengths.test}", drop=7),
-            *(Column(name, drop=3, least=4) for name in signals),
-        )
-        table.add_row(
-            record.step,
-            record.attempt,
-            record.lengths,
-            f"{record.loss:.4f}",
-            f"{record.perplexity:.3f}",
-            self._speed(record),
-            *_accuracies(record.train or record.development),
-            *_accuracies(record.test),
-            *(f"{mean:.2f}" for mean in signals.values()),
-        )
+        table = Table(*columns, *(Column(name, drop=3, least=4) for name in signals))
+        table.add_row(*cells, *(f"{mean:.2f}" for mean in signals.values()))
         return table
 
 
@@ -141,39 +130,15 @@ class LanguageDisplay(TrainingDisplay):
     def _is_due(self, record: Record) -> bool:
         return True  # there are few, and an epoch may take minutes
 
-    def _parts(self, record: Record) -> Iterator[str]:
-        validation = _validation(record)
-        yield f"batch {record.step}"
-        yield f"learning rate {record.learning_rate:g}"
-        yield f"training perplexity {record.perplexity:.1f}"
-        yield f"validation perplexity {validation}" if validation else ""
-        yield f"{self._speed(record)} batches/s"
-        yield _strengths(record)
-
-    def _table(self, record: Record) -> Table:
-        signals = mean_signals(record)
-        table = Table(
-            Column("batch", least=7),
-            Column("learning rate", drop=2),
-            Column("training", "perplexity"),
-            Column("validation", "perplexity"),
-            Column("batches/s", drop=3),
-            *(Column(name, drop=1, least=4) for name in signals),
-        )
-        table.add_row(
-            record.step,
-            f"{record.learning_rate:g}",
-            f"{record.perplexity:.1f}",
-            _validation(record),
-            self._speed(record),
-            *(f"{mean:.2f}" for mean in signals.values()),
-        )
-        return table
-
-
-def _validation(record: Record) -> str:
-    """The perplexity of the validation text, where it was measured."""
-    return "" if record.validation is None else f"{math.exp(min(record.validation, 700.0)):.1f}"
+    def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
+        training, validation = f"{record.perplexity:.1f}", ""
+        if record.validation is not None:
+            validation = f"{math.exp(min(record.validation, 700.0)):.1f}"
+        yield Column("batch", least=7), str(record.step), "batch {}"
+        yield Column("learning rate", drop=4), f"{record.learning_rate:g}", "learning rate {}"
+        yield Column("training", "perplexity"), training, "training perplexity {}"
+        yield Column("validation", "perplexity"), validation, "validation perplexity {}"
+        yield Column("batches/s", drop=5), self._speed(record), "{} batches/s"
 
 
 def _accuracies(accuracy: Accuracy | None) -> list[str]:
@@ -189,10 +154,6 @@ def mean_signals(record: Record) -> dict[str, float]:
     for name, mean in record.signals.items():
         by_action.setdefault(name.rstrip(" 0123456789"), []).append(mean)
     return {action: sum(means) / len(means) for action, means in by_action.items()}
-
-
-def _strengths(record: Record) -> str:
-    return ", ".join(f"{name} {mean:.2f}" for name, mean in mean_signals(record).items())
 
 
 def summary_view(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
