@@ -44,14 +44,6 @@ class Column(NamedTuple):
         return f"{self.group} {self.name}".strip()
 
 
-class _Form(NamedTuple):
-    """The columns of a table that there is room for, by their indices, and how wide they are."""
-
-    shown: Sequence[int]
-    widths: Sequence[int]
-    left_out: Sequence[int]
-
-
 class Table:
     """Rows of cells under headings.
 
@@ -86,9 +78,10 @@ class Table:
         form = self._form(width)
         if form is None:
             return []
-        lines = [self._line(form, [self.columns[index].name for index in form.shown])]
-        if any(self.columns[index].group for index in form.shown):
-            lines.insert(0, self._groups(form))
+        part, widths = form
+        lines = [part._line(widths, [column.name for column in part.columns])]
+        if any(column.group for column in part.columns):
+            lines.insert(0, part._groups(widths))
         return [_text(line, "bold") for line in lines]
 
     def body(self, width: int) -> list[Text]:
@@ -97,103 +90,104 @@ class Table:
         if form is None:
             # A line that is still too long is wrapped.
             return [Text(line) for row in self.rows for line in self._told(row, width)]
-        return [_text(line) for row in self.rows for line in self._row(form, row)]
+        part, widths = form
+        return [_text(line) for row in part.rows for line in part._row(widths, row)]
 
     def note(self, width: int) -> list[Text]:
         """The columns that were left out, if any."""
         form = self._form(width)
-        if form is None or not form.left_out:
+        shown = form[0].columns if form else self.columns
+        left_out = [column for column in self.columns if column not in shown]
+        if not left_out:
             return []
-        shown = {self.columns[index].group for index in form.shown}
-        columns = [self.columns[index] for index in form.left_out]
         # A group of which nothing is left has a name of its own.
-        titles = [each.title if each.group in {"", *shown} else each.group for each in columns]
+        groups = {"", *(column.group for column in shown)}
+        titles = [each.title if each.group in groups else each.group for each in left_out]
         return [Text(f"(no room for {', '.join(dict.fromkeys(titles))})")]
+
+    def _only(self, places: Sequence[int]) -> "Table":
+        """A table of some of the columns."""
+        part = Table(*(self.columns[place] for place in places))
+        part.rows = [[row[place] for place in places] for row in self.rows]
+        return part
 
     def _parts(self, width: int) -> Iterator["Table"]:
         """Tables of as many columns as there is room for."""
-        groups: list[list[int]] = [[0]]
-        for index in range(1, len(self.columns)):
-            if len(groups[-1]) > 1 and self._least([*groups[-1], index]) > width:
-                groups.append([0])
-            groups[-1].append(index)
-        for group in groups:
-            part = Table(*(self.columns[index] for index in group))
-            part.rows = [[row[index] for index in group] for row in self.rows]
-            yield part
+        group = [0]
+        for place in range(1, len(self.columns)):
+            if len(group) > 1 and self._only([*group, place])._widths(width) is None:
+                yield self._only(group)
+                group = [0]
+            group.append(place)
+        yield self._only(group)
 
-    def _form(self, width: int) -> _Form | None:
-        """How the table is laid out; None if there is no room for columns."""
-        shown = list(range(len(self.columns)))
+    def _form(self, width: int) -> "tuple[Table, list[int]] | None":
+        """The columns that there is room for, and how wide they are; None if there is none."""
         ranks = {column.drop for column in self.columns if column.drop is not None}
-        for rank in [None, *sorted(ranks)]:
-            if rank is not None:
-                shown = [index for index in shown if self.columns[index].drop != rank]
-            if self._least(shown) <= width:
-                left_out = [index for index in range(len(self.columns)) if index not in shown]
-                return _Form(shown, self._widths(shown, width), left_out)
+        for rank in [0, *sorted(ranks)]:
+            drops = enumerate(column.drop for column in self.columns)
+            part = self._only([place for place, drop in drops if drop is None or drop > rank])
+            if widths := part._widths(width):
+                return part, widths
         return None
 
-    def _width(self, index: int, folded: bool) -> int:
-        """The width of a column whose cells stay whole, or are folded as far as they can be."""
-        column = self.columns[index]
-        cells = [row[index] for row in self.rows]
-        if folded and column.fold:
-            cells = [part for cell in cells for part in cell.split(column.fold)]
-        return max(column.least, *map(cell_len, [column.name, *cells]))
-
-    def _least(self, shown: Sequence[int]) -> int:
-        widths = [self._width(index, folded=True) for index in shown]
-        return sum(self._widened(shown, widths)) + _gaps(shown)
-
-    def _widths(self, shown: Sequence[int], width: int) -> list[int]:
-        """The natural widths; of columns that are folded, no more than there is room for."""
-        natural = [self._width(index, folded=False) for index in shown]
-        widths = [self._width(index, folded=True) for index in shown]
-        room = width - _gaps(shown) - sum(self._widened(shown, widths))
+    def _widths(self, width: int) -> list[int] | None:
+        """The natural widths, or less in columns that can be folded; None if there is no room."""
+        natural, widths = self._cell_widths(folded=False), self._cell_widths(folded=True)
+        room = width - _gaps(widths) - sum(self._widened(widths))
+        if room < 0:
+            return None
         while room > 0 and widths != natural:
             missing = [whole - now for whole, now in zip(natural, widths, strict=True)]
             most = missing.index(max(missing))
             step = min(max(1, missing[most] // 2), room)
             widths[most] += step
             room -= step
-        return self._widened(shown, widths)
+        return self._widened(widths)
 
-    def _widened(self, shown: Sequence[int], widths: Sequence[int]) -> list[int]:
+    def _cell_widths(self, folded: bool) -> list[int]:
+        """The width of each column, with cells that stay whole or are folded as far as possible."""
+        widths = []
+        for place, column in enumerate(self.columns):
+            cells = [row[place] for row in self.rows]
+            if folded and column.fold:
+                cells = [part for cell in cells for part in cell.split(column.fold)]
+            widths.append(max(column.least, *map(cell_len, [column.name, *cells])))
+        return widths
+
+    def _widened(self, widths: Sequence[int]) -> list[int]:
         """The widths, with room for what stands above several columns."""
         widened = list(widths)
-        for group, places in self._spans(shown):
+        for group, places in self._spans():
             lacking = cell_len(group) - sum(widened[place] for place in places) - _gaps(places)
             widened[places[-1]] += max(0, lacking)
         return widened
 
-    def _spans(self, shown: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
-        """The groups, each with the places of its columns among those that are shown."""
-        for group, places in groupby(range(len(shown)), lambda at: self.columns[shown[at]].group):
+    def _spans(self) -> Iterator[tuple[str, list[int]]]:
+        """The groups, each with the places of its columns."""
+        for group, places in groupby(range(len(self.columns)), lambda at: self.columns[at].group):
             yield group, list(places)
 
-    def _groups(self, form: _Form) -> str:
+    def _groups(self, widths: Sequence[int]) -> str:
         cells = []
-        for group, places in self._spans(form.shown):
-            width = sum(form.widths[place] for place in places) + _gaps(places)
+        for group, places in self._spans():
+            width = sum(widths[place] for place in places) + _gaps(places)
             cells.append(group.rjust(width) if len(places) == 1 else group.center(width))
         return GAP.join(cells)
 
-    def _line(self, form: _Form, cells: Sequence[str]) -> str:
+    def _line(self, widths: Sequence[int], cells: Sequence[str]) -> str:
         padded = []
-        for index, width, cell in zip(form.shown, form.widths, cells, strict=True):
+        for column, width, cell in zip(self.columns, widths, cells, strict=True):
             space = " " * (width - cell_len(cell))
-            left = index == 0 or self.columns[index].left
+            left = column.left or column is self.columns[0]
             padded.append(cell + space if left else space + cell)
         return GAP.join(padded)
 
-    def _row(self, form: _Form, row: Sequence[str]) -> Iterator[str]:
-        folded = [
-            _folded(row[index], self.columns[index].fold, width)
-            for index, width in zip(form.shown, form.widths, strict=True)
-        ]
+    def _row(self, widths: Sequence[int], row: Sequence[str]) -> Iterator[str]:
+        columns = zip(row, self.columns, widths, strict=True)
+        folded = [_folded(cell, column.fold, width) for cell, column, width in columns]
         for cells in zip_longest(*folded, fillvalue=""):
-            yield self._line(form, cells)
+            yield self._line(widths, cells)
 
     def _told(self, row: Sequence[str], width: int) -> Iterator[str]:
         """A row as names and values, in lines of no more than some width where that can be."""
