@@ -72,7 +72,7 @@ class StackLSTM(nn.Module):
             }
         )
         read_size = self.memory.reads * memory_size
-        self.controller = Controller(config, input_size, read_size, config.start)
+        self.controller = Controller(config, input_size, read_size)
         self.operation = Operation(self.memory, hidden_size, config)
         self.operation.start_as(config.start)
 

@@ -19,6 +19,7 @@ from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.sequences import LayerWeights, ModelWeights, Running, fused_sequence
 from stacktrans.memory import Deque, Memory, Nothing, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
+from stacktrans.settings.config import RecurrentConfig
 from stacktrans.settings.resolve import resolve
 
 Named = dict[str, Tensor]
@@ -31,7 +32,7 @@ STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
 }
 KINDS = sorted(RECURRENT)
 NAMES = sorted(STRENGTH_MEMORIES)
-START = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model.start
+MODEL = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 """How far from the float64 definition each type of number may be, by the largest number."""
 
@@ -190,7 +191,9 @@ class Case:
     def _layer(self, index: int) -> RecurrentLayer:
         """The definition of a layer, with the tensors themselves for weights."""
         size = self.tensors[f"hidden{index}"].shape[1]
-        layer = RECURRENT[self.controller](1, 1, size, START)
+        units = RecurrentConfig(name=self.controller, hidden_size=size)
+        config = MODEL.model_copy(update={"controller": units})
+        layer = RECURRENT[self.controller](config, 1, 1)
         for name in ("below", "hidden"):
             delattr(layer, f"{name}_weight")
             setattr(layer, f"{name}_weight", self.tensors[f"{name}{index}"])

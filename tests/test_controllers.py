@@ -15,7 +15,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ModelConfig
 from stacktrans.settings.resolve import resolve
 
-HIDDEN, EMBEDDING, READ, BATCH = 5, 4, 3, 2
+EMBEDDING, READ, BATCH = 4, 3, 2
 
 
 def filled_cell(layer: RecurrentLayer, cell: nn.RNNCellBase, order: list[int]) -> None:
@@ -35,8 +35,8 @@ def filled_cell(layer: RecurrentLayer, cell: nn.RNNCellBase, order: list[int]) -
 )
 def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: list[int]) -> None:
     torch.manual_seed(0)
-    layer = RECURRENT[kind](EMBEDDING, READ, HIDDEN, small(kind, "none").start).double()
-    other = cell(EMBEDDING + READ, HIDDEN).double()  # type: ignore[call-arg]
+    layer = RECURRENT[kind](small(kind, "none"), EMBEDDING, READ).double()
+    other = cell(EMBEDDING + READ, layer.hidden_size).double()  # type: ignore[call-arg]
     filled_cell(layer, other, order)
     inputs = torch.randn(BATCH, 6, EMBEDDING, dtype=torch.float64)
     reads = torch.randn(BATCH, 6, READ, dtype=torch.float64)
@@ -51,7 +51,7 @@ def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: 
 
 def test_higher_layers_see_the_embedding_and_the_layer_below() -> None:
     config = small("lstm", "stack", layers=3)
-    controller = Controller(config, EMBEDDING, READ, config.start)
+    controller = Controller(config, EMBEDDING, READ)
     sizes = [
         (layer.input_weight.shape[1], layer.below_weight.shape[1])
         for layer in controller.layers

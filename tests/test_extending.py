@@ -131,11 +131,8 @@ def test_what_is_inherited_has_no_compiled_code() -> None:
 
 def test_the_tutorial_s_controller_and_generator() -> None:
     use_plugins("mgu.py", "sorted.py")
-    layer = CONTROLLERS.load("mgu")(3, 2, 5, resolve_start())
+    settings = {"model": {"memory": "none", "controller": {"name": "mgu", "hidden_size": 5}}}
+    layer = CONTROLLERS.load("mgu")(resolve(task="copy", settings=settings).model, 3, 2)
     (hidden,) = layer.step(layer.project(torch.zeros(1, 3)), torch.zeros(1, 2), layer.initial(1))
     assert hidden.shape == (1, 5)
     assert make_task("mine", "sorted", {"symbols": 9}).answer(list('#"!')) == list('!"#')
-
-
-def resolve_start() -> object:
-    return resolve(task="copy", settings={"model": {"memory": "none"}}).model.start

@@ -7,7 +7,7 @@ depends on x_t alone, for a whole sequence at once; `step` adds the rest.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,12 @@ def no_noise(sums: Tensor) -> Tensor:
 class Layer(nn.Module, ABC):
     """One layer of a controller: at each step it sums its inputs, and updates a state.
 
+    Args:
+        config: the shape of the model.
+        embedding_size: size of x_t.
+        below_size: size of the output of the layer under this one, or of the vectors read; may
+            be 0.
+
     Attributes:
         gates: names of the blocks of H rows in the weights.
         states: how many vectors [H] the state is made of; the first is the output.
@@ -46,29 +52,17 @@ class Layer(nn.Module, ABC):
     states: ClassVar[int]
     units: ClassVar[bool] = True
     cell: ClassVar[str | None] = None
-    hidden_size: int
     below_weight: Tensor
     hidden_weight: Tensor
     initial_state: Tensor
 
-    @classmethod
-    @abstractmethod
-    def from_config(
-        cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
-    ) -> Self:
-        """A layer of a model's controller.
-
-        Args:
-            config: the shape of the model.
-            embedding_size: size of x_t.
-            below_size: size of the output of the layer under this one, or of the vectors read;
-                may be 0.
-            start: how the weights start.
-        """
+    def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
+        super().__init__()
+        self.hidden_size = self.size_in(config, embedding_size, below_size)
 
     @classmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
-        """The `hidden_size` of such a layer."""
+        """The `hidden_size` of a layer that is made with these."""
         return config.units.hidden_size if cls.units else embedding_size + below_size
 
     def initial(self, batch_size: int) -> ControllerState:
@@ -102,19 +96,13 @@ class LinearLayer(Layer):
     states = 1
     units = False
 
-    def __init__(self, embedding_size: int, below_size: int) -> None:
-        super().__init__()
-        size = self.hidden_size = embedding_size + below_size
+    def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
+        super().__init__(config, embedding_size, below_size)
+        size = self.hidden_size
         places = torch.eye(size)
         self.register_buffer("below_weight", places[:, embedding_size:], persistent=False)
         self.register_buffer("hidden_weight", torch.zeros(size, size), persistent=False)
         self.register_buffer("initial_state", torch.zeros(1, size), persistent=False)
-
-    @classmethod
-    def from_config(
-        cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
-    ) -> Self:
-        return cls(embedding_size, below_size)
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.pad(inputs, (0, self.hidden_size - inputs.shape[-1]))
@@ -127,37 +115,20 @@ class LinearLayer(Layer):
 
 
 class RecurrentLayer(Layer):
-    """One layer of recurrent units.
-
-    Args:
-        embedding_size, below_size, start: as for `from_config`.
-        hidden_size: number of units H.
-        learned: whether the initial state is learned, and not zero.
-        recurrent: whether the units see the layer's output at the step before.
-        biases: whether the sums have biases.
-    """
+    """One layer of recurrent units."""
 
     bias: Tensor
 
-    def __init__(
-        self,
-        embedding_size: int,
-        below_size: int,
-        hidden_size: int,
-        start: StartConfig,
-        learned: bool = True,
-        recurrent: bool = True,
-        biases: bool = True,
-    ) -> None:
-        super().__init__()
-        self.hidden_size = hidden_size
+    def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
+        super().__init__(config, embedding_size, below_size)
+        start, units, hidden_size = config.start, config.units, self.hidden_size
         rows = len(self.gates) * hidden_size
         self.input_weight = nn.Parameter(torch.empty(rows, embedding_size))
         self.below_weight = nn.Parameter(torch.empty(rows, below_size))
-        learn_or_zero(self, "hidden_weight", torch.empty(rows, hidden_size), recurrent)
-        learn_or_zero(self, "bias", torch.empty(rows), biases)
+        learn_or_zero(self, "hidden_weight", torch.empty(rows, hidden_size), units.recurrent)
+        learn_or_zero(self, "bias", torch.empty(rows), units.biases)
         self.initial_state = nn.Parameter(
-            torch.empty(self.states, hidden_size), requires_grad=learned
+            torch.zeros(self.states, hidden_size), requires_grad=units.initial_state == "learned"
         )
         weights = (self.input_weight, self.below_weight, self.hidden_weight)
         learned_weights = [weight for weight in weights if isinstance(weight, nn.Parameter)]
@@ -168,21 +139,12 @@ class RecurrentLayer(Layer):
         else:
             for drawn in (*learned_weights, self.bias):
                 nn.init.uniform_(drawn, -(hidden_size**-0.5), hidden_size**-0.5)
-        nn.init.zeros_(self.initial_state)
-        if not biases:
+        if not units.biases:
             nn.init.zeros_(self.bias)
             return
         with torch.no_grad():
             for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
                 bias.add_(start.gate_bias.get(name, 0.0))
-
-    @classmethod
-    def from_config(
-        cls, config: ModelConfig, embedding_size: int, below_size: int, start: StartConfig
-    ) -> Self:
-        shape, learned = config.units, config.units.initial_state == "learned"
-        sizes = (embedding_size, below_size, shape.hidden_size)
-        return cls(*sizes, start, learned, shape.recurrent, shape.biases)
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
@@ -266,21 +228,19 @@ class Controller(nn.Module):
         hidden_size: size H of its output.
     """
 
-    def __init__(
-        self, config: ModelConfig, embedding_size: int, read_size: int, start: StartConfig
-    ) -> None:
+    def __init__(self, config: ModelConfig, embedding_size: int, read_size: int) -> None:
         super().__init__()
         kind: type[Layer] = CONTROLLERS.load(config.controller.name)
         self.layers = nn.ModuleList()
         below = read_size
         for _ in range(config.units.layers):
-            layer = kind.from_config(config, embedding_size, below, start)
+            layer = kind(config, embedding_size, below)
             self.layers.append(layer)
             below = layer.hidden_size
         self.hidden_size = below
         with torch.no_grad():
             for weight in self.read_weights:
-                weight.mul_(start.scale.reads)
+                weight.mul_(config.start.scale.reads)
         self.state_gradient = config.units.state_gradient
 
     @property

@@ -75,7 +75,7 @@ class Transducer(nn.Module):
         size = layer.size_in(config, embedded, self.read_size)
         operated = memory.signal_names or config.buffers
         self.operation = Operation(memory, size, config) if operated else None
-        self.controller = Controller(config, embedded, self.read_size, start)
+        self.controller = Controller(config, embedded, self.read_size)
         shown = config.output_size if memory.reads else None
         self.output = (
             nn.Sequential(nn.Linear(size, shown, config.controller.biases), nn.Tanh())
