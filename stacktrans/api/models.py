@@ -14,13 +14,7 @@ from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Text
 from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
 from stacktrans.inference import trace as inference
-from stacktrans.inference.evaluation import (
-    Scores,
-    ranges,
-    scores_of_each,
-    scores_of_pairs,
-    scores_of_range,
-)
+from stacktrans.inference.evaluation import Scores, ranges, scores_of_pairs, scores_of_range
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model import checkpoint
@@ -258,8 +252,7 @@ class Model:
             return Evaluation(found, scores, self.network.hard)
         usual = [task.ranges.test]
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
-        scores_of = scores_of_each if each else scores_of_range
-        scores = scores_of(self._loaded, found, law, count or (100 if each else 1000), seed)
+        scores = scores_of_range(self._loaded, found, law, count, seed, each)
         return Evaluation(found, scores, self.network.hard)
 
     def _pairs(self, data: Data) -> tuple[list[Pair], str]:

@@ -108,9 +108,8 @@ def eval(
         results = evaluation.scores_of_pairs(loaded, pairs, bounds, name_of(data))
     else:
         usual = [config.ranges.train, config.ranges.test]
-        scores_of = evaluation.scores_of_each if each else evaluation.scores_of_range
         results = [
-            (range_, scores_of(loaded, range_, law, count or (100 if each else 1000), seed))
+            (range_, evaluation.scores_of_range(loaded, range_, law, count, seed, each))
             for range_, law in evaluation.ranges(config, loaded.task, bounds, usual, depth)
         ]
     if plot:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layouts import Ids, JointSequence, Layout, SameLength, Stream
@@ -79,9 +80,7 @@ def _in_step(model: Transducer, sources: list[Ids]) -> list[Answer]:
     lengths = [len(source) for source in sources]
     if not any(lengths):
         return [Answer([], 0.0, ended=True) for _ in sources]
-    inputs = torch.zeros(len(sources), max(lengths), dtype=torch.int64)
-    for row, source in zip(inputs, sources, strict=True):
-        row[: len(source)] = torch.from_numpy(source)
+    inputs = pad_sequence([torch.from_numpy(source) for source in sources], batch_first=True)
     inputs = inputs.to(model.classifier.weight.device)
     if model.config.buffers:
         everything = torch.ones_like(inputs, dtype=torch.bool)

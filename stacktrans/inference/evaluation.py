@@ -115,7 +115,9 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
             for index in indices:
                 own = np.s_[row, begin : begin + layout.steps(pairs[index])]
                 found = correct[own][batch.mask[own]]
-                fine[index], right[index], scored[index] = _fine(found), found.sum(), len(found)
+                right[index], scored[index] = found.sum(), len(found)
+                # The share before the first error; where nothing is scored, nothing is wrong.
+                fine[index] = 1 if found.all() else found.argmin() / len(found)
                 differing[index] = different[own].sum()
                 begin += layout.steps(pairs[index])
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
@@ -146,15 +148,10 @@ def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.boo
 
 
 @torch.no_grad()
-def cross_entropy(
-    model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool
-) -> float:
-    """Mean nats a scored symbol of pairs, which follow one another as for `score`.
-
-    With `everything`, every symbol is scored, and not only the predictable ones.
-    """
+def cross_entropy(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> float:
+    """Mean nats a symbol of pairs, which follow one another as for `score`; all are scored."""
     total, count, device = 0.0, 0, model.classifier.weight.device
-    for _, batch in _batches(model, layout, pairs, everything):
+    for _, batch in _batches(model, layout, pairs, everything=True):
         inputs, targets, mask = (
             torch.from_numpy(part).to(device) for part in (batch.inputs, batch.targets, batch.mask)
         )
@@ -162,11 +159,6 @@ def cross_entropy(
         total += float(functional.cross_entropy(logits, targets[mask], reduction="sum"))
         count += len(logits)
     return total / max(count, 1)
-
-
-def _fine(correct: npt.NDArray[np.bool_]) -> float:
-    """The share before the first error; where nothing is scored, nothing is wrong."""
-    return 1.0 if correct.all() else float(correct.argmin() / len(correct))
 
 
 @torch.no_grad()
@@ -211,26 +203,29 @@ def ranges(
 
 
 def scores_of_range(
-    checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, count: int, seed: int
+    checkpoint: Checkpoint,
+    lengths: Lengths,
+    law: LengthLaw,
+    count: int | None,
+    seed: int,
+    each: bool = False,
 ) -> Scores:
-    """The scores of `count` strings that are drawn from a range."""
-    found = []
-    for start in range(0, count, BLOCK):
-        rng = generator(seed, Purpose.EVALUATION, start)
-        pairs = checkpoint.task.sample(rng, lengths, min(BLOCK, count - start), law)
-        found.append(score(checkpoint.model, checkpoint.layout, pairs))
-    return functools.reduce(operator.add, found)
+    """The scores of `count` strings that are drawn from a range, 1000 unless given.
 
+    With `each`, of `count` strings of every length in it that the task has, 100 unless given.
 
-def scores_of_each(
-    checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, count: int, seed: int
-) -> Scores:
-    """The scores of `count` strings of every length within a range that the task has."""
+    Raises:
+        NoSuchLength: the task has no string of such a length.
+    """
+    count = count or (100 if each else 1000)
+    every = range(lengths.shortest, lengths.longest + 1)
     found = []
-    for length in range(lengths.shortest, lengths.longest + 1):
-        with contextlib.suppress(NoSuchLength):
-            only = Lengths(length, length)
-            found.append(scores_of_range(checkpoint, only, law, count, seed))
+    for part in [Lengths(length, length) for length in every] if each else [lengths]:
+        with contextlib.suppress(NoSuchLength) if each else contextlib.nullcontext():
+            for start in range(0, count, BLOCK):
+                rng = generator(seed, Purpose.EVALUATION, start)
+                pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
+                found.append(score(checkpoint.model, checkpoint.layout, pairs))
     if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
     return functools.reduce(operator.add, found)

@@ -240,12 +240,11 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
 
 
 def _scores(job: Job, measure: Measure) -> Any:
-    from stacktrans.inference.evaluation import scores_of_each, scores_of_range
+    from stacktrans.inference.evaluation import scores_of_range
     from stacktrans.model.checkpoint import load
     from stacktrans.model.devices import find_device
 
     loaded = load(job.directory, find_device(job.device))
     loaded.model.hard = measure.hard
     lengths, law = measure.range_of(loaded.config.task, loaded.task)
-    scores_of = scores_of_each if measure.each else scores_of_range
-    return scores_of(loaded, lengths, law, measure.count, measure.seed)
+    return scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)

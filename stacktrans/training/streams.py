@@ -128,7 +128,7 @@ class Streams(Pieces):
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         count = self.config.training.measure.strings
         pairs = self.strings(Purpose.VALIDATION, moment, self.ranges.train, count)
-        record.validation = cross_entropy(model, self.layout, pairs, True)
+        record.validation = cross_entropy(model, self.layout, pairs)
         record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
 
 
