@@ -26,7 +26,6 @@ from stacktrans.showing.plots import check_plot, plot_trace
 from stacktrans.showing.scores import scores_tables
 from stacktrans.showing.traces import trace_view
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.layouts import Pair
 from stacktrans.tasks.lines import given_pairs, read_pairs
 
 
@@ -247,19 +246,16 @@ class Model:
         if data is not None:
             if each or depth:
                 raise UsageError("each and depth are for strings that are drawn, not for data")
-            pairs, name = self._pairs(data)
+            if isinstance(data, str | os.PathLike):
+                pairs, name = read_pairs(Path(data), self._loaded.task), str(data)
+            else:
+                pairs, name = given_pairs(data, self._loaded.task), "data"
             ((found, scores),) = scores_of_pairs(self._loaded, pairs[:count], bounds, name)
             return Evaluation(found, scores, self.network.hard)
         usual = [task.ranges.test]
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
         scores = scores_of_range(self._loaded, found, law, count, seed, each)
         return Evaluation(found, scores, self.network.hard)
-
-    def _pairs(self, data: Data) -> tuple[list[Pair], str]:
-        """Pairs, and their name in messages."""
-        if isinstance(data, str | os.PathLike):
-            return read_pairs(Path(data), self._loaded.task), str(data)
-        return given_pairs(data, self._loaded.task), "data"
 
     def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:
         """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.

@@ -132,7 +132,11 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
         if task.same_length:
             each = zip(steps, scored, strict=True)
             steps = [replace(step, scored=known) for step, known in each]
-    _check_numbers(steps)
+    for step in steps:
+        try:
+            json.dumps(asdict(step), allow_nan=False)
+        except ValueError:  # NaN or infinite
+            raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
     expected, correct, why_not = None, None, None
     try:
         symbols = task.answer(source)
@@ -150,15 +154,6 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
         correct=correct,
         steps=steps,
     )
-
-
-def _check_numbers(steps: Sequence[Step]) -> None:
-    """Raise `StacktransError` at the first step with a number that is NaN or infinite."""
-    for step in steps:
-        try:
-            json.dumps(asdict(step), allow_nan=False)
-        except ValueError:
-            raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
 
 
 def _agree(written: list[str], expected: list[str | None]) -> bool:
@@ -192,24 +187,17 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
     return replace(followed, steps=[chosen(step) for step in followed.steps])
 
 
-def _sequence(
-    checkpoint: Checkpoint, source: Ids, target: list[int]
-) -> tuple[list[int], list[str], int]:
-    """The ids that a model reads, their symbols, and the first step that answers."""
-    task, layout = checkpoint.task, checkpoint.layout
-    written = task.source.decode(source)
-    if isinstance(layout, Stream):
-        read = [*layout.prefix(source).tolist(), *target]
-        return read, task.source.decode(read), 1
-    if not isinstance(layout, JointSequence):
-        return source.tolist(), written, 1
-    inputs = [*layout.prefix(source).tolist(), *(layout.first_target + index for index in target)]
-    return inputs, [BEGIN, *written, SEPARATOR, *task.target.decode(target)], len(source) + 2
-
-
 def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]:
-    model = checkpoint.model
-    inputs, symbols, first_answer = _sequence(checkpoint, source, target)
+    model, task, layout = checkpoint.model, checkpoint.task, checkpoint.layout
+    inputs, symbols, first_answer = source.tolist(), task.source.decode(source), 1
+    if isinstance(layout, JointSequence | Stream):
+        read = [layout.first_target + index for index in target]
+        inputs = [*layout.prefix(source).tolist(), *read]
+    if isinstance(layout, JointSequence):
+        symbols = [BEGIN, *symbols, SEPARATOR, *task.target.decode(target)]
+        first_answer = len(source) + 2
+    elif isinstance(layout, Stream):
+        symbols = task.source.decode(inputs)
     ids = torch.tensor([inputs], device=model.classifier.weight.device)
     state = definition.initial(model, 1)
     steps: list[Step] = []

@@ -102,7 +102,7 @@ def transduce_lines(
                 line.source = decode_line(piece.raw)
             except StacktransError as error:
                 line.error = str(error)
-        _answer(checkpoint, lines, max_length, scored=as_json or marked, marked=marked)
+        _answer(checkpoint, lines, max_length, marked)
         if as_json and isinstance(checkpoint.task, Corpus):
             words = checkpoint.task.vocabulary
             for line in lines:
@@ -125,7 +125,7 @@ def transduce_strings(
         StacktransError: one can't be transduced; the message says which, from 1.
     """
     lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
-    _answer(checkpoint, lines, max_length, scored=True, marked=marked)
+    _answer(checkpoint, lines, max_length, marked)
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")
@@ -133,11 +133,7 @@ def transduce_strings(
 
 
 def _answer(
-    checkpoint: Checkpoint,
-    lines: Sequence[Line],
-    max_length: int | None,
-    scored: bool,
-    marked: bool,
+    checkpoint: Checkpoint, lines: Sequence[Line], max_length: int | None, marked: bool
 ) -> None:
     """Answer the lines that have a source."""
     task = checkpoint.task
@@ -161,7 +157,7 @@ def _answer(
             line.error = OVERFLOW
             continue
         said = task.target.decode(answer.target)
-        if scored and task.same_length:
+        if task.same_length:
             line.scored = [*task.scored(symbols)]
             said = with_marks(said, line.scored) if marked else said
         line.output = task.target.join(said)

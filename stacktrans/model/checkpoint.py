@@ -67,7 +67,7 @@ def save(
         config: of the run.
         weights: by their names.
         training: what else is needed to resume the run.
-        accuracy: of the weights, if known; it is written into the header of their file.
+        accuracy: of the weights, if known, for the header of their file.
         card: the model card, in Markdown.
 
     Raises:
