@@ -36,12 +36,6 @@ class VisibleConsole(Console):
                 yield segment._replace(text=visible(segment.text, keep="\n"))
 
 
-def can_redraw(console: Console) -> bool:
-    """Whether what was written to a console can be written over."""
-    # FORCE_COLOR makes every file a terminal to the console; a terminal without a kind is none.
-    return console.file.isatty() and bool(os.environ.get("TERM")) and not console.is_dumb_terminal
-
-
 class ProgressDisplay(ABC):
     """A display, to be entered during the work: lines that stay, and a live part.
 
@@ -53,11 +47,12 @@ class ProgressDisplay(ABC):
 
     def __init__(self, console: Console, transient: bool) -> None:
         self.console = console
-        self.live = (
-            Live(get_renderable=self._now, console=console, auto_refresh=False, transient=transient)
-            if can_redraw(console)
-            else None
+        live = Live(
+            get_renderable=self._now, console=console, auto_refresh=False, transient=transient
         )
+        # FORCE_COLOR makes every file a terminal to the console; one without a kind can't go back.
+        has_kind = bool(os.environ.get("TERM")) and not console.is_dumb_terminal
+        self.live = live if console.file.isatty() and has_kind else None
         self._written = -SECONDS_BETWEEN
 
     def __enter__(self) -> Self:

@@ -63,17 +63,16 @@ def _strength_table(trace: Trace) -> Table:
         *([Column("write answer", left=True, fold=GAP, drop=4)] if buffered else []),
     )
     for step in trace.steps:
-        buffers = step.input_read is not None and step.written is not None
         table.add_row(
             step.step,
             step.input,
             _said(step),
             _probability(step),
             *map(_shaded, step.signals.values()),
-            *([f"{step.input_left:.2f}", _parts(step.input_read or [])] if buffers else []),
+            *([f"{step.input_left:.2f}", _parts(step.input_read)] if buffered else []),
             *map(_parts, step.reads.values()),
             *(_numbers(cells[0]) for cells in step.tops.values()),
-            *([f"{step.output_held:.2f}", _parts(step.written or [])] if buffers else []),
+            *([f"{step.output_held:.2f}", _parts(step.written)] if buffered else []),
         )
     return table
 
@@ -112,8 +111,8 @@ def _numbers(cell: Sequence[float]) -> str:
     return " ".join(f"{number:5.2f}" for number in cell)
 
 
-def _parts(parts: Sequence[Part]) -> str:
-    return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts)
+def _parts(parts: Sequence[Part] | None) -> str:
+    return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
 
 
 def _said(step: Step) -> str:
