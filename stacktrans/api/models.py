@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
-from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import Scores, ranges, scores_of_pairs, scores_of_range
@@ -23,6 +22,7 @@ from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.plots import check_plot, plot_trace
+from stacktrans.showing.progress import as_html
 from stacktrans.showing.scores import scores_tables
 from stacktrans.showing.traces import trace_view
 from stacktrans.tasks.base import Lengths

@@ -12,12 +12,12 @@ from typing import Any
 
 from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
-from stacktrans.api.notebooks import as_html
 from stacktrans.common.errors import UsageError
 from stacktrans.model.devices import find_device
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nested
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.runs import check_free, claim, last_saved, stopping

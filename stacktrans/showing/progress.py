@@ -1,5 +1,6 @@
 """Consoles that write nothing that can't be seen, and work shown in them as it goes."""
 
+import io
 import os
 import time
 from abc import ABC, abstractmethod
@@ -14,6 +15,9 @@ from stacktrans.common.visible import visible
 
 SECONDS_BETWEEN = 2.0
 """The least time between two refreshes of the live part."""
+HTML_WIDTH = 240
+"""Characters across a notebook."""
+_HTML = '<pre style="line-height: normal; overflow-x: auto; white-space: pre">{code}</pre>'
 
 
 class VisibleConsole(Console):
@@ -34,6 +38,17 @@ class VisibleConsole(Console):
                 yield segment
             else:
                 yield segment._replace(text=visible(segment.text, keep="\n"))
+
+
+def as_html(*renderables: RenderableType) -> str:
+    """Tables and text as HTML that needs nothing else; what is in it can't be markup."""
+    # In a notebook, a console of its own accord displays what is printed: it would be there twice.
+    console = VisibleConsole(
+        file=io.StringIO(), record=True, width=HTML_WIDTH, force_terminal=True, force_jupyter=False
+    )
+    for renderable in renderables:
+        console.print(renderable)
+    return console.export_html(inline_styles=True, code_format=_HTML)
 
 
 class ProgressDisplay(ABC):
