@@ -72,7 +72,7 @@ class StrengthMemory(Memory[Strengths]):
 
     def step(self, state: Strengths, signals: Tensor, values: Tensor) -> tuple[Strengths, Tensor]:
         state = self.update(state, signals, values)
-        return state, torch.bmm(self.read_weights(state), state.values)
+        return state, read(self.read_weights(state), state.values)
 
     @abstractmethod
     def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
@@ -94,6 +94,22 @@ class StrengthMemory(Memory[Strengths]):
         return Reading(
             held=float(state.strengths.sum()), parts=dict(zip(self.ends, by_step, strict=True))
         )
+
+
+def read(weights: Tensor, values: Tensor) -> Tensor:
+    """Weighted sums of rows: weights [B, ends, rows], values [B, rows, m] -> [B, ends, m]."""
+    if torch.is_grad_enabled() or weights.is_cuda:
+        return torch.bmm(weights, values)
+    # Few rows are within reach of an end, and the others need not be looked at.
+    return torch.cat([_read_within_reach(end, values) for end in weights.split(1, dim=1)], dim=1)
+
+
+def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
+    touched = weights.any(dim=0).any(dim=0).nonzero()
+    if not len(touched):
+        return values.new_zeros(values.shape[0], 1, values.shape[2])
+    reach = slice(int(touched[0]), int(touched[-1]) + 1)
+    return torch.bmm(weights[:, :, reach], values[:, reach])
 
 
 class _RunningSum(torch.autograd.Function):
