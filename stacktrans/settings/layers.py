@@ -48,7 +48,8 @@ class Layer:
                 inside = key < len(value)
             if not inside:
                 return None
-            value, node = value[key], _child(node, key)
+            # What is not in the file, as it was called something else then, is near its section.
+            value, node = value[key], _child(node, key) or node
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
     def section(self, *keys: str) -> "Layer":
