@@ -59,7 +59,6 @@ class NormalForm:
         root: the symbol of the grammar's root.
         lexical: each symbol's productions of a word.
         binary: each symbol's productions of two symbols.
-        source_words: the words that some symbol produces.
     """
 
     def __init__(self, root: str, rules: Rules) -> None:
@@ -73,9 +72,6 @@ class NormalForm:
             for alternative in alternatives:
                 self._add(symbols[name], alternative)
         self.root = symbols[root]
-        self.source_words = frozenset(
-            production.word for productions in self.lexical for production in productions
-        )
 
     def __len__(self) -> int:
         return len(self._symbols)

@@ -39,19 +39,6 @@ class GrammarError(ValueError):
         return cls(message, "rules", nonterminal, *index)
 
 
-class NotInGrammar(ValueError):
-    """A string is not the source of any sentence of the grammar.
-
-    Attributes:
-        position: the first word, counted from 1, that continues no sentence; one more than
-            there are words where the string ends too early.
-    """
-
-    def __init__(self, message: str, position: int) -> None:
-        self.position = position
-        super().__init__(message)
-
-
 @dataclass(frozen=True, slots=True)
 class Nonterminal:
     """A nonterminal on the right-hand side of an alternative."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stacktrans.grammar import Grammar, GrammarError, NotInGrammar
+from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
 from stacktrans.tasks.base import (
     DepthLimit,
@@ -41,11 +41,11 @@ class Grammatical(Task):
 
     Args:
         characters: whether strings are written as characters side by side, not as words.
-        parameters: a grammar, as `Grammar.from_parameters` reads it.
+        parameters: a grammar, as `Grammar` reads it.
     """
 
     def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
-        self.grammar = Grammar.from_parameters(parameters)
+        self.grammar = Grammar(parameters)
         self.source = _alphabet(self.grammar.source_words, characters)
         self.target = _alphabet(self.grammar.target_words, characters)
 
@@ -94,7 +94,7 @@ class Grammatical(Task):
         self.source.encode(source)
         try:
             return [*self.grammar.translate(source)]
-        except (NotInGrammar, GrammarError) as error:
+        except GrammarError as error:
             raise NotASource(str(error)) from error
 
 
