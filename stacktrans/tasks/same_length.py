@@ -68,11 +68,8 @@ class WaitingReversal(Task):
             raise NotASource(
                 f"expected a string without {WAIT} and then as many {WAIT} as it is long"
             )
-        scored = [*self.scored(source)]
-        return [
-            self.target.symbols[x] if known else None
-            for x, known in zip(pair.target, scored, strict=True)
-        ]
+        known = zip(self.target.decode(pair.target), self.scored(source), strict=True)
+        return [symbol if scored else None for symbol, scored in known]
 
 
 class Parity(Task):
