@@ -98,13 +98,15 @@ class DepthTable:
         return needed[::-1]
 
     def _table(self, depth: int, longest: int) -> "_CountTable":
-        """Counts of derivations no deeper, of all lengths up to `longest` at least."""
+        """Counts of all lengths if there are not too many, or else of those up to `longest`."""
         _, most = self.bounds(depth) or (0, 0)
-        limit = min(longest, most)
-        if depth not in self._tables or self._tables[depth].limit < limit:
-            if self._products(depth, limit) > MOST_PRODUCTS:
+        if depth not in self._tables or self._tables[depth].limit < min(longest, most):
+            few = [n for n in (most, longest) if self._products(depth, n) <= MOST_PRODUCTS]
+            if not few:
                 raise self._too_many(depth, most)
-            self._tables[depth] = _CountTable(self._rules, self._shapes, self._needed(depth), limit)
+            self._tables[depth] = _CountTable(
+                self._rules, self._shapes, self._needed(depth), limit=few[0]
+            )
         return self._tables[depth]
 
     def _too_many(self, depth: int, most: int) -> GrammarError:
