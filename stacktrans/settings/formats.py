@@ -29,8 +29,8 @@ from stacktrans.settings.layers import (
     overlaid,
     overlay,
     read_layer,
+    recipe_layers,
 )
-from stacktrans.settings.recipe_layers import recipe_layers
 from stacktrans.settings.renamed import GONE, RENAMED
 from stacktrans.settings.values import Named
 

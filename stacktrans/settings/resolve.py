@@ -16,14 +16,16 @@ from stacktrans.settings.formats import of_today
 from stacktrans.settings.layers import (
     Layer,
     Settings,
+    check_recipes,
+    checked,
     in_parts,
     nearest_place,
     option_layer,
     overlay,
     read_layer,
+    recipe_layers,
     validated,
 )
-from stacktrans.settings.recipe_layers import check_recipes, checked, recipe_layers
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
