@@ -41,7 +41,7 @@ def rule(probability: Any, source: str, **more: Any) -> Rule:
 
 
 def grammar(rules: dict[str, list[Rule]], root: str = "S") -> Grammar:
-    return Grammar({"root": root, "rules": rules})
+    return Grammar(root=root, rules=rules)
 
 
 def chain(count: int, *rules: Callable[[int], Rule]) -> dict[str, list[Rule]]:

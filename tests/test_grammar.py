@@ -26,6 +26,7 @@ from literal_grammar import (
 )
 
 from stacktrans.grammar import Grammar, GrammarError
+from stacktrans.tasks.grammatical import Grammatical
 
 TASKS = Path(__file__).parent.parent / "tasks"
 SHIPPED = ("svo-sov", "gender")
@@ -41,17 +42,17 @@ def parameters_of(name: str) -> Parameters:
 
 @pytest.fixture(scope="module", params=SHIPPED)
 def shipped(request: pytest.FixtureRequest) -> Grammar:
-    return Grammar(parameters_of(request.param))
+    return Grammar(**parameters_of(request.param))
 
 
 @pytest.fixture(scope="module")
 def svo_sov() -> Grammar:
-    return Grammar(parameters_of("svo-sov"))
+    return Grammar(**parameters_of("svo-sov"))
 
 
 @pytest.fixture(scope="module")
 def gender() -> Grammar:
-    return Grammar(parameters_of("gender"))
+    return Grammar(**parameters_of("gender"))
 
 
 SMALL = {
@@ -67,7 +68,7 @@ SMALL = {
 
 
 def check_against_derivations(parameters: Parameters, longest: int) -> None:
-    grammar = Grammar(parameters)
+    grammar = Grammar(**parameters)
     lengths = np.zeros(longest + 1)
     answers: dict[tuple[str, ...], dict[tuple[str, ...], float]] = defaultdict(dict)
     for probability, source, target in sentences(parameters, longest):
@@ -102,7 +103,7 @@ def test_lengths_and_targets_of_any_grammar(parameters: Parameters) -> None:
 def test_a_parse_fails_at_the_first_word_that_continues_no_sentence(
     parameters: Parameters, words: list[str]
 ) -> None:
-    grammar = Grammar(parameters)
+    grammar = Grammar(**parameters)
     readable = max(
         count for count in range(len(words) + 1) if begins_sentence(parameters, words[:count])
     )
@@ -117,7 +118,7 @@ def test_a_parse_fails_at_the_first_word_that_continues_no_sentence(
 
 
 def test_tables_grow_to_what_they_would_have_been() -> None:
-    once, by_steps = (Grammar(SMALL["order"]) for _ in range(2))
+    once, by_steps = (Grammar(**SMALL["order"]) for _ in range(2))
     for longest in (3, 0, 10, 11, 50):
         np.testing.assert_array_equal(
             by_steps.length_probabilities(longest), once.length_probabilities(50)[: longest + 1]
@@ -126,7 +127,7 @@ def test_tables_grow_to_what_they_would_have_been() -> None:
 
 def test_the_most_probable_derivation_gives_the_target() -> None:
     grammar = Grammar(
-        rules(
+        **rules(
             S=["1/4: A:1 B:2 / A:1 B:2", "1/4: x B:1 / B:1 second", "1/2: C:1 / C:1"],
             A=["0.9: x / first", "0.07: y / first", "0.03: y / rare"],
             B=["0.5: b", "0.5: c"],
@@ -141,7 +142,7 @@ def test_the_most_probable_derivation_gives_the_target() -> None:
 
 
 def test_a_target_left_out_is_the_source() -> None:
-    grammar = Grammar(rules(S=["1/2: ( S:1 ) S:2", "1/2: x"]))
+    grammar = Grammar(**rules(S=["1/2: ( S:1 ) S:2", "1/2: x"]))
     source = ["(", "(", "x", ")", "x", ")", "x"]
     assert grammar.translate(source) == source
     assert grammar.source_words == grammar.target_words == ("(", ")", "x")
@@ -154,7 +155,7 @@ def test_a_target_left_out_is_the_source() -> None:
     ("name", "length"), [("ambiguous", 5), ("centre", 5), ("order", 5), ("chain", 3)]
 )
 def test_samples_have_the_frequencies_of_derivations(name: str, length: int) -> None:
-    grammar, generator = Grammar(SMALL[name]), np.random.default_rng(3)
+    grammar, generator = Grammar(**SMALL[name]), np.random.default_rng(3)
     expected: Counter[tuple[tuple[str, ...], tuple[str, ...]]] = Counter()
     for probability, source, target in sentences(SMALL[name], length):
         if len(source) == length:
@@ -177,7 +178,7 @@ def test_samples_agree_with_rejection_from_the_literal_grammar(name: str, length
             # One word a class leaves few enough sentences to count each kind.
             if "each" in each:
                 each["each"] = {"k": [1, 1]}
-    grammar = Grammar(parameters)
+    grammar = Grammar(**parameters)
     read, chance = literal(parameters), random.Random(5)
     generator = np.random.default_rng(5)
     rejected = (drawn_literally(read, "A", chance, length) for _ in itertools.count())
@@ -227,7 +228,7 @@ def test_long_sentences(shipped: Grammar) -> None:
 
 
 def test_probabilities_beyond_the_smallest_number() -> None:
-    grammar = Grammar(rules(S=["1e-3: a S:1 / S:1 b", "0.999: c / d"]))
+    grammar = Grammar(**rules(S=["1e-3: a S:1 / S:1 b", "0.999: c / d"]))
     assert grammar.length_probabilities(1000)[1000] == 0.0
     source, target = grammar.sample(np.random.default_rng(0), 1000)
     assert source == ["a"] * 999 + ["c"]
@@ -307,7 +308,7 @@ def test_long_sources_are_shown_in_part(svo_sov: Grammar) -> None:
 
 
 def test_a_grammar_of_words_alone() -> None:
-    grammar = Grammar(rules(S=["1/2: yes / no", "1/2: no / yes"]))
+    grammar = Grammar(**rules(S=["1/2: yes / no", "1/2: no / yes"]))
     assert grammar.translate(["yes"]) == ["no"]
     with pytest.raises(GrammarError, match="word 2, 'no': no sentence"):
         grammar.translate(["yes", "no"])
@@ -322,7 +323,7 @@ def test_a_grammar_of_words_alone() -> None:
     ],
 )
 def test_impossible_lengths(length: int, message: str) -> None:
-    grammar = Grammar(rules(S=["1/2: a S:1 b", "1/2: c"]))
+    grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
     with pytest.raises(GrammarError, match=message):
         grammar.sample(np.random.default_rng(0), length)
 
@@ -409,7 +410,7 @@ def replacing(line: str) -> Parameters:
 )
 def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None:
     with pytest.raises(GrammarError) as raised:
-        Grammar(parameters)
+        Grammatical(**parameters)
     assert message in str(raised.value)
 
 
@@ -417,7 +418,7 @@ def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None
 def test_what_can_follow_is_what_some_sentence_begins_with(name: str) -> None:
     task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())["parameters"]
     parameters = {"root": task["root"], "rules": task["rules"]}
-    grammar = Grammar(parameters)
+    grammar = Grammar(**parameters)
     length = max(length for length in grammar.depths.counts(9, 12) if length <= 12)
     for seed in range(3):
         source, _ = grammar.depths.sample(np.random.default_rng(seed), 9, length, 12)
@@ -430,13 +431,13 @@ def test_what_can_follow_is_what_some_sentence_begins_with(name: str) -> None:
 
 
 def test_nothing_follows_a_word_that_can_t_stand_where_it_does() -> None:
-    grammar = Grammar(rules(S=["1/2: a S:1 b", "1/2: c"]))
+    grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
     found = list(grammar.following(["a", "b", "c"]))
     assert found == [{"a", "c"}, {"a", "c"}, frozenset(), frozenset()]
 
 
 def test_depths_count_derivations_of_each_length() -> None:
-    grammar = Grammar(rules(S=["1/2: a S:1 b", "1/2: c"]))
+    grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
     assert dict(grammar.depths.counts(1, 9)) == {}
     assert dict(grammar.depths.counts(2, 9)) == {1: 1}
     assert dict(grammar.depths.counts(4, 9)) == {1: 1, 3: 1, 5: 1}

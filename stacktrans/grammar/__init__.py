@@ -12,7 +12,7 @@ neither empty nor unit productions, a source of n words has exactly 2n - 1 produ
 Probabilities are kept as logarithms throughout, so that no length is out of reach.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from stacktrans.grammar.depth import DepthTable
 from stacktrans.grammar.following import following
 from stacktrans.grammar.inside import Booleans, Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
-from stacktrans.grammar.rules import GrammarError, Nonterminal, check_keys, check_rules, read_rules
+from stacktrans.grammar.rules import GrammarError, Nonterminal, check_rules, read_rules
 
 __all__ = ["Grammar", "GrammarError"]
 
@@ -30,12 +30,15 @@ __all__ = ["Grammar", "GrammarError"]
 class Grammar:
     """A weighted synchronous context-free grammar.
 
-    A task file's `parameters` write it down: `root`, a nonterminal's name, and `rules`, a mapping
-    from each nonterminal to its list of alternatives. An alternative has a `probability` (a number,
-    or a fraction such as "1/5"), a `source`, and a `target` that is the source if left out.
+    It is made as a task file's `parameters` write it down. An alternative has a `probability` (a
+    number, or a fraction such as "1/5"), a `source`, and a `target` that is the source if left out.
     `NAME:index` is a nonterminal, linked by its index to the one on the other side; all else is a
     word. `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which share the
     probability, with {k} replaced by 1 to 33.
+
+    Args:
+        root: the nonterminal that derives sentences.
+        rules: the alternatives of each nonterminal.
 
     Attributes:
         source_words: the source's terminal words, in order of first appearance.
@@ -43,12 +46,11 @@ class Grammar:
         depths: derivations by their depth.
 
     Raises:
-        GrammarError: the parameters are not a grammar; the message says where and why.
+        GrammarError: the rules are not a grammar; the message says where and why.
     """
 
-    def __init__(self, parameters: Mapping[str, object]) -> None:
-        check_keys("a grammar", parameters, required=("root", "rules"))
-        self._root, self._rules = str(parameters["root"]), read_rules(parameters["rules"])
+    def __init__(self, root: object, rules: object) -> None:
+        self._root, self._rules = str(root), read_rules(rules)
         check_rules(self._root, self._rules)
         alternatives = [each for listed in self._rules.values() for each in listed]
         self.source_words = _distinct_words(each.source for each in alternatives)

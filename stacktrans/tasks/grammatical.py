@@ -12,6 +12,7 @@ import numpy as np
 
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
+from stacktrans.grammar.rules import check_keys
 from stacktrans.tasks.base import (
     DepthLimit,
     LengthLaw,
@@ -45,7 +46,8 @@ class Grammatical(Task):
     """
 
     def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
-        self.grammar = Grammar(parameters)
+        check_keys("a grammar", parameters, required=("root", "rules"))
+        self.grammar = Grammar(**parameters)
         self.source = _alphabet(self.grammar.source_words, characters)
         self.target = _alphabet(self.grammar.target_words, characters)
 
