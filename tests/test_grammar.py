@@ -366,9 +366,12 @@ def replacing(line: str) -> Parameters:
         (replacing("nan: is"), "the probability is 'nan'"),
         (replacing("often: is"), "the probability is 'often'"),
         (changed(lambda p: p["rules"]["VP"][0].update(probability=True)), "probability is True"),
-        (replacing("1: "), "alternative 1: the source is empty, which is not supported"),
-        (replacing("1: is / "), "alternative 1: the target is empty, which is not supported"),
-        (changed(lambda p: p["rules"]["VP"][0].update(source=7)), "the source is 7; expected a"),
+        (replacing("1: "), "alternative 1: the source is ''; expected words or nonterminals"),
+        (replacing("1: is / "), "alternative 1: the target is ''; expected words or nonterminals"),
+        (
+            changed(lambda p: p["rules"]["VP"][0].update(source=7)),
+            "the source is 7; expected words",
+        ),
         (replacing("1: is{k}"), "{k} has no values; expected each: {k: [first, last]}"),
         (
             changed(lambda p: p["rules"]["VP"][0].update(each={"k": [1, 3]}, target="ist{k}")),

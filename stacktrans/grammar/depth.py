@@ -164,17 +164,7 @@ def _products(shape: Shape, below: Level, limit: int) -> int:
 
 
 class _CountTable:
-    """Counts by nonterminal and depth, of sources up to a limit.
-
-    Args:
-        rules: the alternatives of each nonterminal.
-        shapes: theirs.
-        needed: the nonterminals that are counted at each depth, from 1 up.
-        limit: the greatest source length.
-
-    Attributes:
-        of_nonterminals: counts of derivations no deeper, by nonterminal and depth.
-    """
+    """Counts of derivations no deeper, by the nonterminals needed at each depth, up to a length."""
 
     def __init__(
         self, rules: Rules, shapes: Shapes, needed: Sequence[Iterable[str]], limit: int

@@ -147,12 +147,8 @@ def _read_probability(written: object) -> float:
 
 
 def _read_side(side: str, written: object) -> list[str]:
-    if not isinstance(written, str):
-        raise GrammarError(f"the {side} is {shown(written)}; expected a string of words")
-    if not written.split():
-        raise GrammarError(
-            f"the {side} is empty, which is not supported; expected a word or nonterminal"
-        )
+    if not isinstance(written, str) or not written.split():
+        raise GrammarError(f"the {side} is {shown(written)}; expected words or nonterminals")
     return written.split()
 
 

@@ -274,12 +274,11 @@ class ModelConfig(Strict):
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
         # A recipe may set the biases of other kinds than the one that is chosen.
-        layers = map(CONTROLLERS.load, {*CONTROLLERS.builtin, self.controller.name})
-        gates = {gate for layer in layers for gate in layer.gates}
+        controllers = map(CONTROLLERS.load, {*CONTROLLERS.builtin, self.controller.name})
+        gates = {gate for controller in controllers for gate in controller.gates}
         memories = [MEMORIES.load(name)() for name in MEMORIES.builtin]
         memories.append(MEMORIES.load(self.memory.name).from_config(self))
-        signals = {name for memory in memories for name in memory.signal_names}
-        signals |= set(BUFFER_SIGNALS)
+        signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
         signals |= {name.split()[0] for name in signals}
         for kind, names, existing in (
             ("gate", self.start.gate_bias, gates),

@@ -76,12 +76,13 @@ class Parity(Task):
     """1101 -> 1001: whether there were an odd number of ones so far"""
 
     same_length = True
+    delayed = False
 
     def __init__(self) -> None:
         self.source = self.target = Alphabet(["0", "1"], words=False)
 
     def _odd(self, bits: Ids) -> Ids:
-        odd: Ids = np.cumsum(bits) % 2
+        odd: Ids = (np.cumsum(bits) - bits * self.delayed) % 2
         return odd
 
     def sample(
@@ -97,6 +98,4 @@ class Parity(Task):
 class DelayedParity(Parity):
     """1101 -> 0100: whether there were an odd number of ones before"""
 
-    def _odd(self, bits: Ids) -> Ids:
-        odd: Ids = (np.cumsum(bits) - bits) % 2
-        return odd
+    delayed = True
