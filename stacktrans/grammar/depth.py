@@ -57,8 +57,6 @@ class DepthTable:
 
     def counts(self, depth: int, longest: int) -> Counts:
         """How many derivations no deeper have each length up to `longest`; raises likewise."""
-        if self.bounds(depth) is None:
-            return {}
         return self._table(depth, longest).of_nonterminals[self._root, depth]
 
     def sample(

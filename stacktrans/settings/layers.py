@@ -45,13 +45,12 @@ class Layer:
         for key in location:
             if key == "name" and isinstance(value, str):  # which stands for the whole of a part
                 break
-            inside = key in value if isinstance(value, dict) else False
-            if isinstance(value, list) and isinstance(key, int):
-                inside = key < len(value)
-            if not inside:
+            try:
+                value = value[key]
+            except (LookupError, TypeError):
                 return None
             # What is not in the file, as it was called something else then, is near its section.
-            value, node = value[key], _child(node, key) or node
+            node = _child(node, key) or node
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
     def section(self, *keys: str) -> "Layer":

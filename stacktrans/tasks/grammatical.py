@@ -101,11 +101,7 @@ class Grammatical(Task):
 
 
 class SameLengthGrammar(Grammatical):
-    """Each rule has as many words on both sides, so that targets are as long as their sources.
-
-    Args:
-        parameters: as for `Grammatical`.
-    """
+    """Each rule has as many words on both sides, so that targets are as long as their sources."""
 
     same_length = True
 
@@ -122,7 +118,7 @@ class NextSymbol(Grammatical):
 
     Args:
         predict: the symbols that are scored where they come next.
-        parameters: as for `Grammatical`; only the source side is used.
+        parameters: a grammar, of which only the source side is used.
     """
 
     same_length = True
