@@ -1,6 +1,5 @@
 """The Chomsky normal form of a synchronous grammar's source side."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -93,11 +92,10 @@ class NormalForm:
         log_probability = math.log(alternative.probability)
         target: Template | None = alternative.target
         arity = alternative.arity
-        ends = [
-            *itertools.accumulate(
-                reversed(parts), lambda rest, part: self._end(part, rest), initial=-1
-            )
-        ][::-1]
+        ends = [-1]
+        for part in reversed(parts):
+            ends.append(self._end(part, ends[-1]))
+        ends.reverse()
         for place, first in enumerate(parts):
             if place + 1 == len(parts):
                 # A single part is a word: nonterminals alone were unit productions.

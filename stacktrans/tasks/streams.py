@@ -50,11 +50,11 @@ class StreamTask(Task):
     ) -> list[Pair]:
         shortest = max(lengths.shortest, self.smallest)
         sizes = drawn_lengths(generator, Lengths(shortest, lengths.longest), count, law)
-        sequences = [(self.draw(generator, size), size) for size in map(int, sizes)]
-        return [
-            Pair(self.source.encode(prompt), self.target.encode(answer), size=size)
-            for (prompt, answer), size in sequences
-        ]
+        pairs = []
+        for size in map(int, sizes):
+            prompt, answer = self.draw(generator, size)
+            pairs.append(Pair(self.source.encode(prompt), self.target.encode(answer), size=size))
+        return pairs
 
 
 class Counting(StreamTask):
@@ -98,11 +98,8 @@ class Counting(StreamTask):
                 f"{self._pattern} has more than {LONGEST} symbols where its counts are "
                 f"{', '.join(f'{name} = {count}' for name, count in counts.items())}"
             )
-        return [
-            symbol
-            for block, count in zip(self.blocks, times, strict=True)
-            for symbol in block.symbol * count
-        ]
+        runs = zip(self.blocks, times, strict=True)
+        return [symbol for block, count in runs for symbol in block.symbol * count]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
