@@ -41,7 +41,7 @@ def rule(probability: Any, source: str, **more: Any) -> Rule:
 
 
 def grammar(rules: dict[str, list[Rule]], root: str = "S") -> Grammar:
-    return Grammar.from_parameters({"root": root, "rules": rules})
+    return Grammar(root=root, rules=rules)
 
 
 def chain(count: int, *rules: Callable[[int], Rule]) -> dict[str, list[Rule]]:
@@ -160,8 +160,8 @@ def test_sentences_that_are_too_long_to_draw_or_to_parse_are_refused() -> None:
     [
         ("a^n b^0n", "'b.0n' has 0 as a number; expected 1 or more"),
         ("a^n b^(n+0)", "has 0 as a number"),
-        ("a^n b^" + "n" * 2000, "a run of 2002 characters; expected at most 100"),
-        ("a^n b^" + "9" * 5000, "a run of 5002 characters"),
+        ("a^n b^" + "n" * 2000, "expected one like 'a.n' of at most 100 characters"),
+        ("a^n b^" + "9" * 5000, "of at most 100 characters"),
         (["a"], "pattern is .'a'."),
     ],
 )

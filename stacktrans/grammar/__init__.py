@@ -12,9 +12,7 @@ neither empty nor unit productions, a source of n words has exactly 2n - 1 produ
 Probabilities are kept as logarithms throughout, so that no length is out of reach.
 """
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Self
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -24,21 +22,19 @@ from stacktrans.grammar.depth import DepthTable
 from stacktrans.grammar.following import following
 from stacktrans.grammar.inside import Booleans, Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
-from stacktrans.grammar.rules import (
-    GrammarError,
-    Nonterminal,
-    NotInGrammar,
-    Rules,
-    check_keys,
-    check_rules,
-    read_rules,
-)
+from stacktrans.grammar.rules import GrammarError, Nonterminal, check_rules, read_rules
 
-__all__ = ["Grammar", "GrammarError", "NotInGrammar"]
+__all__ = ["Grammar", "GrammarError"]
 
 
 class Grammar:
     """A weighted synchronous context-free grammar.
+
+    It is made as a task file's `parameters` write it down. An alternative has a `probability` (a
+    number, or a fraction such as "1/5"), a `source`, and a `target` that is the source if left out.
+    `NAME:index` is a nonterminal, linked by its index to the one on the other side; all else is a
+    word. `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which share the
+    probability, with {k} replaced by 1 to 33.
 
     Args:
         root: the nonterminal that derives sentences.
@@ -53,29 +49,15 @@ class Grammar:
         GrammarError: the rules are not a grammar; the message says where and why.
     """
 
-    def __init__(self, root: str, rules: Rules) -> None:
-        check_rules(root, rules)
-        alternatives = [each for listed in rules.values() for each in listed]
+    def __init__(self, root: object, rules: object) -> None:
+        self._root, self._rules = str(root), read_rules(rules)
+        check_rules(self._root, self._rules)
+        alternatives = [each for listed in self._rules.values() for each in listed]
         self.source_words = _distinct_words(each.source for each in alternatives)
         self.target_words = _distinct_words(each.target for each in alternatives)
-        self._form = NormalForm(root, rules)
+        self._form = NormalForm(self._root, self._rules)
         self._inside = InsideTable(self._form)
-        self._root, self._rules = root, rules
-        self.depths = DepthTable(root, rules)
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, object]) -> Self:
-        """The grammar that a task file's `parameters` write down; raises `GrammarError`.
-
-        These are `root`, a nonterminal's name, and `rules`, a mapping from each nonterminal to its
-        list of alternatives. An alternative has a `probability` (a number, or a fraction such as
-        "1/5"), a `source`, and a `target` that is the source if left out. `NAME:index` is a
-        nonterminal, linked by its index to the one on the other side; all else is a word.
-        `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which share the
-        probability, with {k} replaced by 1 to 33.
-        """
-        check_keys("a grammar", parameters, required=("root", "rules"))
-        return cls(str(parameters["root"]), read_rules(parameters["rules"]))
+        self.depths = DepthTable(self._root, self._rules)
 
     def length_probabilities(self, longest: int) -> Floats:
         """The probability that a derivation's source has n words, [longest + 1].
@@ -97,7 +79,8 @@ class Grammar:
         Raises:
             GrammarError: no sentence's source has that length.
         """
-        self._check_length(length)
+        if length < 1 or not self.has_lengths(length)[length]:
+            raise GrammarError(f"no sentence of the grammar has {length} source words")
         derivation = self._inside.draw(generator, length)
         source = [each.word for each in derivation if isinstance(each, Lexical)]
         return source, target_of(derivation)
@@ -122,47 +105,28 @@ class Grammar:
         with shorter first constituents.
 
         Raises:
-            NotInGrammar: no sentence has this source; the message says where it fails.
-            GrammarError: it is too long to be parsed.
+            GrammarError: no sentence has this source, and the message says where it fails; or it is
+                too long to be parsed.
         """
-        self._check_source(source)
+        if not source:
+            raise GrammarError("the source is empty; expected at least one word")
         chart = Chart(self._form, source)
         if not chart.complete:
             raise self._failure(source)
         return target_of(chart.best_derivation())
 
-    def _check_length(self, length: int) -> None:
-        possible = np.isfinite(self._inside.of_lengths(self._form.root, max(length, 0)))
-        if length < 1 or not possible[length]:
-            shorter = np.flatnonzero(possible)
-            hint = f"the next shorter has {shorter[-1]}" if len(shorter) else "none is shorter"
-            raise GrammarError(f"no sentence of the grammar has {length} source words; {hint}")
-
-    def _check_source(self, source: Sequence[str]) -> None:
-        if not source:
-            raise NotInGrammar("the source is empty; expected at least one word", 1)
-        for position, word in enumerate(source, start=1):
-            if word not in self._form.source_words:
-                nearest = difflib.get_close_matches(word, self.source_words, n=1)
-                hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-                raise NotInGrammar(
-                    f"word {position}, '{word}', is not a source word of the grammar{hint}",
-                    position,
-                )
-
-    def _failure(self, source: Sequence[str]) -> NotInGrammar:
-        """What is wrong with words of the grammar that are not a sentence's source."""
-        for place, (possible, word) in enumerate(zip(self.following(source), source, strict=False)):
+    def _failure(self, source: Sequence[str]) -> GrammarError:
+        """What is wrong with words that are not a sentence's source."""
+        begun = zip(self.following(source), source, strict=False)
+        for place, (possible, word) in enumerate(begun, start=1):
             if word not in possible:
-                begun = " ".join(abridged(source[: place + 1]))
-                return NotInGrammar(
-                    f"word {place + 1}, '{word}': no sentence of the grammar begins '{begun}'",
-                    place + 1,
+                words = " ".join(abridged(source[:place]))
+                return GrammarError(
+                    f"word {place}, '{word}': no sentence of the grammar begins '{words}'"
                 )
         whole = " ".join(abridged(source))
-        return NotInGrammar(
-            f"the sentence ends too early: '{whole}' only begins a sentence of the grammar",
-            len(source) + 1,
+        return GrammarError(
+            f"the sentence ends too early: '{whole}' only begins a sentence of the grammar"
         )
 
 

@@ -45,12 +45,10 @@ class Chart:
 
     def _read_words(self) -> None:
         scores = np.full((len(self._form), len(self._words)), -np.inf)
-        places: dict[str, list[int]] = {}
-        for position, word in enumerate(self._words):
-            places.setdefault(word, []).append(position)
+        words = np.array(self._words, dtype=object)
         for symbol, productions in enumerate(self._form.lexical):
             for production in productions:
-                at = places.get(production.word, [])
+                at = words == production.word
                 scores[symbol, at] = np.maximum(scores[symbol, at], production.log_probability)
         self._from_start[:, :-1, 1] = scores
         self._to_end[:, 1:, 1] = scores

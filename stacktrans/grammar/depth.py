@@ -49,8 +49,7 @@ class DepthTable:
             for name, alternatives in rules.items()
         }
         self._levels: dict[int, list[Level]] = {}
-        self._limits: dict[tuple[int, int], int | None] = {}
-        self._tables: dict[int | None, _CountTable] = {}
+        self._tables: dict[int, _CountTable] = {}
 
     def bounds(self, depth: int) -> Bounds | None:
         """The least and greatest source length of derivations no deeper; raises `GrammarError`."""
@@ -58,8 +57,6 @@ class DepthTable:
 
     def counts(self, depth: int, longest: int) -> Counts:
         """How many derivations no deeper have each length up to `longest`; raises likewise."""
-        if self.bounds(depth) is None:
-            return {}
         return self._table(depth, longest).of_nonterminals[self._root, depth]
 
     def sample(
@@ -100,29 +97,27 @@ class DepthTable:
 
     def _table(self, depth: int, longest: int) -> "_CountTable":
         """Counts of all lengths if there are not too many, or else of those up to `longest`."""
-        if (depth, longest) not in self._limits:
-            limit = self._limits[depth, longest] = self._limit(depth, longest)
-            if limit not in self._tables:
-                self._tables[limit] = _CountTable(self._rules, self._shapes, limit)
-            self._tables[limit].fill(self._needed(depth))
-        return self._tables[self._limits[depth, longest]]
+        _, most = self.bounds(depth) or (0, 0)
+        if depth not in self._tables or self._tables[depth].limit < min(longest, most):
+            few = [n for n in (most, longest) if self._products(depth, n) <= MOST_PRODUCTS]
+            if not few:
+                raise self._too_many(depth, most)
+            self._tables[depth] = _CountTable(
+                self._rules, self._shapes, self._needed(depth), limit=few[0]
+            )
+        return self._tables[depth]
 
-    def _limit(self, depth: int, longest: int) -> int | None:
-        if self._products(depth, None) <= MOST_PRODUCTS:
-            return None
-        if self._products(depth, longest) <= MOST_PRODUCTS:
-            return longest
+    def _too_many(self, depth: int, most: int) -> GrammarError:
         countable = 1
         while self._products(depth, 2 * countable) <= MOST_PRODUCTS:
             countable *= 2
-        _, most = self.bounds(depth) or (0, 0)
-        raise GrammarError(
+        return GrammarError(
             f"derivations of depth {depth} have up to {most}{' or more' * (most == MOST_WORDS)} "
             f"source words, too many to count them; expected lengths up to {countable}, or less "
             "depth"
         )
 
-    def _products(self, depth: int, limit: int | None) -> int:
+    def _products(self, depth: int, limit: int) -> int:
         """How many products of counts are made, or more than `MOST_PRODUCTS`."""
         made, levels = 0, self._levels_to(depth)
         for names, below in zip(levels[1:], levels, strict=False):
@@ -152,55 +147,43 @@ def _bounds(shapes: Iterable[Shape], below: Level) -> Bounds | None:
     return min(least, MOST_WORDS), min(most, MOST_WORDS)
 
 
-def _products(shape: Shape, below: Level, limit: int | None) -> int:
+def _products(shape: Shape, below: Level, limit: int) -> int:
     """How many products there are in counting a shape, at least 1."""
     made, rest = 1, 1
     for name in reversed(shape[1]):
         if name not in below:
             return made
         least, most = below[name]
-        own = max(0, (most if limit is None else min(most, limit)) - least + 1)
-        if rest == 1:
-            made += own // 8  # which takes no time to multiply
-        else:
-            made += own * rest if limit is None else min(own * rest, limit * limit // 2)
-        rest = own + rest - 1 if limit is None else min(own + rest - 1, limit)
+        own = max(0, min(most, limit) - least + 1)
+        # To multiply by 1 takes no time.
+        made += own // 8 if rest == 1 else min(own * rest, limit * limit // 2)
+        rest = min(own + rest - 1, limit)
     return made
 
 
 class _CountTable:
-    """Counts by nonterminal and depth, of sources up to a limit.
+    """Counts of derivations no deeper, by the nonterminals needed at each depth, up to a length."""
 
-    Attributes:
-        of_nonterminals: counts of derivations no deeper, by nonterminal and depth.
-    """
-
-    def __init__(self, rules: Rules, shapes: Shapes, limit: int | None) -> None:
-        self._rules, self._shapes = rules, shapes
-        self._limit = float("inf") if limit is None else limit
+    def __init__(
+        self, rules: Rules, shapes: Shapes, needed: Sequence[Iterable[str]], limit: int
+    ) -> None:
+        self._rules, self.limit = rules, limit
         self.of_nonterminals: dict[tuple[str, int], Counts] = {}
         self._of_shapes: dict[tuple[Shape, int], Counts] = {}
-
-    def fill(self, needed: Sequence[Iterable[str]]) -> None:
-        """Count the derivations of nonterminals at each depth, from 1 up."""
         for depth, names in enumerate(needed, start=1):
             for name in names:
-                if (name, depth) not in self.of_nonterminals:
-                    self.of_nonterminals[name, depth] = self._summed(name, depth)
-
-    def _summed(self, name: str, depth: int) -> Counts:
-        total: dict[int, int] = defaultdict(int)
-        for shape, times in self._shapes[name].items():
-            for length, count in self._of_shape(shape, depth - 1).items():
-                total[length] += times * count
-        return total
+                total: dict[int, int] = defaultdict(int)
+                for shape, times in shapes[name].items():
+                    for length, count in self._of_shape(shape, depth - 1).items():
+                        total[length] += times * count
+                self.of_nonterminals[name, depth] = total
 
     def _of_shape(self, shape: Shape, depth: int) -> Counts:
         """How many ways there are for some parts, by the length of their source."""
         if depth < 1:
             return {}
         words, names = shape
-        rest: Counts = {words: 1} if words <= self._limit else {}
+        rest: Counts = {words: 1} if words <= self.limit else {}
         for start in reversed(range(len(names))):
             key = ((words, names[start:]), depth)
             if key not in self._of_shapes:
@@ -214,7 +197,7 @@ class _CountTable:
         listed = sorted(second.items())
         for length, count in first.items():
             for more, others in listed:
-                if length + more > self._limit:
+                if length + more > self.limit:
                     break
                 total[length + more] += count * others
         return total

@@ -1,6 +1,5 @@
 """Probabilities of source lengths, and sampling at an exact length."""
 
-import itertools
 import math
 from array import array
 from bisect import bisect_right
@@ -55,11 +54,10 @@ class InsideTable:
         if longest >= known:
             more = min(max(longest, 2 * known - 2), self._most) + 1 - known
             self._table = np.pad(self._table, ((0, 0), (0, more)), constant_values=-np.inf)
-            for length, each in itertools.product(
-                range(known, known + more), range(len(self._form))
-            ):
-                weights = self._log_weights(each, length)
-                self._table[each, length] = np.logaddexp.reduce(weights)
+            for length in range(known, known + more):
+                for each in range(len(self._form)):
+                    weights = self._log_weights(each, length)
+                    self._table[each, length] = np.logaddexp.reduce(weights)
         return self._table[symbol, : longest + 1]
 
     def _log_weights(self, symbol: int, length: int) -> Floats:

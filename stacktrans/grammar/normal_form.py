@@ -1,6 +1,5 @@
 """The Chomsky normal form of a synchronous grammar's source side."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -59,7 +58,6 @@ class NormalForm:
         root: the symbol of the grammar's root.
         lexical: each symbol's productions of a word.
         binary: each symbol's productions of two symbols.
-        source_words: the words that some symbol produces.
     """
 
     def __init__(self, root: str, rules: Rules) -> None:
@@ -73,9 +71,6 @@ class NormalForm:
             for alternative in alternatives:
                 self._add(symbols[name], alternative)
         self.root = symbols[root]
-        self.source_words = frozenset(
-            production.word for productions in self.lexical for production in productions
-        )
 
     def __len__(self) -> int:
         return len(self._symbols)
@@ -97,11 +92,10 @@ class NormalForm:
         log_probability = math.log(alternative.probability)
         target: Template | None = alternative.target
         arity = alternative.arity
-        ends = [
-            *itertools.accumulate(
-                reversed(parts), lambda rest, part: self._end(part, rest), initial=-1
-            )
-        ][::-1]
+        ends = [-1]
+        for part in reversed(parts):
+            ends.append(self._end(part, ends[-1]))
+        ends.reverse()
         for place, first in enumerate(parts):
             if place + 1 == len(parts):
                 # A single part is a word: nonterminals alone were unit productions.

@@ -39,19 +39,6 @@ class GrammarError(ValueError):
         return cls(message, "rules", nonterminal, *index)
 
 
-class NotInGrammar(ValueError):
-    """A string is not the source of any sentence of the grammar.
-
-    Attributes:
-        position: the first word, counted from 1, that continues no sentence; one more than
-            there are words where the string ends too early.
-    """
-
-    def __init__(self, message: str, position: int) -> None:
-        self.position = position
-        super().__init__(message)
-
-
 @dataclass(frozen=True, slots=True)
 class Nonterminal:
     """A nonterminal on the right-hand side of an alternative."""
@@ -160,12 +147,8 @@ def _read_probability(written: object) -> float:
 
 
 def _read_side(side: str, written: object) -> list[str]:
-    if not isinstance(written, str):
-        raise GrammarError(f"the {side} is {shown(written)}; expected a string of words")
-    if not written.split():
-        raise GrammarError(
-            f"the {side} is empty, which is not supported; expected a word or nonterminal"
-        )
+    if not isinstance(written, str) or not written.split():
+        raise GrammarError(f"the {side} is {shown(written)}; expected words or nonterminals")
     return written.split()
 
 

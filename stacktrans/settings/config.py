@@ -7,7 +7,6 @@ together is a block that can be null.
 import functools
 import hashlib
 import inspect
-import json
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_type_hints
 
 import yaml
@@ -120,8 +119,16 @@ class MemoryConfig(Named):
         return self.model_dump(exclude={"name", "size", "values"})
 
     @classmethod
+    @functools.cache
     def of_class(cls, found: type) -> "type[MemoryConfig]":
-        return _with_parameters(found)
+        """Those of every memory of vectors, and the parameters of its class."""
+        kinds = get_type_hints(vars(found).get("__init__", object))
+        fields: dict[str, Any] = {}
+        for name, parameter in inspect.signature(found).parameters.items():
+            if name not in kinds or parameter.default is parameter.empty:
+                raise ValueError(f"{found.__name__}: {name} needs a type and a default")
+            fields[name] = (kinds[name], parameter.default)
+        return create_model(found.__name__, __base__=VectorMemoryConfig, **fields)
 
 
 class VectorMemoryConfig(MemoryConfig):
@@ -151,18 +158,6 @@ MemoryConfig.KINDS |= {
     **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
     "none": MemoryConfig,
 }
-
-
-@functools.cache
-def _with_parameters(memory: type) -> type[MemoryConfig]:
-    """The settings of somebody else's memory: those of all, and its class's parameters."""
-    kinds = get_type_hints(vars(memory).get("__init__", object))
-    fields: dict[str, Any] = {}
-    for name, parameter in inspect.signature(memory).parameters.items():
-        if name not in kinds or parameter.default is parameter.empty:
-            raise ValueError(f"{memory.__name__}: {name} needs a type and a default")
-        fields[name] = (kinds[name], parameter.default)
-    return create_model(memory.__name__, __base__=VectorMemoryConfig, **fields)
 
 
 class ControllerConfig(Named):
@@ -279,12 +274,11 @@ class ModelConfig(Strict):
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
         # A recipe may set the biases of other kinds than the one that is chosen.
-        layers = map(CONTROLLERS.load, {*CONTROLLERS.builtin, self.controller.name})
-        gates = {gate for layer in layers for gate in layer.gates}
+        controllers = map(CONTROLLERS.load, {*CONTROLLERS.builtin, self.controller.name})
+        gates = {gate for controller in controllers for gate in controller.gates}
         memories = [MEMORIES.load(name)() for name in MEMORIES.builtin]
         memories.append(MEMORIES.load(self.memory.name).from_config(self))
-        signals = {name for memory in memories for name in memory.signal_names}
-        signals |= set(BUFFER_SIGNALS)
+        signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
         signals |= {name.split()[0] for name in signals}
         for kind, names, existing in (
             ("gate", self.start.gate_bias, gates),
@@ -629,11 +623,11 @@ class RunConfig(Strict):
     def identity(self) -> str:
         """Changes whenever a setting does that decides what comes out."""
         deciding = self.model_dump(mode="json", exclude=_DECIDES_NOTHING)
-        return hashlib.sha256(_yaml(json.dumps(deciding)).encode()).hexdigest()[:16]
+        return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
-        return _yaml(self.model_dump_json())
+        return str(_as_yaml(self.model_dump(mode="json")))
 
 
 _DECIDES_NOTHING: Any = {
@@ -645,14 +639,8 @@ _DECIDES_NOTHING: Any = {
 }
 """How a run is written down, how it was put together, what is said of it, and who works on it."""
 
-
 # The same output, but faster where PyYAML was built with libyaml.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-@functools.lru_cache(maxsize=8)
-def _yaml(settings: str) -> str:
-    """Settings in JSON as YAML; once for each, since a run saves its own again and again."""
-    return yaml.dump(
-        json.loads(settings), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=100
-    )
+_as_yaml = functools.partial(
+    yaml.dump, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=100
+)

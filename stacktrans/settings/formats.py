@@ -6,8 +6,9 @@ time, which lie in `frozen/` and never change; one of format 2 says everything u
 A file of settings that names no format is a user's own, and takes the recipe of today.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+import operator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,48 +29,46 @@ from stacktrans.settings.layers import (
     overlaid,
     overlay,
     read_layer,
+    recipe_layers,
 )
-from stacktrans.settings.recipe_layers import recipe_layers
 from stacktrans.settings.renamed import GONE, RENAMED
 from stacktrans.settings.values import Named
 
 FROZEN = Path(__file__).parent / "frozen"
 
 
-def written_format(layer: Layer) -> int | None:
-    """The format that a file of settings names, if any; raises `UsageError` if it is unknown."""
-    found = layer.settings.get("format")
-    if found is None:
-        return None
-    place = layer.place(("format",))
-    if type(found) is not int or found < 1:
-        raise UsageError(f"{place}: format: expected a number from 1 to {FORMAT}")
-    if found > FORMAT:
-        raise UsageError(
-            f"{place}: format {found} is newer than this stacktrans {__version__} reads "
-            f"(up to {FORMAT}); upgrade stacktrans"
-        )
-    return found
-
-
 def of_today(layer: Layer) -> Layer:
     """A file of settings as written today; raises `UsageError` if an older one is not whole."""
-    found = written_format(layer)
-    if found == 1:
-        layer = _completed(layer)
-    return _converted(layer) if found in (1, 2) else layer
+    older = _older(layer)
+    return _converted(older) if older else layer
 
 
 def unsayable(layer: Layer) -> list[str]:
     """What an older configuration says of training that can't be said today, with its place."""
-    found = written_format(layer)
-    if found not in (1, 2):
+    if not (older := _older(layer)):
         return []
-    layer = _completed(layer) if found == 1 else layer
     return [
-        f"{layer.place(tuple(path.split('.')))}: {path}: {_at(layer.settings, path)}"
-        for path in _lost(layer.settings)
+        f"{older.place(path.split('.'))}: {path}: {_at(older.settings, path)}"
+        for path in _lost(older.settings)
     ]
+
+
+def _older(layer: Layer) -> Layer | None:
+    """A configuration of format 1 or 2, which says everything; None for what is of today."""
+    found = layer.settings.get("format")
+    place = layer.place(("format",))
+    if found is not None and (type(found) is not int or found < 1):
+        raise UsageError(f"{place}: format: expected a number from 1 to {FORMAT}")
+    if found is not None and found > FORMAT:
+        raise UsageError(
+            f"{place}: format {found} is newer than this stacktrans {__version__} reads "
+            f"(up to {FORMAT}); upgrade stacktrans"
+        )
+    if found not in (1, 2):
+        return None
+    older = _completed(layer) if found == 1 else layer
+    _check_complete(older)
+    return older
 
 
 def _completed(layer: Layer) -> Layer:
@@ -100,33 +99,15 @@ _KEPT = {
     "training.": "optimizer learning_rate read_rate weight_decay batch_size sequences loss_per "
     "gradient_clip length_law curriculum gate_noise averaging stop rounding max_steps time_limit",
 }
-KEPT = [prefix + name for prefix, names in _KEPT.items() for name in names.split()]
-"""Settings of format 2 that are called what they were, if not all are written as they were."""
-_PLACES = {**{path: path for path in KEPT}, **RENAMED}
-_OLD = {new: old for old, new in _PLACES.items()}
-
-
-@dataclass(frozen=True)
-class _Converted(Layer):
-    """Settings that stand in other places than they did.
-
-    Attributes:
-        written: as they were written.
-    """
-
-    written: Layer = field(kw_only=True)
-
-    def place(self, location: Sequence[str | int]) -> str | None:
-        for size in range(len(location), 0, -1):
-            if old := _OLD.get(".".join(map(str, location[:size]))):
-                location = (*old.split("."), *location[size:])
-                break
-        return self.written.place(location)
+_PLACES = {
+    f"{section}{name}": f"{section}{name}" for section in _KEPT for name in _KEPT[section].split()
+}
+_PLACES |= RENAMED
+"""Settings of format 2, and what they are called now, if not all are written as they were."""
 
 
 def _converted(layer: Layer) -> Layer:
     """A configuration of format 2 as one of today."""
-    _check_complete(layer)
     settings: Settings = {"format": FORMAT}
     for old, new in _PLACES.items():
         settings = overlaid(settings, nested(new, _at(layer.settings, old)))
@@ -152,7 +133,7 @@ def _converted(layer: Layer) -> Layer:
         training["data"] = {"stream": _picked(stream, StreamConfig.model_fields)}
     training["stop"] = None if stream else _stop(was)
     training["rounding"] = _rounding_of(was)
-    return _Converted(layer.origin, settings, layer.node, written=layer)
+    return Layer(layer.origin, settings, layer.node)
 
 
 def _stop(training: Settings) -> Settings:
@@ -206,21 +187,18 @@ def _constants(stream: Settings) -> Settings:
 
 def _check_complete(layer: Layer) -> None:
     """Raise `UsageError` if a configuration of format 2 lacks a setting, or has another."""
-    problems = []
-    sections: dict[str, set[str]] = {"": {"format", "model", "training"}, "model": {"start"}}
-    for path in (*KEPT, *RENAMED, *GONE):
-        section, _, name = path.rpartition(".")
-        sections.setdefault(section, set()).add(name)
-    for section, names in sections.items():
-        found = layer.section(*section.split(".")) if section else layer
-        place = nearest_place([layer], section.split(".") if section else ())
-        prefix = f"{section}." if section else ""
-        missing = sorted(names - found.settings.keys())
-        problems += [f"{place}: {prefix}{name} is missing" for name in missing]
-        for name in found.settings.keys() - names:
-            problems.append(f"{found.place((name,))}: {unknown_name('setting', str(name), names)}")
+    expected = {"format", "model", "model.start", "training", *_PLACES, *GONE}
+    found = set(layer.settings)
+    for section in ("model", "model.start", "training"):
+        found |= {f"{section}.{name}" for name in layer.section(*section.split(".")).settings}
+    problems = [(path, f"{path} is missing") for path in sorted(expected - found)]
+    problems += [
+        (path, unknown_name("setting", path, expected)) for path in sorted(found - expected)
+    ]
     if problems:
-        raise UsageError(*problems)
+        raise UsageError(
+            *(f"{nearest_place([layer], path.split('.'))}: {said}" for path, said in problems)
+        )
 
 
 def _picked(settings: Settings, names: Iterable[str]) -> Settings:
@@ -228,8 +206,5 @@ def _picked(settings: Settings, names: Iterable[str]) -> Settings:
 
 
 def _at(settings: Settings, path: str) -> Any:
-    """What stands under a path; None if nothing does."""
-    found: Any = settings
-    for key in path.split(".") if path else ():
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found
+    """What stands under a path."""
+    return functools.reduce(operator.getitem, path.split("."), settings)

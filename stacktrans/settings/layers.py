@@ -1,9 +1,10 @@
-"""Settings from files and from `key=value`, with where they stand, laid over one another."""
+"""Settings from files, recipes and `key=value`, with where they stand, laid over one another."""
 
 import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
 from stacktrans.common.kinds import alternatives, without_null
 from stacktrans.common.reading import read_text
+from stacktrans.settings.packaged import BY_KIND, recipe_names
 from stacktrans.settings.renamed import hint
 
 Settings = dict[str, Any]
@@ -43,12 +45,12 @@ class Layer:
         for key in location:
             if key == "name" and isinstance(value, str):  # which stands for the whole of a part
                 break
-            inside = key in value if isinstance(value, dict) else False
-            if isinstance(value, list) and isinstance(key, int):
-                inside = key < len(value)
-            if not inside:
+            try:
+                value = value[key]
+            except (LookupError, TypeError):
                 return None
-            value, node = value[key], _child(node, key)
+            # What is not in the file, as it was called something else then, is near its section.
+            node = _child(node, key) or node
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
     def section(self, *keys: str) -> "Layer":
@@ -235,3 +237,66 @@ def sections_of(field: FieldInfo) -> list[type[BaseModel]]:
 def is_block(field: FieldInfo) -> bool:
     """Whether a field is made of settings that may be left out together."""
     return bool(sections_of(field)) and NoneType in alternatives(field.annotation)
+
+
+def recipe_layers(
+    folder: Path, recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
+) -> list[Layer]:
+    """What a recipe says in general, of a paper's tasks, and of a task, the last on top.
+
+    Args:
+        folder: of recipes.
+        recipe: its name.
+        paper: of the task.
+        model: settings asked for, among them the memory.
+        task_layers: of the task, with its changes to recipes.
+
+    Raises:
+        UsageError: the recipe, or one that the task changes, is unknown.
+    """
+    known = recipe_names(folder)
+    if recipe not in known:
+        raise UsageError(unknown_name("recipe", recipe, known))
+    check_recipes(task_layers, known)
+    files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
+    found = [read_layer(path) for path in files if path == files[0] or path.is_file()]
+    found += [layer.section("recipes", recipe) for layer in task_layers]
+    kinds = {"by_memory": _name_of(model["memory"])}
+    usual = overlay(checked(part for layer in found for part in _expanded(layer, kinds)))
+    kinds["by_controller"] = _name_of(overlaid(usual, {"model": model})["model"]["controller"])
+    return checked(part for layer in found for part in _expanded(layer, kinds))
+
+
+def _name_of(part: Any) -> str:
+    """The name of a part of a model, which may have been given with settings of its own."""
+    return str(part.get("name") if isinstance(part, Mapping) else part)
+
+
+def check_recipes(task_layers: Sequence[Layer], known: Sequence[str]) -> None:
+    """Raise `UsageError` if a task changes an unknown recipe."""
+    for layer in task_layers:
+        for name in layer.section("recipes").settings:
+            if name not in known:
+                place = layer.place(("recipes", name))
+                raise UsageError(f"{place}: {unknown_name('recipe', name, known)}")
+
+
+def checked(layers: Iterable[Layer]) -> list[Layer]:
+    """Layers whose sections can be put together; raises `UsageError` where they can't."""
+    listed = list(layers)
+    for layer in listed:
+        for key, kind in (("model", dict), ("training", dict), ("recipe", str)):
+            if not isinstance(layer.settings.get(key, kind()), kind):
+                expected = "a name" if kind is str else "settings"
+                raise UsageError(f"{layer.place((key,))}: {key}: expected {expected}")
+    return listed
+
+
+def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
+    """A layer, and then what it says of the given kinds of memory and controller alone."""
+    settings = {key: value for key, value in layer.settings.items() if key not in BY_KIND}
+    parts = [Layer(layer.origin, settings, layer.node)]
+    for key, name in kinds.items():
+        special = layer.section(key, name)
+        parts += _expanded(special, kinds) if special.settings else []
+    return parts

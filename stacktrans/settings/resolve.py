@@ -4,29 +4,31 @@ It is laid down in layers, each over the one before: the recipe, the task's own 
 recipe, a configuration file, the command line's options, and `--set`.
 """
 
-import contextlib
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.registry import GENERATORS
 from stacktrans.settings import packaged
 from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig, TaskFile
-from stacktrans.settings.formats import of_today, written_format
+from stacktrans.settings.formats import of_today
 from stacktrans.settings.layers import (
-    NAMED,
     Layer,
     Settings,
+    check_recipes,
+    checked,
     in_parts,
     nearest_place,
     option_layer,
     overlay,
     read_layer,
+    recipe_layers,
     validated,
 )
-from stacktrans.settings.recipe_layers import check_recipes, checked, recipe_layers
-from stacktrans.settings.values import Named, OneOf
+from stacktrans.settings.values import Named
+from stacktrans.tasks import TaskError, default_parameters, make_task
+from stacktrans.tasks.base import Task
 
 TASK_OPTION = "--task"
 DEFAULT_RECIPE = "default"
@@ -37,9 +39,8 @@ def find_task(name: str) -> Path:
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
     for folder in packaged.folders("tasks"):
-        with contextlib.suppress(OSError):  # no file has a name as long as that
-            if (folder / f"{name}.yaml").is_file():
-                return folder / f"{name}.yaml"
+        if os.path.isfile(path := folder / f"{name}.yaml"):
+            return path
     raise UsageError(unknown_name("task", name, packaged.task_files()))
 
 
@@ -56,15 +57,13 @@ def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
     """
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
     layers = [read_layer(find_task(name)), *changes]
-    task = _checked_task(overlay(layers), layers)
+    task, _ = _checked_task(overlay(layers), layers)
     check_recipes(layers, packaged.recipe_names())
     return task
 
 
-def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskFile:
-    """The task of some settings, which can be made; raises `UsageError` saying where it can't."""
-    from stacktrans.tasks import TaskError, make_task
-
+def _checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile, Task]:
+    """The task of some settings, and what it makes; raises `UsageError` saying where it can't."""
     task = validated(TaskFile, settings, layers)
     try:
         made = make_task(task.name, task.generator, task.parameters)
@@ -75,7 +74,7 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> TaskFile:
     else:
         given = [name for name in ("lengths", "length_law") if settings.get(name) is not None]
         _refuse(given, layers, "cannot be used: nothing is drawn")
-    return task
+    return task, made
 
 
 def resolve(
@@ -103,46 +102,69 @@ def resolve(
         UsageError: something is missing, unknown or wrong; the message says where.
     """
     file = of_today(read_layer(config)) if config else None
-    whole = file if file and written_format(file) else None
-    given = {
-        TASK_OPTION: {"task": task} if task else None,
-        "--recipe": {"recipe": recipe} if recipe else None,
-        "settings": settings,
-    }
+    whole = file if file and file.settings.get("format") else None
+    if whole:
+        _check_whole(whole)
     layers = checked(
         [
             *([file] if file else []),
-            *(Layer(origin, said) for origin, said in given.items() if said),
+            *([Layer(TASK_OPTION, {"task": task})] if task else []),
+            *([Layer("--recipe", {"recipe": recipe})] if recipe else []),
+            *([Layer("settings", settings)] if settings else []),
             *options,
             *(option_layer(assignment, RunConfig) for assignment in assignments),
         ]
     )
     asked = overlay(layers)
-    if whole and asked.get("recipe") != whole.settings.get("recipe"):
+    if whole and asked["recipe"] != whole.settings["recipe"]:
         raise UsageError(
             f"recipe {asked['recipe']}: {whole.origin} is a whole configuration, "
             "which takes nothing from a recipe"
         )
-    if whole and "task" not in asked:
-        _refuse(["task"], layers)
-
     first, *changes = _task_layers(layers)
     # The task may be another than the whole configuration's own.
-    whole_task = whole is not None and first.origin == whole.origin
-    recipes = [] if whole_task else _recipes_under(asked, [first, *changes])
-    task_layers = [first, *(layer.section("task") for layer in recipes), *changes]
+    own_task = whole is not None and first.origin == whole.origin
+    recipes = [] if own_task else _recipes_under(asked, [first, *changes])
+    of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
+    task_layers = [first, *of_recipes, *changes]
     task_settings = overlay(task_layers)
-    _checked_task(task_settings, task_layers)
-    task_settings = _completed(task_settings, task_layers, whole_task)
+    same_length = _checked_task(task_settings, task_layers)[1].same_length
+    given = task_settings.get("parameters", {})
+    defaults = default_parameters(task_settings["generator"])
+    task_settings["parameters"] = {**given, **defaults, **given}  # in the order of those given
+    task_settings.pop("recipes", None)
+
     everything = layers if whole else [*recipes, *layers]
     resolved = {"recipe": DEFAULT_RECIPE, **overlay(everything), "task": task_settings}
     users = [layer.section("model").settings for layer in layers]
     resolved["model"] = _fitting(resolved.get("model", {}), users)
     run = validated(RunConfig, resolved, everything)
-    if whole:
-        _check_whole(whole)
-    _check_buffered(run, layers)
+    if run.model.buffers and not same_length:
+        # In a joint sequence or a stream the model reads the target, too, and may write what it
+        # says of a symbol after it has read it.
+        raise UsageError(
+            f"{nearest_place(layers, ('model', 'buffers'))}: task {run.task.name} is not for a "
+            "buffered model, which would read the answer before it gives it; expected a task "
+            "with a target symbol for each source symbol, such as reversal"
+        )
     return run
+
+
+def _check_whole(file: Layer) -> None:
+    """Raise `UsageError` if a whole configuration leaves out a setting, even one with a default."""
+    expected = validated(RunConfig, file.settings, [file]).model_dump()
+    if expected["task"]["generator"] in GENERATORS:
+        expected["task"]["parameters"] = default_parameters(expected["task"]["generator"])
+    _refuse([*_missing(file.settings, expected)], [file])
+
+
+def _missing(given: Settings, expected: Settings, prefix: str = "") -> Iterator[str]:
+    """The paths of settings that are expected and not given."""
+    for name, value in expected.items():
+        if name not in given:
+            yield prefix + name
+        elif isinstance(value, dict):
+            yield from _missing(in_parts(given[name]), value, f"{prefix}{name}.")
 
 
 def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
@@ -155,13 +177,14 @@ def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
     if not any(isinstance(said.get("buffers"), dict) for said in users):
         fitting["buffers"] = None
     kinds: dict[str, type[Named]] = {"memory": MemoryConfig, "controller": ControllerConfig}
-    for part in NAMED & model.keys():
-        own = [in_parts(said.get(part)) or {} for said in users]
-        if not isinstance(model[part], dict) or not all(isinstance(each, dict) for each in own):
+    for part, kind in kinds.items():
+        if not isinstance(model.get(part), dict):
             continue  # which will be said when it is validated
-        choosing = max((n for n, each in enumerate(own) if "name" in each), default=0)
-        meant = {key for each in own[choosing:] for key in each}
-        kind = kinds[part]
+        meant: set[str] = set()
+        for said in users:
+            own = in_parts(said.get(part))
+            if isinstance(own, dict):
+                meant = set(own) if "name" in own else meant.union(own)
         unfit = kind.known() - kind.kind_of(model[part]).model_fields.keys() - meant
         fitting[part] = {key: value for key, value in model[part].items() if key not in unfit}
     return fitting
@@ -174,65 +197,9 @@ def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]
         raise UsageError(
             "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
         )
-    if not isinstance(memory, dict) or not isinstance(memory.get("name"), str):
-        raise UsageError(f"model.memory: expected a name (given: {memory!r})")
-    paper = _checked_task(overlay(task_layers), task_layers).paper
+    paper = validated(TaskFile, overlay(task_layers), task_layers).paper
     name = str(asked.get("recipe", DEFAULT_RECIPE))
     return recipe_layers(packaged.recipes(), name, paper, asked["model"], task_layers)
-
-
-def _completed(task: Settings, layers: Sequence[Layer], whole: bool) -> Settings:
-    """A task with its generator's other parameters, and without recipes, which are laid down.
-
-    Raises `UsageError` if a parameter is missing from the task of a whole configuration.
-    """
-    from stacktrans.tasks import default_parameters
-
-    given = task.get("parameters", {})
-    defaults = default_parameters(task["generator"])
-    missing = {name: value for name, value in defaults.items() if name not in given}
-    if whole and "parameters" in task:
-        _refuse([f"task.parameters.{name}" for name in missing], layers)
-    said = {key: value for key, value in task.items() if key != "recipes"}
-    return {**said, "parameters": {**given, **missing}}
-
-
-def _check_buffered(run: RunConfig, layers: Sequence[Layer]) -> None:
-    """Raise `UsageError` if a buffered model would find its answers in its input buffer.
-
-    In a joint sequence or a stream the model reads the target, too, and may write what it says of
-    a symbol after it has read it. Nor can such an answer be said symbol by symbol.
-    """
-    from stacktrans.tasks import make_task
-
-    task = run.task
-    if run.model.buffers and not make_task(task.name, task.generator, task.parameters).same_length:
-        raise UsageError(
-            f"{nearest_place(layers, ('model', 'buffers'))}: task {task.name} is not for a "
-            "buffered model, which would read the answer before it gives it; expected a task "
-            "with a target symbol for each source symbol, such as reversal"
-        )
-
-
-def _check_whole(file: Layer) -> None:
-    """Raise `UsageError` if a whole configuration leaves out a setting, even one with a default."""
-    task = file.section("task").settings
-    given = {key: value for key, value in task.items() if key != "recipes"}
-    said = validated(RunConfig, {**file.settings, "task": given}, [file])
-    of_task = [f"task.{name}" for name in ("parameters", "length_law") if name not in task]
-    _refuse([*of_task, *_unsaid(said)], [file])
-
-
-def _unsaid(section: BaseModel, prefix: str = "") -> list[str]:
-    """The settings that stand in the code alone."""
-    unsaid = []
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        if name not in section.model_fields_set:
-            unsaid += [] if isinstance(section, OneOf) else [prefix + name]
-        elif isinstance(value, BaseModel):
-            unsaid += _unsaid(value, f"{prefix}{name}.")
-    return unsaid
 
 
 def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missing") -> None:

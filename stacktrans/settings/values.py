@@ -1,11 +1,6 @@
 """What a single setting can be: bounded numbers, and sections that know their keys."""
 
-import ast
-import functools
-import inspect
-import itertools
 import math
-import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self, cast
 
@@ -66,7 +61,9 @@ def _whole(value: Any) -> Any:
 class Strict(BaseModel):
     """Settings that refuse an unknown key."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -148,21 +145,8 @@ class Named(Strict):
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What a section's settings mean, by name: what stands below them and those of its bases."""
-    found: dict[str, str] = {}
-    for each in reversed(model.__mro__):
-        body = _classes(each.__module__).get(each.__name__, [])
-        for field, below in itertools.pairwise(body):
-            match field, below:
-                case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                    found[name] = " ".join(text.split())
-    return found
-
-
-@functools.cache
-def _classes(module: str) -> dict[str, list[ast.stmt]]:
-    """What stands in the classes of a module of this package."""
-    source = inspect.getsource(sys.modules[module]) if module.startswith("stacktrans.") else ""
+    """What a section's settings mean, by name: what stands below them."""
+    fields = model.model_fields.items()
     return {
-        node.name: node.body for node in ast.parse(source).body if isinstance(node, ast.ClassDef)
+        name: " ".join(field.description.split()) for name, field in fields if field.description
     }

@@ -55,10 +55,8 @@ class Lengths(NamedTuple):
 
 def checked_lengths(shortest: int, longest: int, said: str) -> Lengths:
     """A range that was asked for; raises `UsageError`, which begins with what was said."""
-    if not 1 <= shortest <= longest:
-        raise UsageError(f"{said}: expected 1 <= shortest <= longest")
-    if longest > LONGEST:
-        raise UsageError(f"{said}: expected lengths of at most {LONGEST}")
+    if not 1 <= shortest <= longest <= LONGEST:
+        raise UsageError(f"{said}: expected 1 <= shortest <= longest <= {LONGEST}")
     return Lengths(shortest, longest)
 
 

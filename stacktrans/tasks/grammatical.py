@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from stacktrans.grammar import Grammar, GrammarError, NotInGrammar
+from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
+from stacktrans.grammar.rules import check_keys
 from stacktrans.tasks.base import (
     DepthLimit,
     LengthLaw,
@@ -41,11 +42,12 @@ class Grammatical(Task):
 
     Args:
         characters: whether strings are written as characters side by side, not as words.
-        parameters: a grammar, as `Grammar.from_parameters` reads it.
+        parameters: a grammar, as `Grammar` reads it.
     """
 
     def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
-        self.grammar = Grammar.from_parameters(parameters)
+        check_keys("a grammar", parameters, required=("root", "rules"))
+        self.grammar = Grammar(**parameters)
         self.source = _alphabet(self.grammar.source_words, characters)
         self.target = _alphabet(self.grammar.target_words, characters)
 
@@ -94,16 +96,12 @@ class Grammatical(Task):
         self.source.encode(source)
         try:
             return [*self.grammar.translate(source)]
-        except (NotInGrammar, GrammarError) as error:
+        except GrammarError as error:
             raise NotASource(str(error)) from error
 
 
 class SameLengthGrammar(Grammatical):
-    """Each rule has as many words on both sides, so that targets are as long as their sources.
-
-    Args:
-        parameters: as for `Grammatical`.
-    """
+    """Each rule has as many words on both sides, so that targets are as long as their sources."""
 
     same_length = True
 
@@ -120,7 +118,7 @@ class NextSymbol(Grammatical):
 
     Args:
         predict: the symbols that are scored where they come next.
-        parameters: as for `Grammatical`; only the source side is used.
+        parameters: a grammar, of which only the source side is used.
     """
 
     same_length = True

@@ -1,5 +1,6 @@
 """From symbols to what a model reads: alphabets, pairs of strings, and how batches are laid out."""
 
+import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,10 @@ Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 SEQUENCES_IN_A_ROW = 200
 """How many sequences of a stream are measured one after another (joulin2015, section 5)."""
-ASCII = "".join(chr(code) for code in range(0x21, 0x7F))
-LATIN_LETTERS = "".join(chr(code) for code in range(0xC0, 0x100) if chr(code).isalpha())
-PRINTABLE = ASCII + LATIN_LETTERS
+ASCII = "".join(map(chr, range(0x21, 0x7F)))
+PRINTABLE = ASCII + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x100))))
 """Printable characters: ASCII without the space, then Latin-1 letters."""
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+DIGITS = string.digits + string.ascii_letters
 """Digits and then letters."""
 MOST_SYMBOLS = 65_536
 

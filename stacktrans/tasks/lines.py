@@ -25,19 +25,15 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors begin a file in UTF-8 with."""
 
 
-class UnreadableLine(StacktransError):
-    """A line that is not text, or is too long."""
-
-
 def decode_line(line: bytes) -> str:
-    """The text of a line without its end; raises `UnreadableLine` if it is not text or too long."""
+    """A line without its end; raises `StacktransError` if it is too long or not text."""
     if len(line) > LONGEST_LINE:
-        raise UnreadableLine(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
+        raise StacktransError(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
-        raise UnreadableLine(
+        raise StacktransError(
             f"byte {error.start + 1} is 0x{byte:02x}, which is not UTF-8"
         ) from None
 
@@ -141,9 +137,9 @@ def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
 
 
 def check_length(symbols: Sequence[str]) -> None:
-    """Raise `UnreadableLine` if a string is longer than any that a model is asked about."""
+    """Raise `StacktransError` if a string is longer than any that a model is asked about."""
     if len(symbols) > LONGEST:
-        raise UnreadableLine(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
+        raise StacktransError(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
 
 
 def given_pairs(pairs: Iterable[tuple[str, str]], task: Task) -> list[Pair]:

@@ -55,14 +55,12 @@ def blocks_of(pattern: str) -> list[Block]:
 
 
 def _block(pattern: str, written: str, known: set[str]) -> Block:
-    if len(written) > LONGEST_RUN:
-        raise ValueError(
-            f"pattern {shown(pattern)}: a run of {len(written)} characters; "
-            f"expected at most {LONGEST_RUN}"
-        )
     found = _BLOCK.fullmatch(written)
-    if not found:
-        raise ValueError(f"pattern '{pattern}': can't read '{written}'; expected one like 'a^n'")
+    if not found or len(written) > LONGEST_RUN:
+        raise ValueError(
+            f"pattern {shown(pattern)}: can't read {shown(written)}; expected one like 'a^n' "
+            f"of at most {LONGEST_RUN} characters"
+        )
     symbol, alone, together = found.groups()
     terms = tuple(
         tuple(

@@ -68,23 +68,21 @@ class WaitingReversal(Task):
             raise NotASource(
                 f"expected a string without {WAIT} and then as many {WAIT} as it is long"
             )
-        scored = [*self.scored(source)]
-        return [
-            self.target.symbols[x] if known else None
-            for x, known in zip(pair.target, scored, strict=True)
-        ]
+        known = zip(self.target.decode(pair.target), self.scored(source), strict=True)
+        return [symbol if scored else None for symbol, scored in known]
 
 
 class Parity(Task):
     """1101 -> 1001: whether there were an odd number of ones so far"""
 
     same_length = True
+    delayed = False
 
     def __init__(self) -> None:
         self.source = self.target = Alphabet(["0", "1"], words=False)
 
     def _odd(self, bits: Ids) -> Ids:
-        odd: Ids = np.cumsum(bits) % 2
+        odd: Ids = (np.cumsum(bits) - bits * self.delayed) % 2
         return odd
 
     def sample(
@@ -100,6 +98,4 @@ class Parity(Task):
 class DelayedParity(Parity):
     """1101 -> 0100: whether there were an odd number of ones before"""
 
-    def _odd(self, bits: Ids) -> Ids:
-        odd: Ids = (np.cumsum(bits) - bits) % 2
-        return odd
+    delayed = True

@@ -4,7 +4,7 @@ A sequence is a prompt and an answer, which is what can be known of it: given th
 symbol of the answer is certain.
 """
 
-import itertools
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +21,8 @@ from stacktrans.tasks.base import (
 )
 from stacktrans.tasks.layouts import DIGITS, Alphabet, Ids, Pair, Stream, meaningless_symbols
 from stacktrans.tasks.patterns import blocks_of
+
+_PROBLEM = re.compile(r"(0|1[01]*)\+(0|1[01]*)=")
 
 
 class StreamTask(Task):
@@ -48,11 +50,11 @@ class StreamTask(Task):
     ) -> list[Pair]:
         shortest = max(lengths.shortest, self.smallest)
         sizes = drawn_lengths(generator, Lengths(shortest, lengths.longest), count, law)
-        sequences = [(self.draw(generator, size), size) for size in map(int, sizes)]
-        return [
-            Pair(self.source.encode(prompt), self.target.encode(answer), size=size)
-            for (prompt, answer), size in sequences
-        ]
+        pairs = []
+        for size in map(int, sizes):
+            prompt, answer = self.draw(generator, size)
+            pairs.append(Pair(self.source.encode(prompt), self.target.encode(answer), size=size))
+        return pairs
 
 
 class Counting(StreamTask):
@@ -75,6 +77,8 @@ class Counting(StreamTask):
         if last + 1 == len(self.blocks):
             raise ValueError(f"pattern '{pattern}': nothing of it can be known beforehand")
         self._before, self._turn = self.blocks[: last + 1], self.blocks[last + 1].symbol
+        runs = [f"({re.escape(block.symbol)}+)" for block in self._before]
+        self._runs = re.compile("".join(runs) + re.escape(self._turn))
         self._pattern = pattern
         self.smallest = len(self._counts)
         self.layout = Stream(len(self.source), follow=0)
@@ -94,11 +98,8 @@ class Counting(StreamTask):
                 f"{self._pattern} has more than {LONGEST} symbols where its counts are "
                 f"{', '.join(f'{name} = {count}' for name, count in counts.items())}"
             )
-        return [
-            symbol
-            for block, count in zip(self.blocks, times, strict=True)
-            for symbol in block.symbol * count
-        ]
+        runs = zip(self.blocks, times, strict=True)
+        return [symbol for block, count in runs for symbol in block.symbol * count]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
@@ -120,15 +121,9 @@ class Counting(StreamTask):
 
     def _counted(self, symbols: Sequence[str]) -> dict[str, int] | None:
         """The counts of a sequence that goes as far as they are known; None if it does not."""
-        runs = [(symbol, len([*run])) for symbol, run in itertools.groupby(symbols)]
-        written = [symbol for symbol, _ in runs[: len(self._before) + 1]]
-        if written != [*(block.symbol for block in self._before), self._turn]:
-            return None
-        return {
-            block.introduces: length
-            for block, (_, length) in zip(self._before, runs, strict=False)
-            if block.introduces
-        }
+        runs = self._runs.match("".join(symbols))
+        named = zip(self._before, runs.groups() if runs else (), strict=False)
+        return {block.introduces: len(run) for block, run in named if block.introduces} or None
 
 
 class Memorization(StreamTask):
@@ -177,16 +172,12 @@ class Addition(StreamTask):
         )
         return [*f"{first:b}+{second:b}="], _sum(first, second)
 
-    def _numbers(self, source: Sequence[str]) -> tuple[str, str]:
-        """The digits of both, which raise `NotASource` if these are not two numbers."""
-        first, plus, rest = "".join(source).partition("+")
-        second, equals, more = rest.partition("=")
-        numbers = (first, second)
-        right = all(set(number) <= {"0", "1"} and number for number in numbers)
-        leading = any(number.startswith("0") and number != "0" for number in numbers)
-        if not (plus and equals and right) or more or leading:
+    def _numbers(self, source: Sequence[str]) -> Sequence[str]:
+        """The digits of both; raises `NotASource` if these are not two numbers."""
+        found = _PROBLEM.fullmatch("".join(source))
+        if not found:
             raise NotASource("expected two binary numbers like 101+1=, without zeros before them")
-        return numbers
+        return found.groups()
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
