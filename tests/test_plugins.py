@@ -34,7 +34,7 @@ def refused(code: str) -> str:
     Path("mine.py").write_text(code)
     result = invoke("list", "memories", "--plugin", "mine.py")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("stacktrans: --plugin mine.py")
+    assert result.stderr.startswith("stacktrans: plugin mine.py")
     assert "Traceback" not in result.stderr
     (line,) = result.stderr.splitlines()
     return line
@@ -75,7 +75,7 @@ def test_two_plugins_with_one_name_are_refused() -> None:
         Path(file).write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n")
     result = invoke("list", "--plugin", "a.py", "--plugin", "b.py")
     assert result.exit_code == 2
-    assert "--plugin b.py:2: generator mine: plugin a.py has one of this name" in result.stderr
+    assert "plugin b.py:2: generator mine: plugin a.py has one of this name" in result.stderr
 
 
 def test_a_plugin_named_twice_is_one() -> None:
@@ -96,7 +96,7 @@ def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
         result = invoke("train", "--task", "copy", "--memory", name)
         assert result.exit_code == 2
         assert f"unknown memory '{name}'" in result.stderr
-        assert ("one of your own needs --plugin FILE.py" in result.stderr) == hint
+        assert ("one of your own needs its plugin file" in result.stderr) == hint
 
 
 def test_what_fails_in_a_plugin_at_work_is_said_with_its_line() -> None:

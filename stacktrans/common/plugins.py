@@ -69,9 +69,9 @@ def forget(plugin: Plugin) -> None:
 
 def _run(path: Path, file: str) -> ModuleType:
     if not path.exists():
-        raise UsageError(f"--plugin {file}: no such file")
+        raise UsageError(f"plugin {file}: no such file")
     if not path.is_file() or path.suffix != ".py":
-        raise UsageError(f"--plugin {file}: expected a Python file, such as tape.py")
+        raise UsageError(f"plugin {file}: expected a Python file, such as tape.py")
     name = f"stacktrans_plugin_{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
     assert spec is not None
@@ -81,7 +81,7 @@ def _run(path: Path, file: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"--plugin {file}: {said(error)}") from error
+        raise UsageError(f"plugin {file}: {said(error)}") from error
     note(module)
     return module
 

@@ -1,8 +1,8 @@
 """Memories, controllers and task generators by name; none is imported before it is asked for.
 
 A new one of this package is a class and a line in a table at the end of this file. One of
-others comes from an installed package, through an entry point, or from a file that
-`--plugin` names (see docs/extending.md).
+others comes from an installed package, through an entry point, or from a plugin file (see
+docs/extending.md).
 """
 
 import functools
@@ -51,7 +51,7 @@ class Registry:
         """Raise `ValueError` if a name is unknown."""
         if name not in self:
             message = unknown_name(self.kind, name, self.names())
-            hint = "" if "did you mean" in message else "; one of your own needs --plugin FILE.py"
+            hint = "" if "did you mean" in message else "; one of your own needs its plugin file"
             raise ValueError(f"{message}{hint}")
 
     def load(self, name: str) -> Any:
@@ -119,7 +119,7 @@ class Registry:
                 if "name" not in vars(each):
                     continue
                 name = vars(each)["name"]
-                where = f"--plugin {plugin.name}:{inspect.getsourcelines(each)[1]}"
+                where = f"plugin {plugin.name}:{inspect.getsourcelines(each)[1]}"
                 if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
                     said = f"the name of {each.__name__} is {name!r}; expected a word"
                     raise UsageError(f"{where}: {said}")
@@ -167,7 +167,7 @@ def _check(plugin: Plugin) -> None:
     if not any("name" in vars(each) for each in found):
         kinds = ", ".join(registry.kind for registry in REGISTRIES)
         hint = f"; class {found[0].__name__} has no name" if found else ""
-        raise UsageError(f"--plugin {plugin.name}: expected one of {kinds} in it{hint}")
+        raise UsageError(f"plugin {plugin.name}: expected one of {kinds} in it{hint}")
 
 
 MEMORIES = Registry(

@@ -160,7 +160,7 @@ def nested(path: str, value: Any) -> Settings:
 
 
 def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
-    """Settings from one `--set key=value`.
+    """Settings from one assignment `key=value`.
 
     The key is a path such as `training.learning_rate`, or the last part of one where that is
     unambiguous; the value is read as YAML.
@@ -174,7 +174,7 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
         UsageError: the key is unknown, or it is not of the form `key=value`.
     """
     key, equals, text = assignment.partition("=")
-    origin = f"--set {assignment}"
+    origin = f"setting {assignment}"
     if not equals or not key:
         raise UsageError(f"{origin}: expected key=value")
     if key.count(".") >= DEEPEST:

@@ -1,7 +1,7 @@
 """How a run's configuration is put together.
 
 It is laid down in layers, each over the one before: the recipe, the task's own changes to the
-recipe, a configuration file, the command line's options, and `--set`.
+recipe, a configuration file, single settings, and assignments `key=value`.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.registry import MEMORIES
 from stacktrans.settings import packaged
 from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig, TaskFile
 from stacktrans.settings.formats import of_today, written_format
@@ -28,7 +29,6 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.recipe_layers import check_recipes, checked, recipe_layers
 from stacktrans.settings.values import Named, OneOf
 
-TASK_OPTION = "--task"
 DEFAULT_RECIPE = "default"
 
 
@@ -105,8 +105,8 @@ def resolve(
     file = of_today(read_layer(config)) if config else None
     whole = file if file and written_format(file) else None
     given = {
-        TASK_OPTION: {"task": task} if task else None,
-        "--recipe": {"recipe": recipe} if recipe else None,
+        "task": {"task": task} if task else None,
+        "recipe": {"recipe": recipe} if recipe else None,
         "settings": settings,
     }
     layers = checked(
@@ -171,9 +171,7 @@ def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]
     """What the recipe says that lies under what is asked for."""
     memory = in_parts(asked.get("model", {}).get("memory"))
     if memory is None or (isinstance(memory, dict) and "name" not in memory):
-        raise UsageError(
-            "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
-        )
+        raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     if not isinstance(memory, dict) or not isinstance(memory.get("name"), str):
         raise UsageError(f"model.memory: expected a name (given: {memory!r})")
     paper = _checked_task(overlay(task_layers), task_layers).paper
@@ -274,7 +272,7 @@ def _task_layers(layers: Sequence[Layer]) -> list[Layer]:
     """What the layers say of the task: its definition, then changes to it."""
     base, changes = parted_task(layers)
     if base is None:
-        raise UsageError("no task given; say --task NAME, or task in a file of settings")
+        raise UsageError("no task given; expected a name, such as copy, or a YAML file")
     return [
         base.section("task") if isinstance(base.settings["task"], dict) else _named(base),
         *(layer.section("task") for layer in changes),
@@ -287,6 +285,5 @@ def _named(layer: Layer) -> Layer:
     try:
         path = find_task(layer.settings["task"])
     except UsageError as error:
-        # An option is named by what is wrong with it; a file by its line.
-        raise UsageError(str(error) if place == TASK_OPTION else f"{place}: {error}") from error
+        raise UsageError(f"{place}: {error}" if layer.node else str(error)) from error
     return read_layer(path)

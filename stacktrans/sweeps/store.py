@@ -42,7 +42,7 @@ class Store:
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
                 if path.exists():
-                    raise SweepError(f"{path}: not of a sweep; choose another --out")
+                    raise SweepError(f"{path}: not of a sweep; choose another directory")
         self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
 
     def _written(self) -> dict[str, Record]:
