@@ -271,7 +271,7 @@ def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], messag
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: !!int ten\n", "odd.yaml:1: 'ten' is not a whole number"),
+        ("a: !!int ten\n", "odd.yaml:1: !!int cannot be used in settings"),
         ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' appears twice"),
         ("recipes: {default: {by_memory: 5}}\n", "by_memory: expected settings"),
         ("recipes: {defautl: {}}\n", "did you mean 'default'"),
