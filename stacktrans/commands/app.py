@@ -1,9 +1,10 @@
 """The application, and the exit codes of failing commands."""
 
+import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -17,26 +18,22 @@ from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import visible
 
 
-def _escaped(method: Callable[..., Any]) -> Callable[..., Any]:
+@contextlib.contextmanager
+def _escaped() -> Iterator[None]:
     """Escape what can't be seen in error messages that quote arguments."""
-
-    @functools.wraps(method)
-    def escaped(*args: Any, **options: Any) -> Any:
-        try:
-            return method(*args, **options)
-        except Exception as error:
-            if isinstance(message := getattr(error, "message", None), str):
-                error.message = visible(message)  # type: ignore[attr-defined]
-            raise
-
-    return escaped
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = visible(message)  # type: ignore[attr-defined]
+        raise
 
 
 class Commands(TyperGroup):
     """The commands; arguments are quoted safely in messages about them."""
 
-    make_context = _escaped(TyperGroup.make_context)
-    invoke = _escaped(TyperGroup.invoke)
+    make_context = _escaped()(TyperGroup.make_context)
+    invoke = _escaped()(TyperGroup.invoke)
 
 
 app = typer.Typer(

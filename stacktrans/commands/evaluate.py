@@ -86,9 +86,7 @@ def eval(
     from stacktrans.showing.scores import scores_json, scores_tables
     from stacktrans.tasks.lines import name_of, read_pairs
 
-    for name, number in (("--count", count), ("--depth", depth)):
-        if number is not None:
-            check_positive(name, number)
+    check_positive(**{"--count": count, "--depth": depth})
     if plot:
         check_plot(plot)
     bounds = [parse_lengths(range_) for range_ in lengths or []]

@@ -37,15 +37,11 @@ class CheckpointError(StacktransError):
     """A checkpoint can't be read or written."""
 
 
-def at_least(least: int) -> str:
-    """What is said of a smaller number."""
-    return f"expected a number of at least {least}"
-
-
-def check_positive(name: str, value: int) -> None:
-    """Raise `UsageError` for a value under 1."""
-    if value < 1:
-        raise UsageError(f"{name} {value}: {at_least(1)}")
+def check_positive(**given: int | None) -> None:
+    """Raise `UsageError` for a number under 1, by the names of options or arguments."""
+    for name, value in given.items():
+        if value is not None and value < 1:
+            raise UsageError(f"{name} {value}: expected a number of at least 1")
 
 
 def shown(value: object) -> str:
