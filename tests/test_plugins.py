@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
-from stacktrans.common import plugins
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import MEMORIES, Registry, use_plugins
+from stacktrans.common.registry import MEMORIES, PLUGINS, Registry, plugin_files, use_plugins
 
 TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
+NOTHING = "expected a memory, controller or generator with a name in it"
 COPY = "from stacktrans.tasks.rearrangement import Copy\n"
 
 
@@ -48,9 +48,9 @@ def refused(code: str) -> str:
         ("def fail():\n    return 1 / 0\n\nfail()\n", "mine.py:2: ZeroDivisionError: division"),
         ("import torch\ntorch.zeros(2) @ torch.zeros(3)\n", "mine.py:2: RuntimeError: "),
         ("raise SystemExit('no')", "mine.py:1: SystemExit: no"),
-        ("x = 1\n", "expected one of memory, controller, generator in it"),
+        ("x = 1\n", NOTHING),
         (HOLLOW, "mine.py:2: memory Hollow lacks initial, push_names, reads, signal_names, step"),
-        (f"{COPY}class Mine(Copy):\n    pass\n", "in it; class Mine has no name"),
+        (f"{COPY}class Mine(Copy):\n    pass\n", NOTHING),
         (f"{COPY}class Mine(Copy):\n    name = 3\n", "mine.py:2: the name of Mine is 3"),
         (f"{COPY}class Mine(Copy):\n    name = 'copy'\n", "generator copy: stacktrans has one"),
         (f"{COPY}class A(Copy):\n    name = 'a'\nclass B(Copy):\n    name = 'a'\n", "mine.py:4: "),
@@ -81,12 +81,12 @@ def test_two_plugins_with_one_name_are_refused() -> None:
 def test_a_plugin_named_twice_is_one() -> None:
     use_plugins(str(TAPE), os.path.relpath(TAPE))
     assert MEMORIES.names() == [*MEMORIES.builtin, "tape"]
-    assert len(plugins.plugins()) == 1
+    assert plugin_files() == [str(TAPE)]
 
 
 def test_the_environment_names_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tape" not in MEMORIES
-    monkeypatch.setenv(plugins.PLUGINS, str(TAPE))
+    monkeypatch.setenv(PLUGINS, str(TAPE))
     assert "tape" in MEMORIES
     assert MEMORIES.origin("tape") == f"plugin {TAPE}"
 

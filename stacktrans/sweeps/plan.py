@@ -15,8 +15,7 @@ import yaml
 
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.plugins import plugin_options
-from stacktrans.common.registry import use_plugins
+from stacktrans.common.registry import plugin_options, use_plugins
 from stacktrans.common.visible import shell_text, visible
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
