@@ -386,7 +386,7 @@ def test_what_decides_nothing_is_no_part_of_a_run_s_identity() -> None:
 
 
 def test_at_most_sixty_settings_are_listed() -> None:
-    listed = settings().entries
+    listed = list(settings())
     assert len(listed) <= 60
     paths = [entry.name for entry in listed]
     assert len(set(paths)) == len(paths)

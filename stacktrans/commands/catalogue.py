@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
@@ -49,23 +49,14 @@ TOGETHER = {(TaskConfig, "lengths"), (StartConfig, "scale"), (TrainingConfig, "g
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that is available.
-
-    Attributes:
-        name: of it.
-        meaning: in a line.
-        columns: cells beside its name, by heading.
-        remarks: shown after its meaning.
-        parts: shown below it: its parameters, and what each means.
-        facts: what JSON has beside name and meaning.
-    """
+    """Something that is available."""
 
     name: str
     meaning: str
-    columns: Mapping[str, str] = field(default_factory=dict)
-    remarks: Sequence[str] = ()
-    parts: Sequence[tuple[str, str]] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)  # cells by heading
+    remarks: Sequence[str] = ()  # shown after the meaning
+    parts: Sequence[tuple[str, str]] = ()  # shown below: parameters, and what each means
+    facts: Mapping[str, Any] = field(default_factory=dict)  # more, for JSON
 
     def as_json(self) -> dict[str, Any]:
         """The entry as `list --json` prints it."""
@@ -77,21 +68,16 @@ class Entry:
         return in_a_line(f"{self.meaning} {remarks}")
 
 
-class Listing(NamedTuple):
-    """The entries of a kind, in order, and messages about what could not be read."""
-
-    entries: Sequence[Entry]
-    problems: Sequence[str] = ()
+Listing = Iterator[Entry | StacktransError]
+"""The entries of a kind, in order, and errors in place of those that could not be read."""
 
 
 def _listing(names: Iterable[str], entry: Callable[[str], Entry]) -> Listing:
-    entries, problems = [], []
     for name in names:
         try:
-            entries.append(entry(name))
+            yield entry(name)
         except StacktransError as error:
-            problems.append(str(error))
-    return Listing(entries, problems)
+            yield error
 
 
 def tasks() -> Listing:
@@ -113,10 +99,7 @@ def _task(name: str, path: Path) -> Entry:
     return Entry(
         name,
         task.description,
-        columns={
-            "train": str(lengths.train) if lengths else "",
-            "test": str(lengths.test) if lengths else "",
-        },
+        columns={part: str(bounds) for part, bounds in lengths or ()},
         remarks=[f"generator {made}", *([str(path)] if own else [])],
         facts={**task.model_dump(mode="json", include={*shown}), "file": str(path)},
     )
@@ -200,7 +183,7 @@ def _parameters(made: Any) -> Iterator[dict[str, Any]]:
 
 def recipes() -> Listing:
     """Every recipe: in general, and then what it says of the tasks of a paper."""
-    folder, entries = packaged.recipes(), []
+    folder = packaged.recipes()
     for name in packaged.recipe_names():
         for path in (folder / f"{name}.yaml", *sorted(folder.glob(f"*/{name}.yaml"))):
             paper = None if path.parent == folder else path.parent.name
@@ -209,8 +192,7 @@ def recipes() -> Listing:
             meaning = in_a_line(" ".join(comment.lstrip("#") for comment in comments))
             columns = {"tasks": f"of {paper}" if paper else "all"}
             facts = {"paper": paper, "settings": read_layer(path).settings}
-            entries.append(Entry(name, meaning, columns, facts=facts))
-    return Listing(entries)
+            yield Entry(name, meaning, columns, facts=facts)
 
 
 def checkpoints() -> Listing:
@@ -278,9 +260,9 @@ def _accuracy(measured: Mapping[str, Any], lengths: Sequence[int]) -> str:
     return f"coarse {measured['coarse']:.3f} on {Lengths(*lengths)}"
 
 
-def settings() -> Listing:
+def settings() -> Iterator[Entry]:
     """Every setting by its path, with its default; recipes say what they change of it."""
-    return Listing(list(_settings(RunConfig, "", "")))
+    return _settings(RunConfig, "", "")
 
 
 def _settings(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from stacktrans.commands import completion
 from stacktrans.commands.options import JsonOption
 from stacktrans.commands.terminal import output_width, print_data, print_json
-from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.errors import StacktransError, UsageError, unknown_name
 from stacktrans.common.messages import complain
 
 if TYPE_CHECKING:
@@ -59,19 +59,17 @@ def list(
 
     if kind is not None and kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))
-    if kind:
-        found = getattr(catalogue, kind)()
-    else:
-        found = catalogue.Listing([catalogue.Entry(*each) for each in KINDS.items()])
+    kinds = (catalogue.Entry(*each) for each in KINDS.items())
+    found = [*(getattr(catalogue, kind)() if kind else kinds)]
+    entries = [each for each in found if isinstance(each, catalogue.Entry)]
     if as_json:
-        print_json([entry.as_json() for entry in found.entries])
+        print_json([entry.as_json() for entry in entries])
     else:
         width = output_width() if sys.stdout.isatty() else None
-        for line in lines(found.entries, width):
+        for line in lines(entries, width):
             print_data(line)
-    for problem in found.problems:
-        complain(problem)
-    if found.problems:
+    if problems := [each for each in found if isinstance(each, StacktransError)]:
+        complain(*(line for each in problems for line in each.problems))
         raise typer.Exit(1)
 
 
