@@ -76,11 +76,7 @@ def list(
 def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     """A list as lines: one for each entry, or as many as it takes.
 
-    The meaning stands beside the columns, or below, indented, where there is not room for that.
-
-    Args:
-        entries: what is listed.
-        width: of the terminal; None where lines may be as long as they like.
+    The meaning stands beside the columns, or below, indented, where the terminal is too narrow.
     """
     width = width or sys.maxsize
     titles = [*dict.fromkeys(title for entry in entries for title in entry.columns)]

@@ -2,10 +2,11 @@
 
 import functools
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
+
+from stacktrans.common.errors import shown
 
 MOST_VALUES = 100_000
 """The most values in a document, those that aliases repeat counted every time."""
@@ -25,25 +26,15 @@ _KINDS = {"null": "null", "bool": "truth value", "int": "whole number", "float":
 
 
 class DocumentError(ValueError):
-    """A text is not a YAML document of settings.
-
-    Attributes:
-        line: of the text, from 1, where it goes wrong; None if that is not known.
-    """
+    """A text is not a YAML document of settings, from a line on, if that is known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         self.line = line
         super().__init__(message)
 
 
-@dataclass(frozen=True)
-class Document:
-    """What a YAML text holds.
-
-    Attributes:
-        value: its content; None if it is empty.
-        node: what that was made from, which knows lines; None likewise.
-    """
+class Document(NamedTuple):
+    """The content of a YAML text, and the node it was made from, which knows lines."""
 
     value: Any
     node: yaml.Node | None
@@ -69,15 +60,11 @@ class _Loader(_PARSER):  # type: ignore[misc, valid-type]
         try:
             return super().construct_object(node, deep)
         except ValueError as error:  # of 0x_
-            raise DocumentError(f"{_start(node)} is not a number", _line(node)) from error
+            raise DocumentError(f"{shown(node.value)} is not a number", _line(node)) from error
 
 
 def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
-
-
-def _start(node: Any) -> str:
-    return repr(node.value if len(node.value) <= 40 else f"{node.value[:40]}...")
 
 
 @functools.lru_cache
@@ -149,8 +136,8 @@ def _check_keys(node: yaml.MappingNode) -> None:
         if not isinstance(key, yaml.ScalarNode):
             raise DocumentError("a list or mapping as a key; expected a name", _line(key))
         if kind not in ("str", "merge"):
-            read = f"{_start(key)} is read as a {_KINDS.get(kind, kind)}"
+            read = f"{shown(key.value)} is read as a {_KINDS.get(kind, kind)}"
             raise DocumentError(f"{read}; expected a name in quotes", _line(key))
         if key.value in keys:
-            raise DocumentError(f"{_start(key)} appears twice", _line(key))
+            raise DocumentError(f"{shown(key.value)} appears twice", _line(key))
         keys.add(key.value)

@@ -37,13 +37,9 @@ _loaded: dict[Path, Plugin] = {}
 
 
 class Registry:
-    """The classes of one kind.
+    """The classes of a kind such as "memory", which extend a base, as `module:name`.
 
-    Args:
-        kind: what one of them is called, such as "memory".
-        group: the entry points by which installed packages offer some.
-        base: the class that all of them extend, as `module:name`.
-        builtin: those of this package, as `module:name` by their names.
+    Those of this package are given by their names, others are in a group of entry points.
     """
 
     def __init__(self, kind: str, group: str, base: str, builtin: Mapping[str, str]) -> None:

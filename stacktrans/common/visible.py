@@ -13,11 +13,7 @@ def visible(text: str, keep: str = "") -> str:
     """A text with what can't be seen escaped as in a Python string, such as `\\x1b`.
 
     That is control and format characters (so what changes the direction of writing), lone
-    surrogates, and what no character is assigned to; spaces stay as they are.
-
-    Args:
-        text: of whatever origin.
-        keep: characters that stay, such as the line ends of what has several lines.
+    surrogates, and what no character is assigned to; spaces stay, and the characters of `keep`.
     """
     return _escaped(text, repr, keep)
 

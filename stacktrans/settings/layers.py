@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from stacktrans.common.complaints import MISSING, Complaint, complaints
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
-from stacktrans.common.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
+from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
 from stacktrans.common.kinds import alternatives, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.settings.renamed import hint
@@ -178,7 +178,7 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
     if not equals or not key:
         raise UsageError(f"{origin}: expected key=value")
     if key.count(".") >= DEEPEST:
-        raise UsageError(f"{origin[:LONGEST_SHOWN]}...: nested more than {DEEPEST} deep")
+        raise UsageError(f"{clipped(origin)}: nested more than {DEEPEST} deep")
     path = setting_path(key.removeprefix(f"{section}."), known, origin)
     try:
         value = parsed(text).value
