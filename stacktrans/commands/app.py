@@ -5,7 +5,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -45,7 +45,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-R = TypeVar("R")
 INTERRUPTED = 130
 PluginOption = Annotated[
     list[str] | None,
@@ -57,16 +56,15 @@ PluginOption = Annotated[
 ]
 
 
-def command(function: Callable[..., R]) -> None:
+def command(function: Callable[..., None]) -> None:
     """Register a command, with `--plugin`, and with messages and exit codes for its errors."""
 
     @functools.wraps(function)
-    def guarded(*, plugin: list[str] | None, **options: Any) -> R:
+    def guarded(*, plugin: list[str] | None, **options: Any) -> None:
         try:
             use_plugins(*plugin or [])
-            result = function(**options)
+            function(**options)
             sys.stdout.flush()
-            return result
         except (Exception, KeyboardInterrupt) as error:
             code, problems = _ending(error)
             if problems:

@@ -58,10 +58,6 @@ class Entry:
     parts: Sequence[tuple[str, str]] = ()  # shown below: parameters, and what each means
     facts: Mapping[str, Any] = field(default_factory=dict)  # more, for JSON
 
-    def as_json(self) -> dict[str, Any]:
-        """The entry as `list --json` prints it."""
-        return {"name": self.name, "meaning": self.meaning, **self.facts}
-
     def line(self) -> str:
         """Its meaning and the remarks on it."""
         remarks = f"({'; '.join(self.remarks)})" if self.remarks else ""

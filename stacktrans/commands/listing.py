@@ -63,7 +63,7 @@ def list(
     found = [*(getattr(catalogue, kind)() if kind else kinds)]
     entries = [each for each in found if isinstance(each, catalogue.Entry)]
     if as_json:
-        print_json([entry.as_json() for entry in entries])
+        print_json([{"name": e.name, "meaning": e.meaning, **e.facts} for e in entries])
     else:
         width = output_width() if sys.stdout.isatty() else None
         for line in lines(entries, width):
