@@ -10,6 +10,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +65,8 @@ def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     if incomplete and (own.startswith(incomplete) or incomplete.startswith(own)):
         # A command finds the shipped ones under this name, too.
         yield from (f"{own}{path.name}" for path in found.values())
-    folder, _, begun = incomplete.rpartition("/")
-    for path in Path(folder or ("/" if "/" in incomplete else ".")).glob("*"):
-        if path.name.startswith(begun) and path.name[0] != "." and packaged.weights_of(path):
-            yield f"{incomplete[: len(incomplete) - len(begun)]}{path.name}"
+    places = glob(f"{escape(incomplete)}*")
+    yield from (place for place in places if packaged.weights_of(Path(place)))
 
 
 @_completer

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from stacktrans.commands import completion
 from stacktrans.commands.options import JsonOption
@@ -78,26 +78,23 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
 
     The meaning stands beside the columns, or below, indented, where the terminal is too narrow.
     """
+    from stacktrans.commands.catalogue import Entry
+
     width = width or sys.maxsize
     titles = [*dict.fromkeys(title for entry in entries for title in entry.columns)]
-    rows = [
-        ["name", *titles],
-        *([entry.name, *(entry.columns.get(title, "") for title in titles)] for entry in entries),
-    ]
+    listed = [Entry("name", "meaning", {title: title for title in titles}), *entries]
+    rows = [[each.name, *(each.columns.get(title, "") for title in titles)] for each in listed]
     rows = [[" ".join(cell.split()) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     beside = sum(widths) + len(widths) * len(GAP)
     below = width - beside < LEAST
-    texts = ["meaning", *(entry.line() for entry in entries)]
-    parts = [(), *(entry.parts for entry in entries)]
-    for row, text, further in zip(rows, texts, parts, strict=True):
-        padded = [cell + " " * (w - cell_len(cell)) for cell, w in zip(row, widths, strict=True)]
-        start = "".join(cell + GAP for cell in padded)
+    for entry, row in zip(listed, rows, strict=True):
+        start = GAP.join(map(set_cell_size, row, widths)) + GAP
         if below:
             yield from _in_width(start.rstrip(), row, () if row is rows[0] else titles, width)
         first, margin = (INDENT, INDENT) if below else (start, " " * beside)
-        yield from _wrapped(text, first, margin, width)
-        for name, meaning in further:
+        yield from _wrapped(entry.line(), first, margin, width)
+        for name, meaning in entry.parts:
             yield from _wrapped(f"{name}: {meaning}", INDENT, 2 * INDENT, width)
 
 
