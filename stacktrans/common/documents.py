@@ -81,11 +81,8 @@ def parsed(text: str) -> Document:
     try:
         _check_events(text)
         loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            return Document(loader.construct_document(node) if node else None, node)
-        finally:
-            loader.dispose()
+        node = loader.get_single_node()
+        return Document(loader.construct_document(node) if node else None, node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not readable as YAML"
