@@ -85,7 +85,7 @@ stack-rnn, count: 4}`; settings in a recipe that the chosen one lacks are ignore
 def settings_page() -> str:
     """What docs/settings.md should be."""
     listed: dict[str, list[Entry]] = {}
-    for entry in settings().entries:
+    for entry in settings():
         path = entry.name.split(".")
         section = ".".join(path[:-1][:2]) or "run"
         listed.setdefault(section, []).append(entry)

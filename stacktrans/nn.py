@@ -53,14 +53,12 @@ class StackLSTM(nn.Module):
         batch_first: bool = False,
     ) -> None:
         super().__init__()
-        sizes = {
-            "input_size": input_size,
-            "hidden_size": hidden_size,
-            "num_layers": num_layers,
-            "memory_size": memory_size,
-        }
-        for name, size in sizes.items():
-            check_positive(name, size)
+        check_positive(
+            input_size=input_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            memory_size=memory_size,
+        )
         self.memory = _memory_of(memory)
         self.signal_names = tuple(self.memory.signal_names)
         self.memory_size, self.batch_first = memory_size, batch_first

@@ -7,7 +7,7 @@ import pytest
 import torch
 from command_line import SMALL, run
 
-from stacktrans.common import plugins
+from stacktrans.common import registry
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ROUNDINGS, RoundingConfig, StreamConfig
@@ -22,9 +22,9 @@ torch.set_num_threads(1)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """No plugin is known at the beginning of a test, nor those of a test after it."""
     # Set and then deleted, so that whatever a test makes of it is undone.
-    monkeypatch.setenv(plugins.PLUGINS, "")
-    monkeypatch.delenv(plugins.PLUGINS)
-    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setenv(registry.PLUGINS, "")
+    monkeypatch.delenv(registry.PLUGINS)
+    monkeypatch.setattr(registry, "_loaded", {})
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def test_checkpoints_shipped_and_of_one_s_own(
         ("summary.json", '{"test": ', "summary.json: not readable as JSON"),
         ("summary.json", '{"test": {"coarse": "all"}}', None),
         ("evaluation.json", '{"results": [[]]}', None),
-        ("config.yaml", "{task: [copy], model: 3}", None),
+        ("config.yaml", "{task: [copy], model: 3}", "config.yaml:1: task: expected settings"),
         ("config.yaml", "recipe: !!binary aGVsbG8=", "config.yaml:1: "),
     ],
 )

@@ -195,7 +195,7 @@ def test_a_picture_s_place_is_looked_for_first(
     place = tmp_path / "nowhere" / "picture.svg"
     done = run(command[0], model, *command[1:], "--plot", place)
     assert (done.returncode, done.stdout) == (2, b"")
-    assert f"--plot {place}: no folder {place.parent}" in done.stderr.decode()
+    assert f"{place}: no folder {place.parent}" in done.stderr.decode()
 
 
 def test_eval_names_a_missing_file_or_checkpoint(model: Path) -> None:

@@ -79,17 +79,17 @@ def test_generate_changes_settings_of_the_task() -> None:
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("parameters.symbols=0", "--set parameters.symbols=0: task copy: parameters: symbols is 0"),
-        ("parameters.letters=3", "--set parameters.letters=3: task copy: unknown parameter"),
+        ("parameters.symbols=0", "setting parameters.symbols=0: task copy: parameters: symbols is"),
+        ("parameters.letters=3", "setting parameters.letters=3: task copy: unknown parameter"),
         ("task.lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean"),
         ("lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean 'lengths.train'?"),
         ("task=reverse", "unknown setting 'task'"),
         ("learning_rate=1", "unknown setting 'learning_rate'"),
-        ("lengths.train=[5, 2]", "--set lengths.train=[5, 2]: lengths.train: "),
-        ("lengths.train", "--set lengths.train: expected key=value"),
-        ("=3", "--set =3: expected key=value"),
-        ("lengths=[", "--set lengths=[: the value is not readable as YAML"),
-        ("generator=copi", "--set generator=copi: task copy: unknown generator 'copi'"),
+        ("lengths.train=[5, 2]", "setting lengths.train=[5, 2]: lengths.train: "),
+        ("lengths.train", "setting lengths.train: expected key=value"),
+        ("=3", "setting =3: expected key=value"),
+        ("lengths=[", "setting lengths=[: the value is not readable as YAML"),
+        ("generator=copi", "setting generator=copi: task copy: unknown generator 'copi'"),
     ],
 )
 def test_generate_refuses_changes(assignment: str, message: str) -> None:
@@ -159,10 +159,10 @@ def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (["--task", "copy"], "no memory given"),
-        (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "--set lr=1"),
+        (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "setting lr=1"),
         (["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"], "9:"),
-        (["--task", "copy", "--memory", "queue", "--device", "abacus"], "--device abacus"),
-        (["--task", "copy", "--memory", "queue", "--out", "."], "--out ."),
+        (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),
+        (["--task", "copy", "--memory", "queue", "--out", "."], ".: something is there"),
         (["--text", "absent", "--memory", "none"], "absent: expected a folder"),
         (["--resume", "absent"], "absent: no run to resume here"),
         (["--resume", "absent", "--task", "copy"], "only --max-steps and --time-limit"),

@@ -115,16 +115,16 @@ def test_an_option_changes_part_of_a_task() -> None:
     ("changes", "message"),
     [
         ({"assignments": ["learning_rat=1"]}, "did you mean 'training.learning_rate'"),
-        ({"assignments": ["learning_rate"]}, "--set learning_rate: expected key=value"),
-        ({"assignments": ["learning_rate=fast"]}, "--set learning_rate=fast: .*'fast'"),
+        ({"assignments": ["learning_rate"]}, "setting learning_rate: expected key=value"),
+        ({"assignments": ["learning_rate=fast"]}, "setting learning_rate=fast: .*'fast'"),
         ({"assignments": ["learning_rate=-1"]}, "greater than 0 .given: -1"),
-        ({"assignments": ["batch_size=2.5"]}, "--set batch_size=2.5"),
+        ({"assignments": ["batch_size=2.5"]}, "setting batch_size=2.5"),
         ({"assignments": ["batch_size=true"]}, "training.batch_size: expected a number .given: T"),
         ({"assignments": ["memory.size=no"]}, "model.memory.size: expected a number .given: F"),
         ({"assignments": ["memory_size=4"]}, "memory_size is model.memory.size now"),
         ({"assignments": ["training.stream.steps=4"]}, "is training.data.stream.steps now"),
         ({"assignments": ["prune=true"]}, "training.prune no longer exists: it is part of"),
-        ({"assignments": ["memory.count=2"]}, "--set memory.count=2: .*memory queue has no count"),
+        ({"assignments": ["memory.count=2"]}, "setting memory.count=2: .*queue has no count"),
         ({"assignments": ["learning_rate=yes"]}, "training.learning_rate: expected a number"),
         ({"assignments": ["batch_size=25e-1"]}, "training.batch_size: .* .given: '25e-1'"),
         ({"assignments": ["task.generator=cpy"]}, "unknown generator 'cpy'; did you mean 'copy'"),
@@ -386,7 +386,7 @@ def test_what_decides_nothing_is_no_part_of_a_run_s_identity() -> None:
 
 
 def test_at_most_sixty_settings_are_listed() -> None:
-    listed = settings().entries
+    listed = list(settings())
     assert len(listed) <= 60
     paths = [entry.name for entry in listed]
     assert len(set(paths)) == len(paths)

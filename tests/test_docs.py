@@ -17,7 +17,7 @@ import pytest
 import yaml
 from command_line import Ended
 
-from stacktrans.common import plugins
+from stacktrans.common import registry
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 
@@ -122,15 +122,15 @@ def check_shell(text: str) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where a page's examples run, in order, with the checkpoints beside them and no plugins."""
-    monkeypatch.setenv(plugins.PLUGINS, "")
-    monkeypatch.setattr(plugins, "_loaded", {})
+    monkeypatch.setenv(registry.PLUGINS, "")
+    monkeypatch.setattr(registry, "_loaded", {})
     shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     (tmp_path / "docs" / "images").mkdir(parents=True)
     (tmp_path / "mytext").mkdir()
     for part in ("train", "valid", "test"):
         (tmp_path / "mytext" / f"{part}.txt").write_text("the old man sees the sea .\n" * 9)
     yield tmp_path
-    os.environ.pop(plugins.PLUGINS)
+    os.environ.pop(registry.PLUGINS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

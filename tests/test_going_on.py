@@ -182,14 +182,14 @@ def test_a_directory_in_which_nothing_was_saved_can_be_used_again(tmp_path: Path
     claim(out, "")
     (out / "metrics.jsonl").touch()
     (out / ".last.new").mkdir()
-    with pytest.raises(CheckpointError, match=f"begin it with --out {out}"):
+    with pytest.raises(CheckpointError, match="start it again, in this directory"):
         last_saved(out)
     check_free(out)
     (out / "metrics.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match="something is there; choose another"):
         check_free(out)
     trainer_in(out, small_run("max_steps=2")).run(ignore)
-    with pytest.raises(UsageError, match="or --resume it"):
+    with pytest.raises(UsageError, match="or resume the run"):
         check_free(out)
 
 

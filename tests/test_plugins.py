@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
-from stacktrans.common import plugins
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import MEMORIES, Registry, use_plugins
+from stacktrans.common.registry import MEMORIES, PLUGINS, Registry, plugin_files, use_plugins
 
 TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
+NOTHING = "expected a memory, controller or generator with a name in it"
 COPY = "from stacktrans.tasks.rearrangement import Copy\n"
 
 
@@ -34,7 +34,7 @@ def refused(code: str) -> str:
     Path("mine.py").write_text(code)
     result = invoke("list", "memories", "--plugin", "mine.py")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("stacktrans: --plugin mine.py")
+    assert result.stderr.startswith("stacktrans: plugin mine.py")
     assert "Traceback" not in result.stderr
     (line,) = result.stderr.splitlines()
     return line
@@ -48,9 +48,9 @@ def refused(code: str) -> str:
         ("def fail():\n    return 1 / 0\n\nfail()\n", "mine.py:2: ZeroDivisionError: division"),
         ("import torch\ntorch.zeros(2) @ torch.zeros(3)\n", "mine.py:2: RuntimeError: "),
         ("raise SystemExit('no')", "mine.py:1: SystemExit: no"),
-        ("x = 1\n", "expected one of memory, controller, generator in it"),
+        ("x = 1\n", NOTHING),
         (HOLLOW, "mine.py:2: memory Hollow lacks initial, push_names, reads, signal_names, step"),
-        (f"{COPY}class Mine(Copy):\n    pass\n", "in it; class Mine has no name"),
+        (f"{COPY}class Mine(Copy):\n    pass\n", NOTHING),
         (f"{COPY}class Mine(Copy):\n    name = 3\n", "mine.py:2: the name of Mine is 3"),
         (f"{COPY}class Mine(Copy):\n    name = 'copy'\n", "generator copy: stacktrans has one"),
         (f"{COPY}class A(Copy):\n    name = 'a'\nclass B(Copy):\n    name = 'a'\n", "mine.py:4: "),
@@ -75,18 +75,18 @@ def test_two_plugins_with_one_name_are_refused() -> None:
         Path(file).write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n")
     result = invoke("list", "--plugin", "a.py", "--plugin", "b.py")
     assert result.exit_code == 2
-    assert "--plugin b.py:2: generator mine: plugin a.py has one of this name" in result.stderr
+    assert "plugin b.py:2: generator mine: plugin a.py has one of this name" in result.stderr
 
 
 def test_a_plugin_named_twice_is_one() -> None:
     use_plugins(str(TAPE), os.path.relpath(TAPE))
     assert MEMORIES.names() == [*MEMORIES.builtin, "tape"]
-    assert len(plugins.plugins()) == 1
+    assert plugin_files() == [str(TAPE)]
 
 
 def test_the_environment_names_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tape" not in MEMORIES
-    monkeypatch.setenv(plugins.PLUGINS, str(TAPE))
+    monkeypatch.setenv(PLUGINS, str(TAPE))
     assert "tape" in MEMORIES
     assert MEMORIES.origin("tape") == f"plugin {TAPE}"
 
@@ -96,7 +96,7 @@ def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
         result = invoke("train", "--task", "copy", "--memory", name)
         assert result.exit_code == 2
         assert f"unknown memory '{name}'" in result.stderr
-        assert ("one of your own needs --plugin FILE.py" in result.stderr) == hint
+        assert ("one of your own needs its plugin file" in result.stderr) == hint
 
 
 def test_what_fails_in_a_plugin_at_work_is_said_with_its_line() -> None:

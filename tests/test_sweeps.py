@@ -241,7 +241,7 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
     away = ("--cluster", "tcp://127.0.0.1:1", "--device", "xpu")
     done = run_process("sweep", sweep_file(tmp_path), *away)
     assert done.returncode == 1
-    assert b"--cluster tcp://127.0.0.1:1: " in done.stderr
+    assert b"cluster tcp://127.0.0.1:1: " in done.stderr
 
 
 def test_a_profile_can_leave_an_axis_out(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     ("options", "message"),
     [
         (("--profile", "smal"), "unknown profile 'smal'; did you mean 'small'?"),
-        (("--only", "Deque"), "--only Deque: no run of this name; one is 'Stack, seed 1'"),
+        (("--only", "Deque"), "no run named 'Deque'; one is 'Stack, seed 1'"),
         (("--workers", "0"), "--workers 0: expected a number of at least 1"),
         (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: cannot be used"),
     ],

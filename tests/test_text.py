@@ -274,7 +274,7 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
     [
         ("data=null", "training.data.stream: null is not for a text"),
         ("rounding=quick", "training.rounding: not for a text"),
-        ("task.parameters.test=null", "task.parameters.test: no file is named"),
+        ("task.parameters.test=null", "task.parameters.test: no file given"),
         ("task.parameters.vocabulary=2", "vocabulary is 2; expected a number of at least 3"),
         ("task.parameters.unknown=a b", "unknown is 'a b'; expected a word"),
         ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths cannot be used"),

@@ -1,10 +1,11 @@
 """The application, and the exit codes of failing commands."""
 
+import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -17,26 +18,22 @@ from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import visible
 
 
-def _escaped(method: Callable[..., Any]) -> Callable[..., Any]:
+@contextlib.contextmanager
+def _escaped() -> Iterator[None]:
     """Escape what can't be seen in error messages that quote arguments."""
-
-    @functools.wraps(method)
-    def escaped(*args: Any, **options: Any) -> Any:
-        try:
-            return method(*args, **options)
-        except Exception as error:
-            if isinstance(message := getattr(error, "message", None), str):
-                error.message = visible(message)  # type: ignore[attr-defined]
-            raise
-
-    return escaped
+    try:
+        yield
+    except Exception as error:
+        if isinstance(message := getattr(error, "message", None), str):
+            error.message = visible(message)  # type: ignore[attr-defined]
+        raise
 
 
 class Commands(TyperGroup):
     """The commands; arguments are quoted safely in messages about them."""
 
-    make_context = _escaped(TyperGroup.make_context)
-    invoke = _escaped(TyperGroup.invoke)
+    make_context = _escaped()(TyperGroup.make_context)
+    invoke = _escaped()(TyperGroup.invoke)
 
 
 app = typer.Typer(
@@ -48,7 +45,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-R = TypeVar("R")
 INTERRUPTED = 130
 PluginOption = Annotated[
     list[str] | None,
@@ -60,16 +56,15 @@ PluginOption = Annotated[
 ]
 
 
-def command(function: Callable[..., R]) -> None:
+def command(function: Callable[..., None]) -> None:
     """Register a command, with `--plugin`, and with messages and exit codes for its errors."""
 
     @functools.wraps(function)
-    def guarded(*, plugin: list[str] | None, **options: Any) -> R:
+    def guarded(*, plugin: list[str] | None, **options: Any) -> None:
         try:
             use_plugins(*plugin or [])
-            result = function(**options)
+            function(**options)
             sys.stdout.flush()
-            return result
         except (Exception, KeyboardInterrupt) as error:
             code, problems = _ending(error)
             if problems:

@@ -1,5 +1,6 @@
 """What `list` lists; meanings are read where they stand: in docstrings and shipped files."""
 
+import contextlib
 import inspect
 import math
 import re
@@ -7,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from stacktrans.common.files import CONFIG
 from stacktrans.common.kinds import in_words
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, Registry
+from stacktrans.common.visible import in_a_line
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import (
@@ -28,7 +30,7 @@ from stacktrans.settings.config import (
     TaskConfig,
     TrainingConfig,
 )
-from stacktrans.settings.layers import is_block, read_layer, sections_of
+from stacktrans.settings.layers import Settings, is_block, read_layer, sections_of
 from stacktrans.settings.resolve import load_task
 from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.base import Lengths
@@ -47,49 +49,31 @@ TOGETHER = {(TaskConfig, "lengths"), (StartConfig, "scale"), (TrainingConfig, "g
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that is available.
-
-    Attributes:
-        name: of it.
-        meaning: in a line.
-        columns: cells beside its name, by heading.
-        remarks: shown after its meaning.
-        parts: shown below it: its parameters, and what each means.
-        facts: what JSON has beside name and meaning.
-    """
+    """Something that is available."""
 
     name: str
     meaning: str
-    columns: Mapping[str, str] = field(default_factory=dict)
-    remarks: Sequence[str] = ()
-    parts: Sequence[tuple[str, str]] = ()
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """The entry as `list --json` prints it."""
-        return {"name": self.name, "meaning": self.meaning, **self.facts}
+    columns: Mapping[str, str] = field(default_factory=dict)  # cells by heading
+    remarks: Sequence[str] = ()  # shown after the meaning
+    parts: Sequence[tuple[str, str]] = ()  # shown below: parameters, and what each means
+    facts: Mapping[str, Any] = field(default_factory=dict)  # more, for JSON
 
     def line(self) -> str:
         """Its meaning and the remarks on it."""
         remarks = f"({'; '.join(self.remarks)})" if self.remarks else ""
-        return in_one_line(f"{self.meaning} {remarks}")
+        return in_a_line(f"{self.meaning} {remarks}")
 
 
-class Listing(NamedTuple):
-    """The entries of a kind, in order, and messages about what could not be read."""
-
-    entries: Sequence[Entry]
-    problems: Sequence[str] = ()
+Listing = Iterator[Entry | StacktransError]
+"""The entries of a kind, in order, and errors in place of those that could not be read."""
 
 
 def _listing(names: Iterable[str], entry: Callable[[str], Entry]) -> Listing:
-    entries, problems = [], []
     for name in names:
         try:
-            entries.append(entry(name))
+            yield entry(name)
         except StacktransError as error:
-            problems.append(str(error))
-    return Listing(entries, problems)
+            yield error
 
 
 def tasks() -> Listing:
@@ -111,10 +95,7 @@ def _task(name: str, path: Path) -> Entry:
     return Entry(
         name,
         task.description,
-        columns={
-            "train": str(lengths.train) if lengths else "",
-            "test": str(lengths.test) if lengths else "",
-        },
+        columns={part: str(bounds) for part, bounds in lengths or ()},
         remarks=[f"generator {made}", *([str(path)] if own else [])],
         facts={**task.model_dump(mode="json", include={*shown}), "file": str(path)},
     )
@@ -198,17 +179,16 @@ def _parameters(made: Any) -> Iterator[dict[str, Any]]:
 
 def recipes() -> Listing:
     """Every recipe: in general, and then what it says of the tasks of a paper."""
-    folder, entries = packaged.recipes(), []
+    folder = packaged.recipes()
     for name in packaged.recipe_names():
         for path in (folder / f"{name}.yaml", *sorted(folder.glob(f"*/{name}.yaml"))):
             paper = None if path.parent == folder else path.parent.name
             lines = path.read_text(encoding="utf-8").splitlines()
             comments = takewhile(lambda line: line.startswith("#"), lines)
-            meaning = in_one_line(" ".join(comment.lstrip("#") for comment in comments))
+            meaning = in_a_line(" ".join(comment.lstrip("#") for comment in comments))
             columns = {"tasks": f"of {paper}" if paper else "all"}
             facts = {"paper": paper, "settings": read_layer(path).settings}
-            entries.append(Entry(name, meaning, columns, facts=facts))
-    return Listing(entries)
+            yield Entry(name, meaning, columns, facts=facts)
 
 
 def checkpoints() -> Listing:
@@ -218,30 +198,26 @@ def checkpoints() -> Listing:
 
 
 def _checkpoint(name: str, path: Path) -> Entry:
-    settings = read_layer((packaged.weights_of(path) or path) / CONFIG).settings
+    layer = read_layer((packaged.weights_of(path) or path) / CONFIG)
+    task, model = layer.section("task").settings, layer.section("model").settings
     known = {
-        "task": _at(settings, "task", "name"),
-        "controller": _name(_at(settings, "model", "controller")),
-        "memory": _name(_at(settings, "model", "memory")),
+        "task": task.get("name"),
+        "controller": _name(model.get("controller")),
+        "memory": _name(model.get("memory")),
     }
     evaluation, summary = _json_of(path / "evaluation.json"), _json_of(path / "summary.json")
-    measured = (
-        _accuracy(_at(evaluation, "results", 0), _at(evaluation, "results", 0, "lengths"))
-        or _perplexity(_at(summary, "texts", "test", "perplexity"))
-        or _accuracy(_at(summary, "test"), _at(settings, "task", "lengths", "test"))
-    )
     columns = {column: str(fact or "") for column, fact in known.items()}
     return Entry(
         name,
-        str(_at(settings, "task", "description") or ""),
-        columns={**columns, "measured": measured or "nothing yet"},
+        str(task.get("description") or ""),
+        columns={**columns, "measured": _measured(evaluation, summary, task)},
         facts={
             **known,
-            "recipe": _at(settings, "recipe"),
-            "seed": _at(settings, "seed"),
+            "recipe": layer.settings.get("recipe"),
+            "seed": layer.settings.get("seed"),
             "path": str(path),
-            "results": _at(evaluation, "results"),
-            "summary": summary,
+            "results": evaluation.get("results"),
+            "summary": summary or None,
         },
     )
 
@@ -251,40 +227,38 @@ def _name(part: Any) -> Any:
     return part.get("name") if isinstance(part, dict) else part
 
 
-def _json_of(path: Path) -> Any:
-    """The content of a JSON file; None if it does not exist."""
+def _json_of(path: Path) -> Settings:
+    """The content of a JSON file; empty if it does not exist."""
     if not path.exists():
-        return None
+        return {}
     try:
-        return parsed_json(read_bytes(path, MOST_BYTES))
+        found = parsed_json(read_bytes(path, MOST_BYTES))
+        if not isinstance(found, dict):
+            raise ValueError("expected an object")
     except ValueError as error:
         raise UsageError(f"{path}: not readable as JSON ({error})") from error
+    return found
 
 
-def _at(value: Any, *keys: str | int) -> Any:
-    """What stands at a place in what was read; None if there is no such place."""
-    for key in keys:
-        try:
-            value = value[key]
-        except (TypeError, LookupError):
-            return None
-    return value
+def _measured(evaluation: Settings, summary: Settings, task: Settings) -> str:
+    """The accuracy or perplexity that files tell of, as far as they are of today's form."""
+    with contextlib.suppress(LookupError, TypeError, ValueError):
+        if evaluation:
+            measured = evaluation["results"][0]
+            return _accuracy(measured, measured["lengths"])
+        if texts := summary.get("texts"):
+            return f"test perplexity {texts['test']['perplexity']:.2f}"
+        return _accuracy(summary["test"], task["lengths"]["test"])
+    return "nothing yet"
 
 
-def _perplexity(value: Any) -> str | None:
-    return f"test perplexity {value:.2f}" if isinstance(value, int | float) else None
+def _accuracy(measured: Mapping[str, Any], lengths: Sequence[int]) -> str:
+    return f"coarse {measured['coarse']:.3f} on {Lengths(*lengths)}"
 
 
-def _accuracy(measured: Any, lengths: Any) -> str | None:
-    coarse, pair = _at(measured, "coarse"), (_at(lengths, 0), _at(lengths, 1))
-    if not isinstance(coarse, int | float) or not all(isinstance(length, int) for length in pair):
-        return None
-    return f"coarse {coarse:.3f} on {Lengths(*pair)}"
-
-
-def settings() -> Listing:
+def settings() -> Iterator[Entry]:
     """Every setting by its path, with its default; recipes say what they change of it."""
-    return Listing(list(_settings(RunConfig, "", "")))
+    return _settings(RunConfig, "", "")
 
 
 def _settings(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
@@ -320,11 +294,6 @@ def type_of(setting: FieldInfo) -> str:
     return in_words(setting.annotation, setting.metadata, brief=True)
 
 
-def in_one_line(text: str) -> str:
-    """A text that may have been broken into lines."""
-    return " ".join(text.split())
-
-
 def as_written(value: object) -> str:
     """A value as a setting is written: in one line of YAML."""
     text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
@@ -338,23 +307,14 @@ def assigned(settings: Mapping[str, Any]) -> str:
 
 def summary(documented: object) -> str:
     """The first paragraph of a docstring."""
-    return in_one_line((inspect.getdoc(documented) or "").split("\n\n")[0])
+    return in_a_line((inspect.getdoc(documented) or "").split("\n\n")[0])
 
 
-_SECTION = re.compile(r"(?:Args|Attributes):")
-_ITEM = re.compile(r" {4}(\w+): (.*)")
+_SECTION = re.compile(r"^(?:Args|Attributes):\n((?: .*\n|\n)+)", re.MULTILINE)
+_ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5}.*)*)", re.MULTILINE)
 
 
 def items(documented: object) -> dict[str, str]:
     """What a docstring's sections Args and Attributes say, by name."""
-    found: dict[str, str] = {}
-    name, within = "", False
-    for line in (inspect.getdoc(documented) or "").splitlines():
-        if not line.startswith(" "):
-            within = bool(_SECTION.fullmatch(line)) or (within and not line)
-        elif within and (item := _ITEM.fullmatch(line)):
-            name = item[1]
-            found[name] = item[2]
-        elif within and name:
-            found[name] += f" {line.strip()}"
-    return found
+    sections = _SECTION.findall(f"{inspect.getdoc(documented)}\n")
+    return {name: in_a_line(said) for section in sections for name, said in _ITEM.findall(section)}

@@ -5,11 +5,12 @@ can't be read is not offered, without a message, which would appear within the c
 """
 
 import contextlib
-import json
 import os
+import re
 import shlex
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ INSTALL = "--install-completion"
 
 Offered = Callable[[typer.Context, str], list[str]]
 """Completions, from the words before and what is typed so far."""
-Setting = tuple[str, Any]
-"""Path and value of a setting."""
 
 
 def prepare() -> None:
@@ -66,10 +65,8 @@ def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     if incomplete and (own.startswith(incomplete) or incomplete.startswith(own)):
         # A command finds the shipped ones under this name, too.
         yield from (f"{own}{path.name}" for path in found.values())
-    folder, _, begun = incomplete.rpartition("/")
-    for path in Path(folder or ("/" if "/" in incomplete else ".")).glob("*"):
-        if path.name.startswith(begun) and path.name[0] != "." and packaged.weights_of(path):
-            yield f"{incomplete[: len(incomplete) - len(begun)]}{path.name}"
+    places = glob(f"{escape(incomplete)}*")
+    yield from (place for place in places if packaged.weights_of(Path(place)))
 
 
 @_completer
@@ -88,60 +85,32 @@ def profiles(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 @_completer
 def settings_of_a_task(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Assignments for --set of a task, as in its file."""
-    return _assignments(_of_the_task(ctx), incomplete)
+    """Keys for --set of a task, as in its file."""
+    return _keys(_of_the_task(ctx), incomplete)
 
 
 @_completer
 def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Assignments for --set of a run: every setting, as in recipes and in the task."""
-    import yaml
-
+    """Keys for --set of a run: every setting, those of the task included."""
     from stacktrans.settings.config import RunConfig
     from stacktrans.settings.layers import setting_paths
 
-    settings: list[Setting] = [(path, None) for path in setting_paths(RunConfig)]
-    for path in packaged.recipes().glob("**/*.yaml"):
-        # Not as files of one's own are read, since that takes longer.
-        recipe = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        settings += _leaves(recipe)
-    with contextlib.suppress(Exception):  # those of recipes are there without a task, too
-        settings += ((f"task.{path}", value) for path, value in _of_the_task(ctx))
+    paths = set(setting_paths(RunConfig))
+    with contextlib.suppress(Exception):  # the others are there without a task, too
+        paths |= {f"task.{path}" for path in _of_the_task(ctx)}
     # As soon as something is typed, that may be a key without its section, too.
-    return _assignments([*settings, *(_short(settings) if incomplete else ())], incomplete)
+    ends = Counter(path[dot.end() :] for path in paths for dot in re.finditer(r"\.", path))
+    short = [end for end, count in ends.items() if count == 1 and incomplete]
+    return _keys([*paths, *short], incomplete)
 
 
-def _short(settings: Iterable[Setting]) -> list[Setting]:
-    """Settings by the ends of their paths, where only one ends so."""
-    ends = defaultdict(set)
-    listed = []
-    for path, value in settings:
-        parts = path.split(".")
-        for end in (".".join(parts[start:]) for start in range(1, len(parts))):
-            ends[end].add(path)
-            listed.append((end, value))
-    return [(end, value) for end, value in listed if len(ends[end]) == 1]
-
-
-def _leaves(settings: dict[str, Any], prefix: str = "") -> Iterator[Setting]:
-    """All settings, those for one kind of memory or controller alone included."""
-    for key, value in settings.items():
-        if key in packaged.BY_KIND:
-            for special in value.values():
-                yield from _leaves(special, prefix)
-        elif isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _of_the_task(ctx: typer.Context) -> Iterator[Setting]:
+def _of_the_task(ctx: typer.Context) -> Iterator[str]:
     name = ctx.params.get("task") or ""
     for key, value in _read(packaged.task_files().get(name, Path(name))).items():
-        parts = value if key in ("parameters", "lengths") and isinstance(value, dict) else {}
-        yield from ((f"{key}.{part}", parts[part]) for part in parts)
-        if not parts and key not in ("name", "recipes"):
-            yield key, value
+        if key in ("parameters", "lengths") and isinstance(value, dict):
+            yield from (f"{key}.{part}" for part in value)
+        elif key not in ("name", "recipes"):
+            yield key
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -150,17 +119,12 @@ def _read(path: Path) -> dict[str, Any]:
     return read_layer(path).settings
 
 
-def _assignments(settings: Iterable[Setting], begun: str) -> Iterator[str]:
-    """Keys with `=`; where only one begins as is typed, the values, too, that it has in files.
+def _keys(paths: Iterable[str], begun: str) -> list[str]:
+    """Keys with `=`; where only one begins as is typed, also with `...` for its value.
 
     If that one were offered alone, bash and zsh would put a space after it.
     """
-    values: defaultdict[str, set[str]] = defaultdict(set)
-    for path, value in settings:
-        written = value if isinstance(value, str) else json.dumps(value)
-        values[path] |= set() if value is None else {written}
     key, equals, _ = begun.partition("=")
-    found = [name for name in values if name == key or (not equals and name.startswith(key))]
-    yield from (f"{name}=" for name in found)
-    if len(found) == 1:
-        yield from (f"{found[0]}={value}" for value in values[found[0]] or {"null"})
+    found = [path for path in paths if path == key or (not equals and path.startswith(key))]
+    words = [f"{path}=" for path in found]
+    return [*words, f"{words[0]}..."] if len(words) == 1 else words

@@ -1,7 +1,7 @@
 """The command `eval`: accuracy, or the perplexity of a text."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,6 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import UsageError, check_positive
-
-if TYPE_CHECKING:
-    from stacktrans.model.checkpoint import Checkpoint
 
 
 def eval(
@@ -81,14 +78,13 @@ def eval(
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
     from stacktrans.inference import evaluation
+    from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
+    from stacktrans.showing import scores
     from stacktrans.showing.plots import check_plot, plot_accuracy
-    from stacktrans.showing.scores import scores_json, scores_tables
     from stacktrans.tasks.lines import name_of, read_pairs
 
-    for name, number in (("--count", count), ("--depth", depth)):
-        if number is not None:
-            check_positive(name, number)
+    check_positive(**{"--count": count, "--depth": depth})
     if plot:
         check_plot(plot)
     bounds = [parse_lengths(range_) for range_ in lengths or []]
@@ -101,7 +97,12 @@ def eval(
         for name, value in {**given, "--data": data, "--plot": plot}.items():
             if value:
                 raise UsageError(f"{name}: cannot be used with a text")
-        _show_perplexity(loaded, text, {"checkpoint": checkpoint, "hard": hard}, as_json)
+        measured = perplexities(loaded, text)
+        if as_json:
+            facts = {"checkpoint": checkpoint, "hard": hard, "task": config.name}
+            print_json({**facts, "results": scores.perplexity_json(measured)})
+        else:
+            print_out(model_line(loaded.config), scores.perplexity_table(measured))
         return
     if data:
         pairs = read_pairs(data, loaded.task)[:count]
@@ -116,21 +117,6 @@ def eval(
         plot_accuracy(results, config.ranges.train, model_line(loaded.config), plot)
     if as_json:
         facts = {"checkpoint": checkpoint, "task": config.name, "seed": seed, "hard": hard}
-        print_json({**facts, "results": scores_json(results, hard)})
+        print_json({**facts, "results": scores.scores_json(results, hard)})
     else:
-        print_out(model_line(loaded.config), *scores_tables(results, hard))
-
-
-def _show_perplexity(
-    checkpoint: "Checkpoint", file: Path | None, facts: dict[str, Any], as_json: bool
-) -> None:
-    from stacktrans.inference.perplexity import perplexities
-    from stacktrans.model.description import model_line
-    from stacktrans.showing.scores import perplexity_json, perplexity_table
-
-    found = perplexities(checkpoint, file)
-    if as_json:
-        task = checkpoint.config.task.name
-        print_json({**facts, "task": task, "results": perplexity_json(found)})
-    else:
-        print_out(model_line(checkpoint.config), perplexity_table(found))
+        print_out(model_line(loaded.config), *scores.scores_tables(results, hard))

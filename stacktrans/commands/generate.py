@@ -51,9 +51,7 @@ def generate(
     from stacktrans.tasks.base import drawn_pairs
     from stacktrans.tasks.lines import format_pair
 
-    check_positive("--count", count)
-    if depth is not None:
-        check_positive("--depth", depth)
+    check_positive(**{"--count": count, "--depth": depth})
     config = load_task(task, set_ or [])
     maker = make_task(config.name, config.generator, config.parameters)
     given_bounds = [parse_lengths(lengths)] if lengths else []

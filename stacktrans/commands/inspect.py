@@ -68,7 +68,7 @@ def inspect(
 
     if plot:
         check_plot(plot)
-    numbers = None if stacks is None else parse_numbers("--stacks", stacks)
+    numbers = None if stacks is None else parse_numbers(stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)

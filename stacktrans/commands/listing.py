@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from stacktrans.commands import completion
 from stacktrans.commands.options import JsonOption
 from stacktrans.commands.terminal import output_width, print_data, print_json
-from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.errors import StacktransError, UsageError, unknown_name
 from stacktrans.common.messages import complain
 
 if TYPE_CHECKING:
@@ -59,51 +59,42 @@ def list(
 
     if kind is not None and kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))
-    if kind:
-        found = getattr(catalogue, kind)()
-    else:
-        found = catalogue.Listing([catalogue.Entry(*each) for each in KINDS.items()])
+    kinds = (catalogue.Entry(*each) for each in KINDS.items())
+    found = [*(getattr(catalogue, kind)() if kind else kinds)]
+    entries = [each for each in found if isinstance(each, catalogue.Entry)]
     if as_json:
-        print_json([entry.as_json() for entry in found.entries])
+        print_json([{"name": e.name, "meaning": e.meaning, **e.facts} for e in entries])
     else:
         width = output_width() if sys.stdout.isatty() else None
-        for line in lines(found.entries, width):
+        for line in lines(entries, width):
             print_data(line)
-    for problem in found.problems:
-        complain(problem)
-    if found.problems:
+    if problems := [each for each in found if isinstance(each, StacktransError)]:
+        complain(*(line for each in problems for line in each.problems))
         raise typer.Exit(1)
 
 
 def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     """A list as lines: one for each entry, or as many as it takes.
 
-    The meaning stands beside the columns, or below, indented, where there is not room for that.
-
-    Args:
-        entries: what is listed.
-        width: of the terminal; None where lines may be as long as they like.
+    The meaning stands beside the columns, or below, indented, where the terminal is too narrow.
     """
+    from stacktrans.commands.catalogue import Entry
+
     width = width or sys.maxsize
     titles = [*dict.fromkeys(title for entry in entries for title in entry.columns)]
-    rows = [
-        ["name", *titles],
-        *([entry.name, *(entry.columns.get(title, "") for title in titles)] for entry in entries),
-    ]
+    listed = [Entry("name", "meaning", {title: title for title in titles}), *entries]
+    rows = [[each.name, *(each.columns.get(title, "") for title in titles)] for each in listed]
     rows = [[" ".join(cell.split()) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     beside = sum(widths) + len(widths) * len(GAP)
     below = width - beside < LEAST
-    texts = ["meaning", *(entry.line() for entry in entries)]
-    parts = [(), *(entry.parts for entry in entries)]
-    for row, text, further in zip(rows, texts, parts, strict=True):
-        padded = [cell + " " * (w - cell_len(cell)) for cell, w in zip(row, widths, strict=True)]
-        start = "".join(cell + GAP for cell in padded)
+    for entry, row in zip(listed, rows, strict=True):
+        start = GAP.join(map(set_cell_size, row, widths)) + GAP
         if below:
             yield from _in_width(start.rstrip(), row, () if row is rows[0] else titles, width)
         first, margin = (INDENT, INDENT) if below else (start, " " * beside)
-        yield from _wrapped(text, first, margin, width)
-        for name, meaning in further:
+        yield from _wrapped(entry.line(), first, margin, width)
+        for name, meaning in entry.parts:
             yield from _wrapped(f"{name}: {meaning}", INDENT, 2 * INDENT, width)
 
 

@@ -61,10 +61,10 @@ def parse_lengths(text: str) -> "Lengths":
     return checked_lengths(int(match[1]), int(match[2] or match[1]), f"--lengths {text}")
 
 
-def parse_numbers(option: str, text: str) -> list[int]:
+def parse_numbers(text: str) -> list[int]:
     """Numbers separated by commas; raises `UsageError` if they are not."""
     if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
-        raise UsageError(f"{option} {text}: expected numbers such as 1,6")
+        raise UsageError(f"--stacks {text}: expected numbers such as 1,6")
     return [int(number) for number in text.split(",")]
 
 

@@ -66,10 +66,9 @@ def sweep(
     from stacktrans.sweeps.report import as_json as numbers
     from stacktrans.sweeps.store import Store
 
-    if workers is not None:
-        check_positive("--workers", workers)
-        if cluster:
-            raise UsageError("--workers: cannot be used with --cluster, which has its own")
+    check_positive(**{"--workers": workers})
+    if workers and cluster:
+        raise UsageError("--workers: cannot be used with --cluster, which has its own")
     if not cluster:
         check_device(device)
     plan = read_plan(file, profile)

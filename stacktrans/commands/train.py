@@ -13,8 +13,7 @@ from stacktrans.commands.options import TASK, DeviceOption, JsonOption, either, 
 from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
-from stacktrans.common.plugins import plugin_options
-from stacktrans.common.registry import CONTROLLERS, MEMORIES
+from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
 
 if TYPE_CHECKING:

@@ -55,8 +55,7 @@ def transduce(
     from stacktrans.inference.transduction import transduce_lines
     from stacktrans.tasks.lines import STDIN
 
-    if max_length is not None:
-        check_positive("--max-length", max_length)
+    check_positive(**{"--max-length": max_length})
     inputs = files or [STDIN]
     for path in inputs:
         if path != STDIN:

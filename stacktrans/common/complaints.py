@@ -22,27 +22,15 @@ _OF_ANOTHER_FORM = {
 
 
 class Complaint(NamedTuple):
-    """What is wrong with a setting.
-
-    Attributes:
-        location: keys and indices that lead to the setting.
-        text: what is wrong with it.
-        unknown: whether it is an unknown setting, which the text names.
-    """
+    """What is wrong with a setting: the keys and indices that lead to it, and a message."""
 
     location: Location
     text: str
-    unknown: bool = False
+    unknown: bool = False  # a setting, which the text names
 
 
 def complaints(model: type[BaseModel], settings: Any, error: ValidationError) -> list[Complaint]:
-    """The complaints about some settings, each once.
-
-    Args:
-        model: of the settings.
-        settings: what was given.
-        error: raised by the model.
-    """
+    """The complaints about some settings, of which their model raised an error, each once."""
     found = (_complaint(model, settings, dict(each)) for each in error.errors())
     return list(dict.fromkeys(each for each in found if each))
 

@@ -2,10 +2,11 @@
 
 import functools
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
+
+from stacktrans.common.errors import shown
 
 MOST_VALUES = 100_000
 """The most values in a document, those that aliases repeat counted every time."""
@@ -20,39 +21,20 @@ _UNPRINTABLE = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
 _PREFIX = "tag:yaml.org,2002:"
-_KINDS = {
-    "null": "null",
-    "bool": "truth value",
-    "int": "whole number",
-    "float": "number",
-    "str": "text",
-    "seq": "list",
-    "map": "mapping",
-    "merge": "merge key",
-}
-"""The kinds of values in settings, by their tags."""
+_KINDS = {"null": "null", "bool": "truth value", "int": "whole number", "float": "number"}
+"""What a name may be read as instead, by tags."""
 
 
 class DocumentError(ValueError):
-    """A text is not a YAML document of settings.
-
-    Attributes:
-        line: of the text, from 1, where it goes wrong; None if that is not known.
-    """
+    """A text is not a YAML document of settings, from a line on, if that is known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         self.line = line
         super().__init__(message)
 
 
-@dataclass(frozen=True)
-class Document:
-    """What a YAML text holds.
-
-    Attributes:
-        value: its content; None if it is empty.
-        node: what that was made from, which knows lines; None likewise.
-    """
+class Document(NamedTuple):
+    """The content of a YAML text, and the node it was made from, which knows lines."""
 
     value: Any
     node: yaml.Node | None
@@ -70,27 +52,19 @@ class _Loader(_PARSER):  # type: ignore[misc, valid-type]
         return f"{_PREFIX}str" if odd else tag
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        kind = node.tag.removeprefix(_PREFIX)
-        wrong = DocumentError(f"{_start(node)} is not a {_KINDS.get(kind, kind)}", _line(node))
-        if kind in ("int", "float") and isinstance(node, yaml.ScalarNode):
-            if kind == "int" and len(node.value) > MOST_DIGITS:
-                digits = f"{len(node.value)} digits; expected at most {MOST_DIGITS}"
-                raise DocumentError(f"a whole number of {digits}", _line(node))
-            if ":" in node.value:  # tagged as a number to the base of 60
-                raise wrong
+        if isinstance(node, yaml.MappingNode):
+            _check_keys(node)
+        if node.tag == f"{_PREFIX}int" and len(node.value) > MOST_DIGITS:
+            digits = f"{len(node.value)} digits; expected at most {MOST_DIGITS}"
+            raise DocumentError(f"a whole number of {digits}", _line(node))
         try:
             return super().construct_object(node, deep)
-        except (ValueError, LookupError) as error:  # of a scalar that is not what its tag says
-            raise wrong from error
+        except ValueError as error:  # of 0x_
+            raise DocumentError(f"{shown(node.value)} is not a number", _line(node)) from error
 
 
 def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
-
-
-def _start(node: yaml.Node) -> str:
-    value = str(node.value) if isinstance(node, yaml.ScalarNode) else "what is here"
-    return repr(value if len(value) <= 40 else f"{value[:40]}...")
 
 
 @functools.lru_cache
@@ -107,14 +81,8 @@ def parsed(text: str) -> Document:
     try:
         _check_events(text)
         loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return Document(None, None)
-            _check_node(node, {})  # before aliases and merge keys are unfolded
-            return Document(loader.construct_document(node), node)
-        finally:
-            loader.dispose()
+        node = loader.get_single_node()
+        return Document(loader.construct_document(node) if node else None, node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not readable as YAML"
@@ -122,46 +90,40 @@ def parsed(text: str) -> Document:
 
 
 def _check_events(text: str) -> None:
-    """Check the size and depth of a text first of all: parsers are slow with deep nesting."""
-    depth = size = 0
+    """Check tags, and size and depth with aliases unfolded, before anything is built."""
+    size = 0
+    depths: list[int] = []  # that each value reaches
+    around: list[tuple[str | None, int, int]] = []  # anchor, and size and values before
+    measured: dict[Any, tuple[int, int] | None] = {}  # None within its definition
     for event in yaml.parse(text, Loader=_PARSER):
-        size += isinstance(event, yaml.NodeEvent)
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        _check_bounds(size, depth, event.start_mark.line + 1 if event.start_mark else None)
-
-
-def _check_bounds(size: int, depth: int, line: int | None) -> None:
-    if size > MOST_VALUES:
-        message = f"more than {MOST_VALUES} values, counting what aliases (*) repeat"
-        raise DocumentError(f"{message}; expected fewer", line)
-    if depth > DEEPEST:
-        raise DocumentError(f"nested more than {DEEPEST} deep", line)
-
-
-def _check_node(node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
-    """The size and depth of a node, aliases unfolded; those of nodes seen are kept by identity."""
-    if id(node) in known:
-        if found := known[id(node)]:
-            return found
-        raise DocumentError("an alias (*) is used within its own definition", _line(node))
-    known[id(node)] = None  # until its own children are measured
-    if node.tag.removeprefix(_PREFIX) not in _KINDS:
-        tag = node.tag.replace(_PREFIX, "!!")
-        raise DocumentError(
-            f"{tag} cannot be used in settings; expected a plain value", _line(node)
-        )
-    children = [] if isinstance(node, yaml.ScalarNode) else node.value
-    if isinstance(node, yaml.MappingNode):
-        _check_keys(node)
-        children = [each for pair in node.value for each in pair]
-    measured = [_check_node(child, known) for child in children]
-    size = 1 + sum(size for size, _ in measured)
-    depth = max((depth for _, depth in measured), default=0)
-    depth += not isinstance(node, yaml.ScalarNode)
-    _check_bounds(size, depth, _line(node))
-    known[id(node)] = size, depth
-    return size, depth
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before, start = around.pop()
+            if anchor:
+                measured[anchor] = size - before, max(depths[start:]) - len(around)
+        if not isinstance(event, yaml.NodeEvent):
+            continue
+        line = event.start_mark.line + 1 if event.start_mark else None
+        more, deeper = 1, 0
+        if isinstance(event, yaml.AliasEvent):
+            found = measured.get(event.anchor, (1, 0))  # an unknown one is found by the parser
+            if found is None:
+                raise DocumentError("an alias (*) is used within its own definition", line)
+            more, deeper = found
+        elif tag := getattr(event, "tag", None):
+            tag = tag.replace(_PREFIX, "!!")
+            raise DocumentError(f"{tag} cannot be used in settings; expected a plain value", line)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            around.append((event.anchor, size, len(depths)))
+            measured[event.anchor] = None
+        else:
+            measured[event.anchor] = more, deeper
+        size += more
+        depths.append(len(around) + deeper)
+        if size > MOST_VALUES:
+            message = f"more than {MOST_VALUES} values, counting what aliases (*) repeat"
+            raise DocumentError(f"{message}; expected fewer", line)
+        if depths[-1] > DEEPEST:
+            raise DocumentError(f"nested more than {DEEPEST} deep", line)
 
 
 def _check_keys(node: yaml.MappingNode) -> None:
@@ -171,8 +133,8 @@ def _check_keys(node: yaml.MappingNode) -> None:
         if not isinstance(key, yaml.ScalarNode):
             raise DocumentError("a list or mapping as a key; expected a name", _line(key))
         if kind not in ("str", "merge"):
-            read = f"{_start(key)} is read as a {_KINDS.get(kind, kind)}"
+            read = f"{shown(key.value)} is read as a {_KINDS.get(kind, kind)}"
             raise DocumentError(f"{read}; expected a name in quotes", _line(key))
         if key.value in keys:
-            raise DocumentError(f"{_start(key)} appears twice", _line(key))
+            raise DocumentError(f"{shown(key.value)} appears twice", _line(key))
         keys.add(key.value)

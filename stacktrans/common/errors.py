@@ -11,11 +11,7 @@ MOST_LISTED, MOST_COMPARED = 100, 1000
 
 
 class StacktransError(Exception):
-    """The work failed; the command ends with exit code 1.
-
-    Args:
-        problems: messages, a line each.
-    """
+    """The work failed, as one or more messages tell; the command ends with exit code 1."""
 
     exit_code = 1
 
@@ -37,26 +33,24 @@ class CheckpointError(StacktransError):
     """A checkpoint can't be read or written."""
 
 
-def at_least(least: int) -> str:
-    """What is said of a smaller number."""
-    return f"expected a number of at least {least}"
+def check_positive(**given: int | None) -> None:
+    """Raise `UsageError` for a number under 1, by the names of options or arguments."""
+    for name, value in given.items():
+        if value is not None and value < 1:
+            raise UsageError(f"{name} {value}: expected a number of at least 1")
 
 
-def check_positive(name: str, value: int) -> None:
-    """Raise `UsageError` for a value under 1."""
-    if value < 1:
-        raise UsageError(f"{name} {value}: {at_least(1)}")
+def clipped(text: str) -> str:
+    """A text, without the end of a long one."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
 def shown(value: object) -> str:
     """A value as it would be written in Python, abridged if it is long."""
-    if isinstance(value, str):
-        return repr(value if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]}...")
     try:
-        written = repr(value)
+        return repr(clipped(value)) if isinstance(value, str) else clipped(repr(value))
     except ValueError:  # of a number with thousands of digits
         return "a huge number"
-    return written if len(written) <= LONGEST_SHOWN else f"{written[:LONGEST_SHOWN]}..."
 
 
 def abridged(names: Sequence[str]) -> Sequence[str]:
@@ -65,16 +59,8 @@ def abridged(names: Sequence[str]) -> Sequence[str]:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """A message for an unknown name, offering the nearest known one.
-
-    Args:
-        kind: what the name should have been, such as "memory".
-        name: the unknown one.
-        known: the known ones.
-    """
-    known = sorted(known)
-    if len(name) > LONGEST_SHOWN:
-        name = f"{name[:LONGEST_SHOWN]}..."
+    """A message for an unknown name of a kind such as "memory", offering the nearest known one."""
+    known, name = sorted(known), clipped(name)
     if not known:
         return f"unknown {kind} '{name}' (none is available)"
     nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1, cutoff=0.5)

@@ -48,12 +48,9 @@ def fields(kind: Any) -> dict[str, Any]:
 
 
 def in_words(kind: Any, metadata: Sequence[Any] = (), brief: bool = False) -> str:
-    """The values of a type, such as "a whole number from 1 to 64 or one-hot".
+    """The values of a type and its bounds, such as "a whole number from 1 to 64 or one-hot".
 
-    Args:
-        kind: an annotation.
-        metadata: what is annotated to it as a whole, such as bounds.
-        brief: whether for a table of types, which also names null, rather than for a message.
+    In `brief`, they are for a table of types, which also names null, rather than for a message.
     """
     kinds = alternatives(kind) if brief else without_null(kind)
     words = dict.fromkeys(word for each in kinds for word in _words(each, metadata, brief))

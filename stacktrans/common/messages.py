@@ -28,9 +28,6 @@ class Dispensable:
     """A stream that takes whatever is written, even when it can no longer be written.
 
     A reader may leave, a disk be full, a terminal be closed: the work continues without them.
-
-    Args:
-        stream: where it goes as long as that can be written.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -1,10 +1,9 @@
-"""Plugin files, and messages about errors in the code of others."""
+"""The code of others: running plugin files, and messages about errors in it."""
 
 import os
 import sys
 import traceback
 import zlib
-from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -12,66 +11,19 @@ from types import ModuleType
 
 from stacktrans.common.errors import UsageError
 
-PLUGINS = "STACKTRANS_PLUGINS"
-"""The environment variable with the plugin files, so that processes started from here know them."""
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
-@dataclass(frozen=True)
-class Plugin:
-    """A plugin file that was run, by its path, the name it was given by, and as a module."""
-
-    path: Path
-    name: str
-    module: ModuleType
-
-
-_loaded: dict[Path, Plugin] = {}
 _foreign: set[str] = set()
 """Files with code of others."""
 
 
-def plugins() -> list[Plugin]:
-    """The plugin files in use, those that the environment names included.
-
-    Raises:
-        UsageError: one of them can't be run.
-    """
-    for file in os.environ.get(PLUGINS, "").split(os.pathsep):
-        if file:
-            load(file)
-    return list(_loaded.values())
-
-
-def plugin_options() -> list[str]:
-    """The options with which another command knows the same plugins."""
-    return [word for plugin in plugins() for word in ("--plugin", plugin.name)]
-
-
-def load(file: str) -> Plugin:
-    """Run a plugin file, unless it was, here and in processes that are started from here.
-
-    Raises:
-        UsageError: the file does not exist, or can't be run.
-    """
-    path = Path(file).resolve()
-    if path not in _loaded:
-        _loaded[path] = Plugin(path, file, _run(path, file))
-        os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
-    return _loaded[path]
-
-
-def forget(plugin: Plugin) -> None:
-    """Be as if a plugin file had not been named."""
-    del _loaded[plugin.path]
-    os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
-
-
-def _run(path: Path, file: str) -> ModuleType:
+def run(path: Path, file: str) -> ModuleType:
+    """A plugin file as a module; raises `UsageError`, which calls it `file`, if it can't be run."""
     if not path.exists():
-        raise UsageError(f"--plugin {file}: no such file")
+        raise UsageError(f"plugin {file}: no such file")
     if not path.is_file() or path.suffix != ".py":
-        raise UsageError(f"--plugin {file}: expected a Python file, such as tape.py")
+        raise UsageError(f"plugin {file}: expected a Python file, such as tape.py")
     name = f"stacktrans_plugin_{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
     spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
     assert spec is not None
@@ -81,7 +33,7 @@ def _run(path: Path, file: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"--plugin {file}: {said(error)}") from error
+        raise UsageError(f"plugin {file}: {said(error)}") from error
     note(module)
     return module
 

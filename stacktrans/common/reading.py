@@ -49,15 +49,7 @@ def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """The content of a file.
-
-    Args:
-        path: of the file.
-        most: the most bytes that it may have; None for any number.
-
-    Raises:
-        UsageError: it can't be read, or is larger.
-    """
+    """The content of a file; raises `UsageError` if it can't be read, or has more bytes."""
     with opened(path) as stream:
         try:
             content = stream.read(-1 if most is None else most + 1)

@@ -1,8 +1,8 @@
 """Memories, controllers and task generators by name; none is imported before it is asked for.
 
 A new one of this package is a class and a line in a table at the end of this file. One of
-others comes from an installed package, through an entry point, or from a file that
-`--plugin` names (see docs/extending.md).
+others comes from an installed package, through an entry point, or from a plugin file (see
+docs/extending.md).
 """
 
 import functools
@@ -12,25 +12,34 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacktrans.common import plugins
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.plugins import Plugin
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+PLUGINS = "STACKTRANS_PLUGINS"
+"""The environment variable with the plugin files, so that processes started from here know them."""
+
+
+class Plugin(NamedTuple):
+    """A plugin file, by the name it was given by, and its classes by kind and name."""
+
+    name: str
+    classes: Mapping[tuple[str, str], type]
+
+
+_loaded: dict[Path, Plugin] = {}
+
 
 class Registry:
-    """The classes of one kind.
+    """The classes of a kind such as "memory", which extend a base, as `module:name`.
 
-    Args:
-        kind: what one of them is called, such as "memory".
-        group: the entry points by which installed packages offer some.
-        base: the class that all of them extend, as `module:name`.
-        builtin: those of this package, as `module:name` by their names.
+    Those of this package are given by their names, others are in a group of entry points.
     """
 
     def __init__(self, kind: str, group: str, base: str, builtin: Mapping[str, str]) -> None:
@@ -44,14 +53,15 @@ class Registry:
         return [*self.builtin, *self._entry_points]
 
     def names(self) -> list[str]:
-        """All names; raises `UsageError` if a class in a plugin file cannot be used."""
+        """All names; raises `UsageError` if a plugin file cannot be used."""
+        use_plugins()
         return [*self.installed(), *self._in_files()]
 
     def check(self, name: str) -> None:
         """Raise `ValueError` if a name is unknown."""
         if name not in self:
             message = unknown_name(self.kind, name, self.names())
-            hint = "" if "did you mean" in message else "; one of your own needs --plugin FILE.py"
+            hint = "" if "did you mean" in message else "; one of your own needs its plugin file"
             raise ValueError(f"{message}{hint}")
 
     def load(self, name: str) -> Any:
@@ -72,19 +82,13 @@ class Registry:
             return None
         if name in self._entry_points:
             return _package(self._entry_points[name])
-        return f"plugin {self._in_files()[name][0].name}"
+        return f"plugin {self._in_files()[name][0]}"
 
     def holds(self, found: object) -> bool:
         """Whether something is a class of this kind; its base need not have been imported."""
         return isinstance(found, type) and self.base in {
             f"{each.__module__}:{each.__qualname__}" for each in found.__mro__[1:]
         }
-
-    def of(self, plugin: Plugin) -> list[type]:
-        """The classes of this kind that a plugin file defines."""
-        module = plugin.module
-        found = vars(module).values()
-        return [each for each in found if self.holds(each) and each.__module__ == module.__name__]
 
     @functools.cached_property
     def _entry_points(self) -> "dict[str, EntryPoint]":
@@ -111,24 +115,33 @@ class Registry:
         plugins.note(sys.modules[found.__module__])
         return found
 
-    def _in_files(self) -> dict[str, tuple[Plugin, type]]:
-        """The classes in plugin files that have a name of their own, by it."""
-        found: dict[str, tuple[Plugin, type]] = {}
-        for plugin in plugins.plugins():
-            for each in self.of(plugin):
-                if "name" not in vars(each):
-                    continue
-                name = vars(each)["name"]
-                where = f"--plugin {plugin.name}:{inspect.getsourcelines(each)[1]}"
-                if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-                    said = f"the name of {each.__name__} is {name!r}; expected a word"
-                    raise UsageError(f"{where}: {said}")
-                self._check_complete(each, where)
-                if name in found:
-                    raise self._clash(where, name, f"plugin {found[name][0].name}")
-                if name in self.installed():
-                    raise self._clash(where, name, self.origin(name) or "stacktrans")
-                found[name] = plugin, each
+    def _in_files(self) -> dict[str, tuple[str, type]]:
+        """The plugin files and classes of names in plugin files."""
+        return {
+            name: (plugin.name, each)
+            for plugin in _loaded.values()
+            for (kind, name), each in plugin.classes.items()
+            if kind == self.kind
+        }
+
+    def defined_in(self, module: ModuleType, file: str) -> dict[tuple[str, str], type]:
+        """The classes of this kind in a plugin file; raises `UsageError` if one can't be used."""
+        found: dict[tuple[str, str], type] = {}
+        own = (each for each in vars(module).values() if self.holds(each))
+        for each in own:
+            if each.__module__ != module.__name__ or "name" not in vars(each):
+                continue
+            name = vars(each)["name"]
+            where = f"plugin {file}:{inspect.getsourcelines(each)[1]}"
+            if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+                said = f"the name of {each.__name__} is {name!r}; expected a word"
+                raise UsageError(f"{where}: {said}")
+            if (self.kind, name) in found:
+                raise self._clash(where, name, f"plugin {file}")
+            if name in self.installed() or name in self._in_files():
+                raise self._clash(where, name, self.origin(name) or "stacktrans")
+            self._check_complete(each, where)
+            found[self.kind, name] = each
         return found
 
     def _check_complete(self, found: type, where: str) -> None:
@@ -151,23 +164,27 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
     Raises:
         UsageError: a file does not exist, can't be run, or defines nothing that can be used.
     """
-    for plugin in chain(plugins.plugins(), map(plugins.load, map(str, files))):
-        try:
-            _check(plugin)
-        except UsageError:
-            plugins.forget(plugin)
-            raise
+    named = os.environ.get(PLUGINS, "").split(os.pathsep)
+    for file in map(str, filter(None, [*named, *files])):
+        path = Path(file).resolve()
+        if path not in _loaded:
+            module = plugins.run(path, file)
+            classes = [registry.defined_in(module, file) for registry in REGISTRIES]
+            if not any(classes):
+                kinds = "a memory, controller or generator"
+                raise UsageError(f"plugin {file}: expected {kinds} with a name in it")
+            _loaded[path] = Plugin(file, {key: each[key] for each in classes for key in each})
+            os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
 
 
-def _check(plugin: Plugin) -> None:
-    """Raise `UsageError` if what a plugin file defines can't be used."""
-    for registry in REGISTRIES:
-        registry.names()
-    found = [each for registry in REGISTRIES for each in registry.of(plugin)]
-    if not any("name" in vars(each) for each in found):
-        kinds = ", ".join(registry.kind for registry in REGISTRIES)
-        hint = f"; class {found[0].__name__} has no name" if found else ""
-        raise UsageError(f"--plugin {plugin.name}: expected one of {kinds} in it{hint}")
+def plugin_files() -> list[str]:
+    """The paths of the plugin files in use."""
+    return [str(path) for path in _loaded]
+
+
+def plugin_options() -> list[str]:
+    """The options with which another command knows the same plugins."""
+    return [word for plugin in _loaded.values() for word in ("--plugin", plugin.name)]
 
 
 MEMORIES = Registry(

@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -13,23 +13,23 @@ def visible(text: str, keep: str = "") -> str:
     """A text with what can't be seen escaped as in a Python string, such as `\\x1b`.
 
     That is control and format characters (so what changes the direction of writing), lone
-    surrogates, and what no character is assigned to; spaces stay as they are.
-
-    Args:
-        text: of whatever origin.
-        keep: characters that stay, such as the line ends of what has several lines.
+    surrogates, and what no character is assigned to; spaces stay, and the characters of `keep`.
     """
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character in keep or _has_a_form(character) else repr(character)[1:-1]
-        for character in text
-    )
+    return _escaped(text, repr, keep)
 
 
 def in_a_line(text: str) -> str:
     """A text of any number of lines as a single one, with what can't be seen escaped."""
     return visible(" ".join(text.split()))
+
+
+def _escaped(text: str, quoted: Callable[[str], str], keep: str = "") -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character in keep or _has_a_form(character) else quoted(character)[1:-1]
+        for character in text
+    )
 
 
 def _has_a_form(character: str) -> bool:
@@ -42,11 +42,7 @@ def json_text(value: Any) -> str:
     NaN and infinity are null; other values that JSON does not have are text.
     """
     text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
-    if text.isprintable():
-        return text
-    return "".join(
-        character if _has_a_form(character) else json.dumps(character)[1:-1] for character in text
-    )
+    return _escaped(text, json.dumps)
 
 
 def _finite(value: Any) -> Any:

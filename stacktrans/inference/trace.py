@@ -172,7 +172,7 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
     for number in numbers:
         if not 1 <= number <= len(names):
             there_are = f"they are 1 to {len(names)}" if names else "the model has none"
-            raise UsageError(f"--stacks {number}: {there_are}")
+            raise UsageError(f"no stack {number}: {there_are}")
     kept = [name for number, name in enumerate(names, start=1) if number in numbers]
 
     def chosen(step: Step) -> Step:

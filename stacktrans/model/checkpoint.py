@@ -233,11 +233,9 @@ def _check_origins(path: Path) -> None:
         return
     for name, origin, registry in named:
         if name not in registry:
-            advice = "say --" if origin.startswith("plugin ") else "install "
-            raise UsageError(
-                f"{path}: {registry.kind} {name} is from {origin}, which is not known here; "
-                f"{advice}{origin}"
-            )
+            state = "loaded" if origin.startswith("plugin ") else "installed"
+            part = f"{registry.kind} {name}"
+            raise UsageError(f"{path}: {part} is from {origin}, which is not {state}")
 
 
 def _check_whole(directory: Path) -> None:

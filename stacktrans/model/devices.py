@@ -19,7 +19,7 @@ def find_device(name: str) -> "torch.device":
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise UsageError(f"--device {name}: not available here ({reason})") from error
+        raise UsageError(f"device {name}: not available here ({reason})") from error
     return device
 
 

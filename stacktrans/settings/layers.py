@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from stacktrans.common.complaints import MISSING, Complaint, complaints
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
-from stacktrans.common.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
+from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
 from stacktrans.common.kinds import alternatives, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.settings.packaged import BY_KIND, recipe_names
@@ -162,7 +162,7 @@ def nested(path: str, value: Any) -> Settings:
 
 
 def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
-    """Settings from one `--set key=value`.
+    """Settings from one assignment `key=value`.
 
     The key is a path such as `training.learning_rate`, or the last part of one where that is
     unambiguous; the value is read as YAML.
@@ -176,11 +176,11 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
         UsageError: the key is unknown, or it is not of the form `key=value`.
     """
     key, equals, text = assignment.partition("=")
-    origin = f"--set {assignment}"
+    origin = f"setting {assignment}"
     if not equals or not key:
         raise UsageError(f"{origin}: expected key=value")
     if key.count(".") >= DEEPEST:
-        raise UsageError(f"{origin[:LONGEST_SHOWN]}...: nested more than {DEEPEST} deep")
+        raise UsageError(f"{clipped(origin)}: nested more than {DEEPEST} deep")
     path = setting_path(key.removeprefix(f"{section}."), known, origin)
     try:
         value = parsed(text).value

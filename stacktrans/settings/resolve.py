@@ -1,7 +1,7 @@
 """How a run's configuration is put together.
 
 It is laid down in layers, each over the one before: the recipe, the task's own changes to the
-recipe, a configuration file, the command line's options, and `--set`.
+recipe, a configuration file, single settings, and assignments `key=value`.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.registry import GENERATORS
+from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
 from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig, TaskFile
 from stacktrans.settings.formats import of_today
@@ -30,7 +30,6 @@ from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
 
-TASK_OPTION = "--task"
 DEFAULT_RECIPE = "default"
 
 
@@ -105,12 +104,15 @@ def resolve(
     whole = file if file and file.settings.get("format") else None
     if whole:
         _check_whole(whole)
+    said = {
+        "task": {"task": task} if task else None,
+        "recipe": {"recipe": recipe} if recipe else None,
+        "settings": settings,
+    }
     layers = checked(
         [
             *([file] if file else []),
-            *([Layer(TASK_OPTION, {"task": task})] if task else []),
-            *([Layer("--recipe", {"recipe": recipe})] if recipe else []),
-            *([Layer("settings", settings)] if settings else []),
+            *(Layer(name, settings) for name, settings in said.items() if settings),
             *options,
             *(option_layer(assignment, RunConfig) for assignment in assignments),
         ]
@@ -194,9 +196,7 @@ def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]
     """What the recipe says that lies under what is asked for."""
     memory = in_parts(asked.get("model", {}).get("memory"))
     if memory is None or (isinstance(memory, dict) and "name" not in memory):
-        raise UsageError(
-            "no memory given; say --memory NAME, or model.memory in a file: stack, ..."
-        )
+        raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     paper = validated(TaskFile, overlay(task_layers), task_layers).paper
     name = str(asked.get("recipe", DEFAULT_RECIPE))
     return recipe_layers(packaged.recipes(), name, paper, asked["model"], task_layers)
@@ -241,7 +241,7 @@ def _task_layers(layers: Sequence[Layer]) -> list[Layer]:
     """What the layers say of the task: its definition, then changes to it."""
     base, changes = parted_task(layers)
     if base is None:
-        raise UsageError("no task given; say --task NAME, or task in a file of settings")
+        raise UsageError("no task given; expected a name, such as copy, or a YAML file")
     return [
         base.section("task") if isinstance(base.settings["task"], dict) else _named(base),
         *(layer.section("task") for layer in changes),
@@ -254,6 +254,5 @@ def _named(layer: Layer) -> Layer:
     try:
         path = find_task(layer.settings["task"])
     except UsageError as error:
-        # An option is named by what is wrong with it; a file by its line.
-        raise UsageError(str(error) if place == TASK_OPTION else f"{place}: {error}") from error
+        raise UsageError(f"{place}: {error}" if layer.node else str(error)) from error
     return read_layer(path)

@@ -27,9 +27,9 @@ SUFFIXES = (".png", ".svg", ".pdf")
 def check_plot(path: Path) -> None:
     """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--plot {path}: expected a file that ends in {', '.join(SUFFIXES)}")
+        raise UsageError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
     if not path.parent.is_dir():
-        raise UsageError(f"--plot {path}: no folder {path.parent}")
+        raise UsageError(f"{path}: no folder {path.parent}")
 
 
 def empty_figure(width: float, height: float) -> "Figure":
@@ -37,7 +37,7 @@ def empty_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError("--plot needs matplotlib: pip install 'stacktrans[plot]'") from error
+        raise UsageError("plots need matplotlib: pip install 'stacktrans[plot]'") from error
     return Figure(figsize=(width, height))
 
 

@@ -126,11 +126,11 @@ def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Reco
     try:
         import distributed
     except ImportError as error:
-        raise UsageError("--cluster needs Dask: pip install 'stacktrans[cluster]'") from error
+        raise UsageError("a cluster needs Dask: pip install 'stacktrans[cluster]'") from error
     try:
         client = distributed.Client(address, timeout=CONNECTION_SECONDS)
     except (OSError, ValueError) as error:
-        raise ClusterError(f"--cluster {address}: can't be reached ({error})") from error
+        raise ClusterError(f"cluster {address}: can't be reached ({error})") from error
     with client:
         waiting = {
             client.submit(work, replace(job, wait=True), key=job.identity, retries=1): job

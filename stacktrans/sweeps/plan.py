@@ -15,8 +15,7 @@ import yaml
 
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.plugins import plugin_options
-from stacktrans.common.registry import use_plugins
+from stacktrans.common.registry import plugin_options, use_plugins
 from stacktrans.common.visible import shell_text, visible
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
@@ -29,7 +28,7 @@ from stacktrans.settings.layers import (
     setting_path,
     validated,
 )
-from stacktrans.settings.resolve import TASK_OPTION, defines_task, parted_task, resolve
+from stacktrans.settings.resolve import defines_task, parted_task, resolve
 from stacktrans.sweeps.checks import check_axes, check_names, check_runs
 from stacktrans.sweeps.file import SweepFile
 
@@ -79,7 +78,7 @@ class Plan:
         """The runs whose name a pattern fits, or holds; raises `UsageError` if there is none."""
         found = [run for run in self.runs if pattern in run.name or fnmatchcase(run.name, pattern)]
         if not found:
-            raise UsageError(f"--only {pattern}: no run of this name; one is '{self.runs[0].name}'")
+            raise UsageError(f"no run named '{pattern}'; one is '{self.runs[0].name}'")
         return found
 
 
@@ -137,7 +136,7 @@ def _command(layers: Sequence[Layer]) -> str:
     words = ["stacktrans", "train", *plugin_options()]
     base, changes = parted_task(layers)
     named = base is not None and isinstance(base.settings["task"], str)
-    words += [TASK_OPTION, base.settings["task"]] if base and named else []
+    words += ["--task", base.settings["task"]] if base and named else []
     tasks = [*([base] if base and not named else []), *changes]
     of_task = overlay([Layer("", {"task": layer.settings["task"]}) for layer in tasks])
     for path, value in _leaves({**overlay(layers), "task": {}, **of_task}):

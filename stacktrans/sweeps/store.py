@@ -8,8 +8,8 @@ from typing import Any
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import write_atomically
-from stacktrans.common.plugins import plugins
 from stacktrans.common.reading import parsed_json, read_bytes
+from stacktrans.common.registry import plugin_files
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.report import as_csv, as_json, markdown
 from stacktrans.sweeps.table import merit
@@ -42,7 +42,7 @@ class Store:
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
                 if path.exists():
-                    raise SweepError(f"{path}: not of a sweep; choose another --out")
+                    raise SweepError(f"{path}: not of a sweep; choose another directory")
         self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
 
     def _written(self) -> dict[str, Record]:
@@ -111,8 +111,9 @@ class Store:
     def job(self, run: PlannedRun, device: str) -> Job:
         """What a worker needs for a run."""
         folder, measures = self.folder(run).resolve(), self.plan.file.measures
-        files = [str(plugin.path) for plugin in plugins()]
-        return Job(run.identity, run.config, folder, run.command, measures, device, plugins=files)
+        return Job(
+            run.identity, run.config, folder, run.command, measures, device, plugins=plugin_files()
+        )
 
     def write(self) -> Sequence[Path]:
         """Write records and tables, and give their paths.

@@ -97,8 +97,8 @@ class Corpus(Task):
         file = self.files[part]
         if file is None:
             raise UsageError(
-                f"task.parameters.{part}: no file is named; say --text FOLDER "
-                "with train.txt, valid.txt and test.txt"
+                f"task.parameters.{part}: no file given; expected a text in three "
+                "files, for training, validation and test"
             )
         return file
 

@@ -24,14 +24,14 @@ def check_free(directory: Path) -> None:
     """
     above = next(parent for parent in directory.absolute().parents if parent.exists())
     if not above.is_dir():
-        raise UsageError(f"--out {directory}: {above} is not a directory")
+        raise UsageError(f"{directory}: {above} is not a directory")
     if not directory.exists() or _is_free(directory):
         return
     hint = ""
     with contextlib.suppress(CheckpointError):
         last_of(directory)
-        hint = ", or --resume it"
-    raise UsageError(f"--out {directory}: something is there; choose another{hint}")
+        hint = ", or resume the run"
+    raise UsageError(f"{directory}: something is there; choose another directory{hint}")
 
 
 def last_saved(directory: Path) -> Path:
@@ -40,7 +40,7 @@ def last_saved(directory: Path) -> Path:
         return last_of(directory)
     except CheckpointError as error:
         if _is_free(directory):
-            said = f"nothing has been saved yet; begin it with --out {directory}"
+            said = "nothing has been saved yet; start it again, in this directory"
             raise CheckpointError(f"{directory}: no run to resume here; {said}") from error
         raise
 
@@ -100,7 +100,7 @@ class Place:
         with contextlib.suppress(OSError):  # not every system can tell
             now = os.readlink(f"/proc/self/fd/{self._descriptor}")
             if os.path.isdir(now):
-                where = f"it is {now} now, which train --resume continues"
+                where = f"it is {now} now, where the run can be resumed"
         raise StacktransError(f"{self.path}: the run's directory was moved or removed; {where}")
 
 
