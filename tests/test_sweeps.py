@@ -371,8 +371,8 @@ def test_of_runs_beside_each_other_only_the_one_that_kills_its_process_fails(
     store = Store(tmp_path / "out", plan)
     jobs = [store.job(planned, "cpu") for planned in plan.runs]
     jobs[1] = replace(jobs[1], measures=Deadly())  # type: ignore[arg-type]
-    records = {job.identity: record for job, record in on_this_machine(jobs, workers=2)}
-    errors = [records[job.identity].get("error") for job in jobs]
+    records = {job.run.identity: record for job, record in on_this_machine(jobs, workers=2)}
+    errors = [records[job.run.identity].get("error") for job in jobs]
     assert errors == [None, "its process was killed", *[None] * 4]
 
 

@@ -22,10 +22,6 @@ JSON = "results.json"
 RUNS = "runs"
 
 
-class SweepError(StacktransError):
-    """A sweep's directory can't be used."""
-
-
 class Store:
     """The directory of a sweep.
 
@@ -33,7 +29,7 @@ class Store:
         records: of all runs that were finished here or that failed, by identity.
 
     Raises:
-        SweepError: the directory has records that can't be read, or is not one of a sweep.
+        StacktransError: the directory has records that can't be read, or is not one of a sweep.
     """
 
     def __init__(self, directory: Path, plan: Plan) -> None:
@@ -42,7 +38,7 @@ class Store:
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
                 if path.exists():
-                    raise SweepError(f"{path}: not of a sweep; choose another --out")
+                    raise StacktransError(f"{path}: not of a sweep; choose another --out")
         self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
 
     def _written(self) -> dict[str, Record]:
@@ -57,7 +53,7 @@ class Store:
                 record = parsed_json(line)
             if not is_record(record):
                 start = line[:60].decode(errors="backslashreplace")
-                raise SweepError(f"{path}:{number}: not a record of a run: {start}")
+                raise StacktransError(f"{path}:{number}: not a record of a run: {start}")
             self._refuse_incomparable(record, f"{path}:{number}")
             records[record["identity"]] = record
         return records
@@ -80,7 +76,7 @@ class Store:
         return found
 
     def _refuse_incomparable(self, record: Record, place: str) -> None:
-        """Raise `SweepError` if one of this sweep's runs lacks what a winner is chosen by."""
+        """Raise `StacktransError` if one of this sweep's runs lacks what a winner is chosen by."""
         choose = self.plan.file.choose
         if not choose or "error" in record or record["identity"] not in self._own:
             return
@@ -88,7 +84,7 @@ class Store:
             merit(choose, record)
         except (KeyError, TypeError) as error:
             message = f"{place}: damaged: a record of a run without {choose.by}"
-            raise SweepError(message) from error
+            raise StacktransError(message) from error
 
     def folder(self, run: PlannedRun) -> Path:
         """The directory of a run."""
@@ -110,9 +106,8 @@ class Store:
 
     def job(self, run: PlannedRun, device: str) -> Job:
         """What a worker needs for a run."""
-        folder, measures = self.folder(run).resolve(), self.plan.file.measures
-        files = [str(plugin.path) for plugin in plugins()]
-        return Job(run.identity, run.config, folder, run.command, measures, device, plugins=files)
+        folder, files = self.folder(run).resolve(), [str(plugin.path) for plugin in plugins()]
+        return Job(run, folder, self.plan.file.measures, device, plugins=files)
 
     def write(self) -> Sequence[Path]:
         """Write records and tables, and give their paths.

@@ -3,19 +3,20 @@
 import contextlib
 import json
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes, read_text
+from stacktrans.common.files import write_atomically
+from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
-from stacktrans.settings.config import RunConfig
 from stacktrans.sweeps.file import Measure
+from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy
 
 LOCK = ".lock"
@@ -33,10 +34,8 @@ class Job:
     `wait` has it wait for another sweep that works on the run, instead of leaving it.
     """
 
-    identity: str
-    config: RunConfig
+    run: PlannedRun
     directory: Path
-    command: str
     measures: Mapping[str, Measure]
     device: str = "auto"
     wait: bool = False
@@ -76,8 +75,9 @@ def _worked(job: Job) -> Record:
 
 def failure(job: Job, reason: str) -> Record:
     """The record of a run that failed."""
-    seed = job.config.seed
-    return {"identity": job.identity, "error": reason, "command": job.command, "seed": seed}
+    run = job.run
+    facts = {"command": run.command, "seed": run.config.seed}
+    return {"identity": run.identity, "error": reason, **facts}
 
 
 def read_record(directory: Path) -> Record | None:
@@ -149,27 +149,28 @@ def value_of(record: Record, name: str, measure: Measure) -> float | None:
 
 
 def _record(job: Job) -> Record:
-    from stacktrans.common.files import write_atomically
-
     _refuse_another_run(job)
     if not (job.directory / SUMMARY).exists():
         _train(job)
-    summary = _read(job.directory / SUMMARY, parsed_json)
+    with undamaged(job.directory / SUMMARY) as path:
+        summary = parsed_json(read_bytes(path))
+    with undamaged(job.directory / METRICS) as path:
+        perplexities = [record["perplexity"] for _, record in json_lines(path)]
     texts = {part: found["perplexity"] for part, found in summary["texts"].items()}
     record = {
-        "identity": job.identity,
+        "identity": job.run.identity,
         "outcome": summary["outcome"],
         "seconds": summary["seconds"],
         "batches": summary["steps"],
         "starts": summary["attempts"],
         "parameters": summary["parameters"],
-        "perplexity": _read(job.directory / METRICS, _least_perplexity),
+        "perplexity": min(perplexities, default=None),
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},
         **({"perplexities": texts} if texts else {}),
         "measured": {
             name: _measured(job, measure, summary) for name, measure in job.measures.items()
         },
-        "command": job.command,
+        "command": job.run.command,
         **{key: summary[key] for key in ("version", "torch", "seed")},
     }
     write_atomically(job.directory / RECORD, json.dumps(record) + "\n")
@@ -187,17 +188,15 @@ def _refuse_another_run(job: Job) -> None:
     there = resolve(config=str(path))
     # The task of a text has learned its words since.
     deciding = ("model", "training", "seed")
-    if any(getattr(there, part) != getattr(job.config, part) for part in deciding):
+    if any(getattr(there, part) != getattr(job.run.config, part) for part in deciding):
         raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
 
 
-Read = TypeVar("Read")
-
-
-def _read(path: Path, read: Callable[[str], Read]) -> Read:
-    """The content of a file that a run has written; raises `StacktransError` if it is damaged."""
+@contextlib.contextmanager
+def undamaged(path: Path) -> Iterator[Path]:
+    """Raise `StacktransError` if a file that a run has written has not what is read from it."""
     try:
-        return read(read_text(path, None))
+        yield path
     except (ValueError, KeyError, TypeError) as error:
         raise StacktransError(f"{path}: damaged ({error}); remove {path.parent}") from error
 
@@ -211,15 +210,10 @@ def _train(job: Job) -> None:
     try:
         last_of(job.directory)
     except StacktransError:
-        trainer = Trainer(job.config, job.directory, device, job.command)
+        trainer = Trainer(job.run.config, job.directory, device, job.run.command)
     else:
         trainer = Trainer.resume(job.directory, [], device)
     trainer.run(lambda record: None)
-
-
-def _least_perplexity(metrics: str) -> float | None:
-    """Of the training batches between two records."""
-    return min((parsed_json(line)["perplexity"] for line in metrics.splitlines()), default=None)
 
 
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:
