@@ -267,6 +267,7 @@ def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     [
         (("--profile", "smal"), "unknown profile 'smal'; did you mean 'small'?"),
         (("--only", "Deque"), "--only Deque: no run of this name; one is 'Stack, seed 1'"),
+        (("--dry-run", "--out", "{file}/below"), "small.yaml is not a directory"),
         (("--workers", "0"), "--workers 0: expected a number of at least 1"),
         (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: cannot be used"),
     ],
@@ -275,6 +276,7 @@ def test_what_is_wrong_with_the_command_is_named(
     tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     path = sweep_file(tmp_path, profiles={"small": {"grid": {"seed": [1]}}})
+    options = tuple(option.format(file=path) for option in options)
     done = run_process("sweep", path, "--out", tmp_path / "out", *options)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()

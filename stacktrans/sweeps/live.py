@@ -1,6 +1,6 @@
 """A sweep as it goes: a live table in a terminal, a line a run elsewhere."""
 
-import threading
+import math
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -20,44 +20,30 @@ from stacktrans.sweeps.work import RUNNING, Record
 class SweepDisplay(ProgressDisplay):
     """Shows conditions, how many of their runs are done, and how long the rest will take.
 
-    In a terminal that is a table, which is written again when something in it has changed.
+    In a terminal that is a table, which is written again every few seconds.
     """
 
     def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
-        self.began = self._estimated = time.monotonic()
+        self.began, self.end = time.monotonic(), math.nan
         self.before = sum(store.done(run) for run in runs)
-        self._seconds: float | None = None
-        self._shown: object = None
-        self._over = threading.Event()
-        self._watch = threading.Thread(target=self._watch_runs, daemon=True)
         super().__init__(console, transient=False)
+        if self.live:
+            self.live.auto_refresh, self.live.refresh_per_second = True, 1 / SECONDS_BETWEEN
 
     def _open(self) -> None:
         self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self.store.directory}")
-        if self.live:
-            self._watch.start()
 
     def _close(self) -> None:
-        self._over.set()
-        if self._watch.is_alive():
-            self._watch.join()
-
-    def _watch_runs(self) -> None:
-        """Write the table again whenever a run has begun or ended, or there is less time left."""
-        while not self._over.wait(SECONDS_BETWEEN):
-            now = self._rows(), self._left()
-            if now != self._shown:
-                self._shown = now
-                self._refresh(at_once=True)
+        """Nothing is left to write."""
 
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended."""
         done = sum(self.store.done(run) for run in self.runs) - self.before
         ended = sum(map(self._ended, self.runs))
-        self._estimated = time.monotonic()
-        each = (self._estimated - self.began) / done if done else None
-        self._seconds = each and each * (len(self.runs) - ended)
+        now = time.monotonic()
+        each = (now - self.began) / done if done else math.nan
+        self.end = now + each * (len(self.runs) - ended)
         if not self.live:
             result = record.get("error") or f"{record['outcome']}, {_values(record)}"
             line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
@@ -69,9 +55,9 @@ class SweepDisplay(ProgressDisplay):
     def _left(self) -> str:
         if all(map(self._ended, self.runs)):
             return "nothing"
-        if self._seconds is None:
+        if math.isnan(self.end):
             return "not known yet"
-        seconds = max(0.0, self._seconds - (time.monotonic() - self._estimated))
+        seconds = max(0.0, self.end - time.monotonic())
         # Rounded, so that it does not change all the time.
         unit = 10 if seconds < 600 else 60 if seconds < 7200 else 600
         return f"about {timedelta(seconds=max(unit, round(seconds / unit) * unit))}"

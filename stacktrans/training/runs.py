@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.files import check_place
 from stacktrans.common.messages import complain
 from stacktrans.model.checkpoint import CheckpointError, last_of, unfinished
 from stacktrans.training.records import METRICS
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
 
 
 def check_free(directory: Path) -> None:
-    """Raise `UsageError` if something is in a run's directory to be, or a file above it.
+    """Raise `UsageError` if something is in a run's directory to be, or it can't be made.
 
     The remains of a run that was killed before it was saved for the first time do not count.
     """
-    above = next(parent for parent in directory.absolute().parents if parent.exists())
-    if not above.is_dir():
-        raise UsageError(f"--out {directory}: {above} is not a directory")
+    check_place(directory)
     if not directory.exists() or _is_free(directory):
         return
     hint = ""
