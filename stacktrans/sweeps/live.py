@@ -84,7 +84,7 @@ class SweepDisplay(ProgressDisplay):
         file, records = self.store.plan.file, dict(self.store.records)
         first, measure = next(iter(file.measures.items()))
         cells = [each for each in cells_of(self.store.plan, records) if each.measure == first]
-        rows = []
+        least_or_most, rows = min if measure.of == "perplexity" else max, []
         for condition in file.conditions:
             if runs := [run for run in self.runs if run.condition == condition]:
                 done = sum(self.store.done(run) for run in runs)
@@ -92,7 +92,7 @@ class SweepDisplay(ProgressDisplay):
                 failed = sum("error" in records.get(run.identity, {}) for run in runs)
                 own = [cell for cell in cells if cell.condition == condition]
                 values = [value for cell in own for value in cell.values]
-                best = number(measure.best(values), 3) if values else ""
+                best = number(least_or_most(values), 3) if values else ""
                 rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows
 

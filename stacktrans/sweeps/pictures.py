@@ -65,9 +65,7 @@ def _conditions(
         own = [run for run in runs if run.condition == condition]
         if own:
             # A label that begins with an underscore would be left out of the legend.
-            shown = in_a_line(condition)
-            label = f" {shown}" if shown.startswith("_") else shown
-            yield label, f"C{number % 10}", own
+            yield f" {in_a_line(condition)}", f"C{number % 10}", own
 
 
 def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:

@@ -75,12 +75,11 @@ class Store:
     def _refuse_incomparable(self, record: Record, place: str) -> None:
         """Raise `StacktransError` if one of this sweep's runs lacks what a winner is chosen by."""
         choose = self.plan.file.choose
-        if not choose or "error" in record or record["identity"] not in self._own:
-            return
         try:
-            merit(choose, record)
+            if choose and "error" not in record and record["identity"] in self._own:
+                merit(choose, record)
         except (KeyError, TypeError) as error:
-            message = f"{place}: damaged: a record of a run without {choose.by}"
+            message = f"{place}: damaged: a record of a run without {choose and choose.by}"
             raise StacktransError(message) from error
 
     def folder(self, run: PlannedRun) -> Path:
@@ -106,8 +105,8 @@ class Store:
         folder, files = self.folder(run).resolve(), [str(plugin.path) for plugin in plugins()]
         return Job(run, folder, self.plan.file.measures, device, plugins=files)
 
-    def write(self) -> Sequence[Path]:
-        """Write records and tables, and give their paths.
+    def write(self) -> None:
+        """Write records and tables.
 
         The records of runs that are not this sweep's, which may be another's, or those that its
         file once asked for, are kept.
@@ -125,4 +124,3 @@ class Store:
         self.directory.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             write_atomically(self.directory / name, content)
-        return [self.directory / name for name in contents]

@@ -12,9 +12,10 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.files import write_atomically
+from stacktrans.common.files import CONFIG, write_atomically
 from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
+from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.file import Measure
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy
@@ -75,9 +76,8 @@ def _worked(job: Job) -> Record:
 
 def failure(job: Job, reason: str) -> Record:
     """The record of a run that failed."""
-    run = job.run
-    facts = {"command": run.command, "seed": run.config.seed}
-    return {"identity": run.identity, "error": reason, **facts}
+    identity, command, seed = job.run.identity, job.run.command, job.run.config.seed
+    return {"identity": identity, "error": reason, "command": command, "seed": seed}
 
 
 def read_record(directory: Path) -> Record | None:
@@ -105,12 +105,6 @@ class _Measured(BaseModel, strict=True):
     coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
 
 
-class _Accuracy(BaseModel, strict=True):
-    coarse: float
-    fine: float
-    symbols: float | None = None
-
-
 class _OfARun(BaseModel, strict=True):
     identity: str
     command: str
@@ -128,7 +122,7 @@ class _Finished(_OfARun):
     starts: int
     parameters: int
     perplexity: float | None
-    accuracy: dict[str, _Accuracy | None]
+    accuracy: dict[str, dict[str, float | None] | None]
     version: str
     torch: str
     measured: dict[str, _Measured]
@@ -179,13 +173,8 @@ def _record(job: Job) -> Record:
 
 def _refuse_another_run(job: Job) -> None:
     """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
-    from stacktrans.model.checkpoint import CONFIG
-    from stacktrans.settings.resolve import resolve
-
     path = job.directory / CONFIG
-    if not path.exists():
-        return
-    there = resolve(config=str(path))
+    there = resolve(config=str(path)) if path.exists() else job.run.config
     # The task of a text has learned its words since.
     deciding = ("model", "training", "seed")
     if any(getattr(there, part) != getattr(job.run.config, part) for part in deciding):
