@@ -35,12 +35,9 @@ def carry_out(
     """Have the missing ones of some runs done, and write down the results of all.
 
     Args:
-        store: of the sweep.
-        runs: that are asked for.
         show: called with each run that ends.
         workers: runs side by side on this machine; None for as many as it has cores.
         cluster: address of a Dask scheduler, whose workers are used instead.
-        device: where runs compute.
 
     Raises:
         UsageError: Dask is not installed.

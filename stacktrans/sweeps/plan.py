@@ -23,6 +23,7 @@ from stacktrans.settings.layers import (
     NAMED,
     Layer,
     Settings,
+    nearest_place,
     nested,
     overlay,
     read_layer,
@@ -126,8 +127,7 @@ def _runs_of(
 
 def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[tuple[Any, Layer]]:
     """The values along an axis of the grid, with the settings that they stand for."""
-    places = [layer.place(("grid", key)) for layer in layers]
-    origin = [place for place in places if place][-1]
+    origin = nearest_place(layers, ("grid", key))
     path = setting_path(key, RunConfig, origin)
     return [(value, Layer(origin, nested(path, value))) for value in values]
 

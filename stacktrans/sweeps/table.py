@@ -54,25 +54,19 @@ class Cell:
 
 def cells_of(plan: Plan, records: Records) -> list[Cell]:
     """The cells of a sweep, row by row."""
-    runs: dict[tuple[str, str], list[PlannedRun]] = {}
+    file, runs = plan.file, dict[tuple[str, str], list[PlannedRun]]()
     for run in plan.runs:
-        task = run.config.task.name if "task" in plan.file.grid else ""
-        runs.setdefault((run.condition, task), []).append(run)
-    return [
-        _cell(plan.file, *place, measure, own, records)
-        for place, own in runs.items()
-        for measure in plan.file.measures
-    ]
+        runs.setdefault(_place(file, run), []).append(run)
+    return [_cell(file, own, name, records) for own in runs.values() for name in file.measures]
 
 
-def _cell(
-    file: SweepFile,
-    condition: str,
-    task: str,
-    measure: str,
-    runs: Sequence[PlannedRun],
-    records: Records,
-) -> Cell:
+def _place(file: SweepFile, run: PlannedRun) -> tuple[str, str]:
+    """The condition and the task of a run, empty if there is but one."""
+    return run.condition, run.config.task.name if "task" in file.grid else ""
+
+
+def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Records) -> Cell:
+    condition, task = _place(file, runs[0])
     found = [(run, records[run.identity]) for run in runs if run.identity in records]
     names = [measure, *([file.solved.measure] if file.solved else [])]
     needed = {name: file.measures[name] for name in names}
