@@ -23,12 +23,6 @@ _ACCURACIES = {
     "lengths": "share of the lengths at which every string is right",
     "perplexity": "perplexity",
 }
-_CHOSEN_BY = {
-    "development accuracy": "development",
-    "test accuracy": "test",
-    "validation perplexity": "valid",
-}
-"""The strings that a winner is chosen by."""
 _MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
 """What Markdown would take for emphasis, code, a link, a picture or a heading."""
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -82,7 +76,8 @@ def caption(file: SweepFile, name: str) -> str:
         best = "the run" if "seed" in choose.among else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
     parts = [f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure)}{unit}; {figure}"]
-    if choose and measure.strings == _CHOSEN_BY.get(choose.by):
+    by = choose.by if choose and choose.by != "training perplexity" else ""
+    if measure.strings and by.startswith(measure.strings):
         parts.append("it was chosen by these very strings, and so is better on them than on others")
     if any(part.measure == name and part.values for part in file.published):
         marks = f"▲ and ▼ are more than {file.tolerance:g} over or under"
