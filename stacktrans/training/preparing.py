@@ -6,7 +6,6 @@ import os
 import torch
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import GENERATORS
 from stacktrans.memory import make_memory
 from stacktrans.model.transducer import Transducer, kind_of, without_numbers
 from stacktrans.settings.config import RunConfig
@@ -19,11 +18,6 @@ from stacktrans.training.streams import Streams, Texts
 _BYTES = 4
 _COPIES = 3
 """Of the weights: themselves, their gradients, and their mean."""
-
-
-def learns_text(config: RunConfig) -> bool:
-    """Whether a text is learned."""
-    return GENERATORS.load(config.task.generator) is Corpus
 
 
 def _source_of(config: RunConfig) -> Source:
