@@ -18,10 +18,7 @@ from stacktrans.sweeps.work import RUNNING, Record
 
 
 class SweepDisplay(ProgressDisplay):
-    """Shows conditions, how many of their runs are done, and how long the rest will take.
-
-    In a terminal that is a table, which is written again every few seconds.
-    """
+    """Shows conditions, how many of their runs are done, and how long the rest will take."""
 
     def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
@@ -45,7 +42,9 @@ class SweepDisplay(ProgressDisplay):
         each = (now - self.began) / done if done else math.nan
         self.end = now + each * (len(self.runs) - ended)
         if not self.live:
-            result = record.get("error") or f"{record['outcome']}, {_values(record)}"
+            measured = record.get("measured", {}).items()
+            values = (f"{name} {number(part['value'], 3)}" for name, part in measured)
+            result = record.get("error") or ", ".join([record["outcome"], *values])
             line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
             self._say(in_a_line(line))
 
@@ -57,28 +56,17 @@ class SweepDisplay(ProgressDisplay):
             return "nothing"
         if math.isnan(self.end):
             return "not known yet"
-        seconds = max(0.0, self.end - time.monotonic())
-        # Rounded, so that it does not change all the time.
-        unit = 10 if seconds < 600 else 60 if seconds < 7200 else 600
-        return f"about {timedelta(seconds=max(unit, round(seconds / unit) * unit))}"
+        seconds = max(10.0, self.end - time.monotonic())
+        return f"about {timedelta(seconds=round(seconds, -1))}"
 
     def _now(self) -> RenderableType:
         first = next(iter(self.store.plan.file.measures))
-        table = Table(
-            Column("condition", fold=" "),
-            "done",
-            Column("running", drop=2),
-            Column("failed", drop=3),
-            "of",
-            Column(f"best {first}", drop=1),
-        )
+        counts = ("done", Column("running", drop=2), Column("failed", drop=3), "of")
+        table = Table(Column("condition", fold=" "), *counts, Column(f"best {first}", drop=1))
         for row in self._rows():
             table.add_row(*row)
-        return Group(
-            heading(f"{in_a_line(self.store.plan.file.title)}; in {self.store.directory}"),
-            table,
-            remark(f"left: {self._left()}"),
-        )
+        title = f"{in_a_line(self.store.plan.file.title)}; in {self.store.directory}"
+        return Group(heading(title), table, remark(f"left: {self._left()}"))
 
     def _rows(self) -> list[list[str]]:
         file, records = self.store.plan.file, dict(self.store.records)
@@ -95,11 +83,6 @@ class SweepDisplay(ProgressDisplay):
                 best = number(least_or_most(values), 3) if values else ""
                 rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows
-
-
-def _values(record: Record) -> str:
-    measured = record["measured"].items()
-    return ", ".join(f"{name} {number(part['value'], 3)}" for name, part in measured)
 
 
 def overview(store: Store) -> list[RenderableType]:

@@ -71,18 +71,13 @@ def _conditions(
 def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
     for condition, colour, own in _conditions(store, runs):
         for run in own:
-            path = store.folder(run) / METRICS
-            steps, losses = _losses(path) if path.exists() else ([], [])
+            with undamaged(store.folder(run) / METRICS) as path:
+                records = [each for _, each in json_lines(path)] if path.exists() else []
+                steps = [float(record["step"]) for record in records]
+                losses = [float(record["loss"]) for record in records]
             label = condition if run is own[0] else None
             axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
     axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
-
-
-def _losses(path: Path) -> tuple[list[float], list[float]]:
-    """The batches at which a run has noted its loss, and the losses."""
-    with undamaged(path):
-        records = [record for _, record in json_lines(path)]
-        return [float(each["step"]) for each in records], [float(each["loss"]) for each in records]
 
 
 def _by_length(store: Store, run: PlannedRun, measure: str) -> dict[int, float]:

@@ -85,11 +85,7 @@ class Plan:
 
 
 def read_plan(path: Path, profile: str | None = None) -> Plan:
-    """Read a sweep's file and resolve the configuration of every run.
-
-    Raises:
-        UsageError: something is missing, unknown or wrong; the message says where.
-    """
+    """Read a sweep's file and resolve its runs; raises `UsageError` saying where it is wrong."""
     layer = read_layer(path)
     layers = [layer]
     if profile is not None:

@@ -45,10 +45,18 @@ class Store:
         self._read()
 
     def _read(self) -> None:
-        """Take up what is recorded of each run last, but nothing in place of a complete record."""
-        found = []
+        """Take up what is recorded of each run last, but nothing in place of a complete record.
+
+        Raises `StacktransError` if one of this sweep's runs lacks what a winner is chosen by.
+        """
+        choose, found = self.plan.file.choose, []
         for place, record in self._found():
-            self._refuse_incomparable(record, place)
+            if choose and "error" not in record and record["identity"] in self._own:
+                try:
+                    merit(choose, record)
+                except (KeyError, TypeError) as error:
+                    message = f"{place}: damaged: a record of a run without {choose.by}"
+                    raise StacktransError(message) from error
             found.append(record)
         united: dict[str, Record] = {}
         for record in [*found, *self.records.values()]:
@@ -71,16 +79,6 @@ class Store:
         for run in self.plan.runs:
             if found := read_record(self.folder(run)):
                 yield str(self.folder(run) / RECORD), found
-
-    def _refuse_incomparable(self, record: Record, place: str) -> None:
-        """Raise `StacktransError` if one of this sweep's runs lacks what a winner is chosen by."""
-        choose = self.plan.file.choose
-        try:
-            if choose and "error" not in record and record["identity"] in self._own:
-                merit(choose, record)
-        except (KeyError, TypeError) as error:
-            message = f"{place}: damaged: a record of a run without {choose and choose.by}"
-            raise StacktransError(message) from error
 
     def folder(self, run: PlannedRun) -> Path:
         """The directory of a run."""
@@ -106,11 +104,7 @@ class Store:
         return Job(run, folder, self.plan.file.measures, device, plugins=files)
 
     def write(self) -> None:
-        """Write records and tables.
-
-        The records of runs that are not this sweep's, which may be another's, or those that its
-        file once asked for, are kept.
-        """
+        """Write records and tables; records of runs that the file does not ask for are kept."""
         self._read()
         numbers = as_json(self.plan, self.records)
         lines = numbers.pop("runs")  # which are in a file of their own

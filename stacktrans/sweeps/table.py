@@ -29,8 +29,6 @@ class Cell:
         mean_interval: of their mean, by the bootstrap.
         solved: how many of the runs that count are solved; None if nothing says when they are.
         solved_interval: of the share of these, Wilson's.
-        runs: number of runs that count.
-        failed: number of runs that ended in an error.
         planned: number of runs that there should be.
         values: of the finished runs that count: of each group of runs the winner.
     """
@@ -92,17 +90,13 @@ def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Re
         mean_interval=bootstrap_interval(values) if values else None,
         solved=len(solved) if judged else None,
         solved_interval=confidence_interval(len(solved) / count, count) if judged else None,
-        median_batches_to_solve=_median_of(solved, "batches"),
-        median_seconds_to_solve=_median_of(solved, "seconds"),
+        median_batches_to_solve=median(run["batches"] for run in solved) if solved else None,
+        median_seconds_to_solve=median(run["seconds"] for run in solved) if solved else None,
         runs=count,
         failed=sum("error" in record for _, record in found),
         planned=len(runs),
         values=values,
     )
-
-
-def _median_of(records: Sequence[Record], key: str) -> float | None:
-    return median(record[key] for record in records) if records else None
 
 
 def _value(record: Record, measure: str) -> float:

@@ -206,11 +206,18 @@ def _train(job: Job) -> None:
 
 
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:
+    from stacktrans.inference.evaluation import scores_of_range
+    from stacktrans.model.checkpoint import load
+    from stacktrans.model.devices import find_device
+
     asked = measure.model_dump(mode="json")
     if measure.strings:
         place = summary["texts"] if measure.of == "perplexity" else summary
         return {"measure": asked, "value": place[measure.strings][measure.of]}
-    scores = _scores(job, measure)
+    loaded = load(job.directory, find_device(job.device))
+    loaded.model.hard = measure.hard
+    lengths, law = measure.range_of(loaded.config.task, loaded.task)
+    scores = scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)
     by_length = {
         str(length): round(within.coarse_accuracy, 6)
         for length, within in scores.by_length().items()
@@ -220,14 +227,3 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     else:
         value = float(getattr(Accuracy.of(scores), measure.of))
     return {"measure": asked, "value": value, "coarse": by_length}
-
-
-def _scores(job: Job, measure: Measure) -> Any:
-    from stacktrans.inference.evaluation import scores_of_range
-    from stacktrans.model.checkpoint import load
-    from stacktrans.model.devices import find_device
-
-    loaded = load(job.directory, find_device(job.device))
-    loaded.model.hard = measure.hard
-    lengths, law = measure.range_of(loaded.config.task, loaded.task)
-    return scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)
