@@ -46,7 +46,6 @@ class Progress(Part):
     """How far a run is, all starts together.
 
     Attributes:
-        seconds: of training.
         best: how good the best weights are; empty if there are none.
         best_step: when they were taken.
         metrics_size: bytes of the metrics that were written by then.

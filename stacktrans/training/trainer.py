@@ -42,9 +42,7 @@ class Trainer:
         state: how far it is, and what learns.
         stop_requested: set to a signal's number, it ends `run` after the batch.
 
-    Raises:
-        NoSuchLength: there are no strings to train or to test on.
-        UsageError: the kernel is unknown, there is no room, or a setting does not fit the task.
+    Raises what `prepared` does.
     """
 
     def __init__(
@@ -239,10 +237,7 @@ class Trainer:
 
 
 def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
-    """Train a start until it ends, fails, or is asked for by the process `parent`; then save it.
-
-    This is what the processes of `Ahead` do.
-    """
+    """Train a start until it ends or fails or `parent` takes it, and save it, for `Ahead`."""
     config = resolve(config=str(directory / checkpoint.CONFIG))
     trainer = Trainer(config, directory, device, "", attempt)
     with stopping(trainer), contextlib.suppress(StacktransError):  # which the run itself will meet
