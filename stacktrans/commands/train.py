@@ -208,8 +208,7 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
-    from stacktrans.training.runs import stopping
-    from stacktrans.training.trainer import Interrupted
+    from stacktrans.training.trainer import Interrupted, stopping
 
     console, directory = progress_console(), str(trainer.directory)
     kind = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay

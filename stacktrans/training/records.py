@@ -101,8 +101,7 @@ class Summary:
 def achieved(found: Record | Summary) -> dict[str, Any]:
     """What weights achieve, of what was measured of them."""
     parts = ("train", "test", "development")
-    accuracies = {part: getattr(found, part) for part in parts}
-    measured = {part: asdict(accuracy) for part, accuracy in accuracies.items() if accuracy}
+    measured = {part: asdict(each) for part in parts if (each := getattr(found, part))}
     if isinstance(found, Summary):
         return measured | {part: asdict(text) for part, text in found.texts.items()}
     return measured | ({} if found.validation is None else {"validation": found.validation})

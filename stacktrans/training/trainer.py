@@ -4,9 +4,10 @@ import contextlib
 import json
 import math
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
@@ -14,6 +15,7 @@ from typing import Self
 import torch
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.messages import complain
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.formats import unsayable
@@ -23,7 +25,6 @@ from stacktrans.training.ahead import Ahead
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
 from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved
-from stacktrans.training.runs import stopping
 from stacktrans.training.saving import SavedRun, TrainingError
 
 
@@ -234,6 +235,24 @@ class Trainer:
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
+
+
+@contextlib.contextmanager
+def stopping(trainer: Trainer) -> Iterator[None]:
+    """Ask the trainer to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
+
+    def ask(number: int, frame: object) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = number
+        complain("stopping after this batch; once more to end at once")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
