@@ -38,7 +38,7 @@ from stacktrans.model.checkpoint import WEIGHTS
 from stacktrans.settings.config import ROUNDINGS, RoundingConfig
 from stacktrans.training.records import METRICS, SUMMARY
 from stacktrans.training.rounding import Rounding
-from stacktrans.training.runs import last_saved
+from stacktrans.training.saving import last_saved
 from stacktrans.training.start import Start
 
 SIZES = "hidden_size=8 memory.size=4 embedding_size=4 output_size=8 measure.strings=20"

@@ -20,7 +20,7 @@ from stacktrans.common.messages import Dispensable
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.runs import check_free, claim, last_saved
+from stacktrans.training.saving import check_free, claim, last_saved
 from stacktrans.training.start import Start
 from stacktrans.training.trainer import Interrupted, Trainer
 

@@ -172,3 +172,5 @@ def test_a_sweep_s_figures_are_named(tmp_path: Path) -> None:
     assert "| test, best run | copy | reverse |" in markdown(best, {})
     assert "chosen by these very strings" in caption(best.file, "test")
     assert "chosen by these very strings" not in caption(plan.file, "test")
+    drawn = plan_of(tmp_path, measures={"test": {"of": "coarse", "count": 9}})
+    assert "chosen by these very strings" not in caption(drawn.file, "test")

@@ -77,13 +77,11 @@ def test_streams_begin_anew_after_so_many_sequences_and_at_their_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pieces = streams_of(small_run()).pieces(1, 0)
-    new = [piece.new.tolist() for piece in pieces]
     # Of 12 sequences in two streams, each has 6, and is emptied after every 2.
-    assert sum(row == [True, True] for row in new) == 3
-    assert all(row in ([True, True], [False, False]) for row in new)
+    assert sum(piece.begins for piece in pieces) == 3
     monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
     pieces = streams_of(small_run()).pieces(1, 0)
-    assert [bool(piece.new.all()) for piece in pieces] == [True] + [False] * (len(pieces) - 1)
+    assert [piece.begins for piece in pieces] == [True] + [False] * (len(pieces) - 1)
 
 
 def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

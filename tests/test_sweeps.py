@@ -267,6 +267,7 @@ def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     [
         (("--profile", "smal"), "unknown profile 'smal'; did you mean 'small'?"),
         (("--only", "Deque"), "no run named 'Deque'; one is 'Stack, seed 1'"),
+        (("--dry-run", "--out", "{file}/below"), "small.yaml is not a directory"),
         (("--workers", "0"), "--workers 0: expected a number of at least 1"),
         (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: cannot be used"),
     ],
@@ -275,6 +276,7 @@ def test_what_is_wrong_with_the_command_is_named(
     tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     path = sweep_file(tmp_path, profiles={"small": {"grid": {"seed": [1]}}})
+    options = tuple(option.format(file=path) for option in options)
     done = run_process("sweep", path, "--out", tmp_path / "out", *options)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()
@@ -371,8 +373,8 @@ def test_of_runs_beside_each_other_only_the_one_that_kills_its_process_fails(
     store = Store(tmp_path / "out", plan)
     jobs = [store.job(planned, "cpu") for planned in plan.runs]
     jobs[1] = replace(jobs[1], measures=Deadly())  # type: ignore[arg-type]
-    records = {job.identity: record for job, record in on_this_machine(jobs, workers=2)}
-    errors = [records[job.identity].get("error") for job in jobs]
+    records = {job.run.identity: record for job, record in on_this_machine(jobs, workers=2)}
+    errors = [records[job.run.identity].get("error") for job in jobs]
     assert errors == [None, "its process was killed", *[None] * 4]
 
 

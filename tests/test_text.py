@@ -304,7 +304,7 @@ def test_nothing_is_drawn_from_a_text() -> None:
 def test_each_symbol_of_a_text_is_said_once(count: int) -> None:
     text = np.arange(30)
     pieces = list(pieces_of(text, count, 4))
-    assert [bool(piece.new.all()) for piece in pieces] == [True] + [False] * (len(pieces) - 1)
+    assert [piece.begins for piece in pieces] == [True] + [False] * (len(pieces) - 1)
     inputs, targets, mask = (
         np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
         for part in ("inputs", "targets", "mask")

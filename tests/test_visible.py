@@ -152,22 +152,18 @@ def test_a_sweep_s_names_are_shown_escaped(
 
 def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from matplotlib.axes import Axes
-
     from stacktrans.inference.evaluation import Scores
     from stacktrans.showing.plots import plot_accuracy
-    from stacktrans.sweeps.pictures import _picture
+    from stacktrans.sweeps.pictures import picture
     from stacktrans.tasks.base import Lengths
 
     one = np.ones(1, dtype=np.int64)
     results = [(Lengths(1, 1), Scores(one, np.ones(1), one, one, 0 * one))]
 
-    def draw(axis: Axes) -> None:
-        axis.plot([1], label="one")
-
     for text in HOSTILE[:3]:
         plot_accuracy(results, Lengths(1, 2), text, tmp_path / "a.svg")
-        _picture(tmp_path / "b.svg", text, draw)
+        with picture(tmp_path / "b.svg", text) as axis:
+            axis.plot([1], label="one")
         for name in ("a.svg", "b.svg"):
             assert harmless((tmp_path / name).read_text())
 

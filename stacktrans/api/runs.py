@@ -20,8 +20,8 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
 from stacktrans.training.records import METRICS, Record, Summary
-from stacktrans.training.runs import check_free, claim, last_saved, stopping
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.saving import check_free, claim, last_saved
+from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 Listener = Callable[[Record], None]
 """Called with every record of a run."""

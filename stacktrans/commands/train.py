@@ -207,12 +207,10 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
 
 def _run(trainer: "Trainer", as_json: bool) -> None:
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
-    from stacktrans.training.preparing import learns_text
-    from stacktrans.training.runs import stopping
-    from stacktrans.training.trainer import Interrupted
+    from stacktrans.training.trainer import Interrupted, stopping
 
     console, directory = progress_console(), str(trainer.directory)
-    kind = LanguageDisplay if learns_text(trainer.config) else TrainingDisplay
+    kind = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
     display = kind(console, trainer.config, trainer.state.parameter_count, directory)
     try:
         with stopping(trainer), display:

@@ -6,6 +6,8 @@ import shutil
 from pathlib import Path
 from typing import IO, Any
 
+from stacktrans.common.errors import UsageError
+
 CONFIG = "config.yaml"
 """The file with the configuration of a run, or of a checkpoint."""
 WEIGHTS = "model.safetensors"
@@ -53,6 +55,13 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def check_place(directory: Path) -> None:
+    """Raise `UsageError` if a directory can't be made: a file is there, or above it."""
+    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"{directory}: {there} is not a directory")
 
 
 def tidy(path: Path) -> None:

@@ -1,8 +1,6 @@
 """Mistakes of a sweep's file whose parts are right, but do not fit each other."""
 
-import functools
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError, unknown_name
@@ -10,9 +8,9 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nearest_place, setting_path
 from stacktrans.settings.resolve import defines_task, load_task
-from stacktrans.sweeps.file import Measure, Part, SweepFile
+from stacktrans.sweeps.file import SweepFile
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength, Task
+from stacktrans.tasks.base import NoSuchLaw, NoSuchLength
 from stacktrans.tasks.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -28,52 +26,40 @@ def _refusal(layers: Sequence[Layer], place: Place, problem: str) -> UsageError:
 
 def check_names(file: SweepFile, layers: Sequence[Layer]) -> None:
     """Raise `UsageError` if an unknown measure, condition, axis or task is named."""
-    for kind, place, name, known in _named(file):
-        if name not in known:
-            raise _refusal(layers, place, unknown_name(kind, name, known))
-    swept = _swept_tasks(layers)
-    for place, task in _named_tasks(file):
-        if task and not swept:
+    tasks = _swept_tasks(layers)
+    for kind, place, name, known in _named(file, tasks):
+        if name is None:
+            if kind == "task" and tasks:
+                raise _refusal(layers, place, "task: is missing")
+        elif kind == "task" and not tasks:
             raise _refusal(layers, place, "task: cannot be used: the grid has no tasks")
-        if swept and not task:
-            raise _refusal(layers, place, "task: is missing")
-        if task and None not in swept and task not in swept:
-            known = [name for name in swept if name]
-            raise _refusal(layers, place, unknown_name("task", task, known))
+        elif None not in known and name not in known:
+            raise _refusal(layers, place, unknown_name(kind, name, map(str, known)))
 
 
-def _named(file: SweepFile) -> Iterator[tuple[str, Place, str, Iterable[str]]]:
-    """Kinds, places, names, and the names that exist."""
+def _named(
+    file: SweepFile, tasks: Collection[str | None]
+) -> Iterator[tuple[str, Place, str | None, Collection[str | None]]]:
+    """Kinds, places, names if they are given, and the names that exist."""
     for number, published in enumerate(file.published):
         place: Place = ("published", number)
         yield "measure", (*place, "measure"), published.measure, file.measures
-        for condition in published.values:
-            yield "condition", (*place, "values", condition), condition, file.conditions
-    for place, part in _parts(file):
-        yield "condition", (*place, "condition"), part.condition, file.conditions
-        if part.above is not None:
+        for condition, figures in published.values.items():
+            row = (*place, "values", condition)
+            yield "condition", row, condition, file.conditions
+            for task in figures if isinstance(figures, dict) else ():
+                yield "task", (*row, task), task, tasks
+    for number, claim in enumerate(file.claims):
+        for index, part in enumerate(claim.holds):
+            place = ("claims", number, "holds", index)
+            yield "condition", (*place, "condition"), part.condition, file.conditions
             yield "condition", (*place, "above"), part.above, file.conditions
-        if part.measure is not None:
             yield "measure", (*place, "measure"), part.measure, file.measures
+            yield "task", (*place, "task"), part.task or None, tasks
     if file.solved:
         yield "measure", ("solved", "measure"), file.solved.measure, file.measures
     for number, axis in enumerate(file.choose.among if file.choose else ()):
         yield "axis", ("choose", "among", number), axis, file.grid
-
-
-def _named_tasks(file: SweepFile) -> Iterator[tuple[Place, str]]:
-    for number, published in enumerate(file.published):
-        for condition, figures in published.values.items():
-            for task in figures if isinstance(figures, dict) else ():
-                yield ("published", number, "values", condition, task), task
-    for place, part in _parts(file):
-        yield (*place, "task"), part.task
-
-
-def _parts(file: SweepFile) -> Iterator[tuple[Place, Part]]:
-    for number, claim in enumerate(file.claims):
-        for index, part in enumerate(claim.holds):
-            yield ("claims", number, "holds", index), part
 
 
 def _swept_tasks(layers: Sequence[Layer]) -> list[str | None]:
@@ -130,57 +116,38 @@ def _is_change(value: Any) -> bool:
 def check_runs(file: SweepFile, runs: "Sequence[PlannedRun]", layers: Sequence[Layer]) -> None:
     """Raise `UsageError` if two tasks have one name, or what is measured can't be."""
     values: dict[str, Any] = {}
+    distinct: dict[str, PlannedRun] = {}
     for run in runs:
-        name, value = run.config.task.name, run.axes.get("task")
-        if values.setdefault(name, value) != value:
-            both = f"task: {values[name]} and {value} are both called {name}"
+        task, value = run.config.task, run.axes.get("task")
+        if values.setdefault(task.name, value) != value:
+            both = f"task: {values[task.name]} and {value} are both called {task.name}"
             raise _refusal(layers, ("grid", "task"), both)
-    for run in runs:
-        for name, measure in file.measures.items():
-            if problem := _problem(run.config, measure):
-                where: Place = ("measures", name)
-                raise _refusal(layers, where, f"{name}: {problem} ({run.name})")
-        if file.choose and (problem := _choice_problem(run.config, file.choose.by)):
-            where = ("choose", "by")
-            raise _refusal(layers, where, f"{file.choose.by}: {problem} ({run.name})")
+        distinct.setdefault(f"{task!r} {bool(run.config.training.examples)}", run)
+    for run in distinct.values():
+        for place, problem in _problems(file, run.config):
+            raise _refusal(layers, place, f"{problem} ({run.name})")
 
 
-def _problem(config: RunConfig, measure: Measure) -> str:
-    """Why something can't be measured of a run; empty if it can."""
-    task = _task_of(config)
-    if isinstance(task, Corpus) != (measure.of == "perplexity"):
-        return f"of: {measure.of} is {'not' if isinstance(task, Corpus) else 'only'} for texts"
-    if measure.strings == "development" and not config.training.examples:
-        return "strings: development needs training.data.examples"
-    try:
-        if not measure.strings:
-            _draw(task, *measure.range_of(config.task, task))
-    except (NoSuchLaw, NoSuchLength) as error:
-        return str(error)
-    return ""
-
-
-@functools.lru_cache
-def _draw(task: Task, lengths: Lengths, law: LengthLaw) -> None:
-    """Draw a string; raises `NoSuchLaw` or `NoSuchLength` if that can't be done."""
-    task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
-
-
-def _task_of(config: RunConfig) -> Task:
-    return _made(config.task.generator, json.dumps(config.task.parameters))
-
-
-@functools.lru_cache
-def _made(generator: str, parameters: str) -> Task:
-    """A task; once for each, since hundreds of runs have the same."""
-    return make_task("", generator, json.loads(parameters))
-
-
-def _choice_problem(config: RunConfig, by: str) -> str:
-    """Why a winner can't be chosen by something; empty if one can."""
-    of_text = isinstance(_task_of(config), Corpus)
-    if by == "development accuracy" and not config.training.examples:
-        return "needs training.data.examples"
+def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]:
+    """Why something can't be measured of a run, or a winner can't be chosen by it."""
+    task = make_task("", config.task.generator, config.task.parameters)
+    of_text, examples = isinstance(task, Corpus), config.training.examples
+    for name, measure in file.measures.items():
+        place: Place = ("measures", name)
+        if of_text != (measure.of == "perplexity"):
+            yield place, f"{name}: of: {measure.of} is {'not' if of_text else 'only'} for texts"
+        elif measure.strings == "development" and not examples:
+            yield place, f"{name}: strings: development needs training.data.examples"
+        elif not measure.strings:
+            try:
+                lengths, law = measure.range_of(config.task, task)
+                task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
+            except (NoSuchLaw, NoSuchLength) as error:
+                yield place, f"{name}: {error}"
+    by, place = file.choose and file.choose.by, ("choose", "by")
+    if by == "development accuracy" and not examples:
+        yield place, f"{by}: needs training.data.examples"
     if by == "validation perplexity" and not of_text:
-        return "is only for texts"
-    return "is not for texts" if by == "test accuracy" and of_text else ""
+        yield place, f"{by}: is only for texts"
+    if by == "test accuracy" and of_text:
+        yield place, f"{by}: is not for texts"

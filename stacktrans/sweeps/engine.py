@@ -23,10 +23,6 @@ MOST_DEATHS = 2
 CONNECTION_SECONDS = 10
 
 
-class ClusterError(StacktransError):
-    """The cluster can't be reached."""
-
-
 def carry_out(
     store: Store,
     runs: Sequence[PlannedRun],
@@ -39,26 +35,22 @@ def carry_out(
     """Have the missing ones of some runs done, and write down the results of all.
 
     Args:
-        store: of the sweep.
-        runs: that are asked for.
         show: called with each run that ends.
         workers: runs side by side on this machine; None for as many as it has cores.
         cluster: address of a Dask scheduler, whose workers are used instead.
-        device: where runs compute.
 
     Raises:
         UsageError: Dask is not installed.
-        ClusterError: the cluster can't be reached.
+        StacktransError: the cluster can't be reached.
     """
-    by_identity = {run.identity: run for run in runs}
     jobs = [store.job(run, device) for run in store.missing(runs)]
     done = (
         _on_a_cluster(jobs, cluster) if cluster else on_this_machine(jobs, workers or cpu_count())
     )
     try:
         for job, record in done:
-            store.records[job.identity] = record
-            show(by_identity[job.identity], record)
+            store.records[job.run.identity] = record
+            show(job.run, record)
     finally:
         store.write()
 
@@ -85,8 +77,8 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
                     record = future.result()
                 except BrokenProcessPool:
                     (job.directory / RUNNING).unlink(missing_ok=True)
-                    deaths[job.identity] += 1
-                    killed = deaths[job.identity] == MOST_DEATHS
+                    deaths[job.run.identity] += 1
+                    killed = deaths[job.run.identity] == MOST_DEATHS
                     record = failure(job, "its process was killed") if killed else None
                     executor = _executor(workers)
                 free.append(executor)
@@ -130,10 +122,10 @@ def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Reco
     try:
         client = distributed.Client(address, timeout=CONNECTION_SECONDS)
     except (OSError, ValueError) as error:
-        raise ClusterError(f"cluster {address}: can't be reached ({error})") from error
+        raise StacktransError(f"cluster {address}: can't be reached ({error})") from error
     with client:
         waiting = {
-            client.submit(work, replace(job, wait=True), key=job.identity, retries=1): job
+            client.submit(work, replace(job, wait=True), key=job.run.identity, retries=1): job
             for job in jobs
         }
         for future in distributed.as_completed(list(waiting)):

@@ -1,6 +1,5 @@
 """The settings of a sweep's file."""
 
-from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
@@ -21,14 +20,12 @@ class Measure(Strict):
 
     Attributes:
         of: an accuracy, the share of lengths at which every string is right, or the perplexity of
-            a text, the less the better.
-        strings: those of the run's own that its summary measured on, of a text its validation or
-            test text; None draws others.
+            a text.
+        strings: those that the run's summary measured on; None draws others.
         lengths: of strings that are drawn; those of the task's test range if not given.
         depth: of derivations, instead of lengths.
         each: whether `count` strings are drawn of every length.
-        count: how many strings are drawn.
-        seed: of their random numbers.
+        seed: of the strings that are drawn.
         hard: make the memory's signals 0 or 1.
     """
 
@@ -53,11 +50,6 @@ class Measure(Strict):
         if self.of != "perplexity" and self.strings == "valid":
             raise ValueError(f"strings: valid is a text, which has no {self.of} but a perplexity")
         return self
-
-    @property
-    def best(self) -> Callable[[Sequence[float]], float]:
-        """The best of some values."""
-        return min if self.of == "perplexity" else max
 
     def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthLaw]:
         """The lengths of strings that are drawn, and how they are spread; may raise `NoSuchLaw`."""
@@ -102,7 +94,7 @@ class Part(Strict):
     """A part of a claim: a bound on a cell of the table.
 
     Attributes:
-        task: name of the cell's task, where the grid has tasks.
+        task: of the cell, where the grid has tasks.
         measure: the first one if not given.
         above: a condition whose figure is smaller.
     """
@@ -133,20 +125,14 @@ class SweepFile(Strict):
     """A sweep.
 
     Attributes:
-        title: in a line.
-        description: more of it.
         plugins: files, beside this one, with memories, controllers or generators of one's own.
         settings: shared by all runs, as in a configuration file.
         conditions: rows of the table: settings by name.
         grid: settings and the values that they take; all combinations are run. Null, in a
             profile, for an axis that it leaves out.
-        measures: taken of every run, by name.
         percent: whether all figures here are in per cent, that of `solved` and the tolerance, too.
         tolerance: how far a figure may be from the published one without being marked.
-        solved: when a run counts as solved.
         choose: how a winner is chosen; the median counts if not given.
-        published: figures to compare with.
-        claims: to be checked.
         profiles: changes to all of this, by name; one of them can be laid over it.
     """
 

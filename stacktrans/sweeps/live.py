@@ -1,6 +1,6 @@
 """A sweep as it goes: a live table in a terminal, a line a run elsewhere."""
 
-import threading
+import math
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,48 +18,33 @@ from stacktrans.sweeps.work import RUNNING, Record
 
 
 class SweepDisplay(ProgressDisplay):
-    """Shows conditions, how many of their runs are done, and how long the rest will take.
-
-    In a terminal that is a table, which is written again when something in it has changed.
-    """
+    """Shows conditions, how many of their runs are done, and how long the rest will take."""
 
     def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
-        self.began = self._estimated = time.monotonic()
+        self.began, self.end = time.monotonic(), math.nan
         self.before = sum(store.done(run) for run in runs)
-        self._seconds: float | None = None
-        self._shown: object = None
-        self._over = threading.Event()
-        self._watch = threading.Thread(target=self._watch_runs, daemon=True)
         super().__init__(console, transient=False)
+        if self.live:
+            self.live.auto_refresh, self.live.refresh_per_second = True, 1 / SECONDS_BETWEEN
 
     def _open(self) -> None:
         self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self.store.directory}")
-        if self.live:
-            self._watch.start()
 
     def _close(self) -> None:
-        self._over.set()
-        if self._watch.is_alive():
-            self._watch.join()
-
-    def _watch_runs(self) -> None:
-        """Write the table again whenever a run has begun or ended, or there is less time left."""
-        while not self._over.wait(SECONDS_BETWEEN):
-            now = self._rows(), self._left()
-            if now != self._shown:
-                self._shown = now
-                self._refresh(at_once=True)
+        """Nothing is left to write."""
 
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended."""
         done = sum(self.store.done(run) for run in self.runs) - self.before
         ended = sum(map(self._ended, self.runs))
-        self._estimated = time.monotonic()
-        each = (self._estimated - self.began) / done if done else None
-        self._seconds = each and each * (len(self.runs) - ended)
+        now = time.monotonic()
+        each = (now - self.began) / done if done else math.nan
+        self.end = now + each * (len(self.runs) - ended)
         if not self.live:
-            result = record.get("error") or f"{record['outcome']}, {_values(record)}"
+            measured = record.get("measured", {}).items()
+            values = (f"{name} {number(part['value'], 3)}" for name, part in measured)
+            result = record.get("error") or ", ".join([record["outcome"], *values])
             line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
             self._say(in_a_line(line))
 
@@ -69,36 +54,25 @@ class SweepDisplay(ProgressDisplay):
     def _left(self) -> str:
         if all(map(self._ended, self.runs)):
             return "nothing"
-        if self._seconds is None:
+        if math.isnan(self.end):
             return "not known yet"
-        seconds = max(0.0, self._seconds - (time.monotonic() - self._estimated))
-        # Rounded, so that it does not change all the time.
-        unit = 10 if seconds < 600 else 60 if seconds < 7200 else 600
-        return f"about {timedelta(seconds=max(unit, round(seconds / unit) * unit))}"
+        seconds = max(10.0, self.end - time.monotonic())
+        return f"about {timedelta(seconds=round(seconds, -1))}"
 
     def _now(self) -> RenderableType:
         first = next(iter(self.store.plan.file.measures))
-        table = Table(
-            Column("condition", fold=" "),
-            "done",
-            Column("running", drop=2),
-            Column("failed", drop=3),
-            "of",
-            Column(f"best {first}", drop=1),
-        )
+        counts = ("done", Column("running", drop=2), Column("failed", drop=3), "of")
+        table = Table(Column("condition", fold=" "), *counts, Column(f"best {first}", drop=1))
         for row in self._rows():
             table.add_row(*row)
-        return Group(
-            heading(f"{in_a_line(self.store.plan.file.title)}; in {self.store.directory}"),
-            table,
-            remark(f"left: {self._left()}"),
-        )
+        title = f"{in_a_line(self.store.plan.file.title)}; in {self.store.directory}"
+        return Group(heading(title), table, remark(f"left: {self._left()}"))
 
     def _rows(self) -> list[list[str]]:
         file, records = self.store.plan.file, dict(self.store.records)
         first, measure = next(iter(file.measures.items()))
         cells = [each for each in cells_of(self.store.plan, records) if each.measure == first]
-        rows = []
+        least_or_most, rows = min if measure.of == "perplexity" else max, []
         for condition in file.conditions:
             if runs := [run for run in self.runs if run.condition == condition]:
                 done = sum(self.store.done(run) for run in runs)
@@ -106,14 +80,9 @@ class SweepDisplay(ProgressDisplay):
                 failed = sum("error" in records.get(run.identity, {}) for run in runs)
                 own = [cell for cell in cells if cell.condition == condition]
                 values = [value for cell in own for value in cell.values]
-                best = number(measure.best(values), 3) if values else ""
+                best = number(least_or_most(values), 3) if values else ""
                 rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows
-
-
-def _values(record: Record) -> str:
-    measured = record["measured"].items()
-    return ", ".join(f"{name} {number(part['value'], 3)}" for name, part in measured)
 
 
 def overview(store: Store) -> list[RenderableType]:

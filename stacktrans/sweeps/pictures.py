@@ -1,18 +1,18 @@
 """Learning curves and accuracy by length of a sweep, as pictures."""
 
-import functools
 import itertools
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stacktrans.common.errors import StacktransError
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import in_a_line
 from stacktrans.showing.plots import CHART, as_accuracy_by_length, empty_figure, save
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.work import undamaged
 from stacktrans.training.records import METRICS
 
 if TYPE_CHECKING:
@@ -21,34 +21,35 @@ if TYPE_CHECKING:
 
 def draw(store: Store) -> None:
     """Write a picture of each task's learning curves, and of each measure's accuracy by length."""
-    tasks = dict.fromkeys(run.config.task.name for run in store.plan.runs)
-    pictures: dict[Path, tuple[str, Callable[[Axes], None]]] = {}
-    for task in tasks:
+    taken: set[Path] = set()
+    for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
         runs = [run for run in store.plan.runs if run.config.task.name == task]
         if any((store.folder(run) / METRICS).exists() for run in runs):
-            curves = functools.partial(_curves, store=store, runs=runs)
-            pictures[_path(store, f"{task}-loss", pictures)] = task, curves
+            with picture(_path(store, f"{task}-loss", taken), task) as axis:
+                _curves(axis, store, runs)
         for measure in store.plan.file.measures:
             if any(_by_length(store, run, measure) for run in runs):
-                path = _path(store, f"{task}-{measure}-by-length", pictures)
-                lengths = functools.partial(_lengths, store=store, runs=runs, measure=measure)
-                pictures[path] = f"{task}: {measure}", lengths
-    for path, (title, draw_on) in pictures.items():
-        _picture(path, title, draw_on)
+                path = _path(store, f"{task}-{measure}-by-length", taken)
+                with picture(path, f"{task}: {measure}") as axis:
+                    _lengths(axis, store, runs, measure)
 
 
-def _path(store: Store, name: str, taken: Container[Path]) -> Path:
-    """A file for a picture, whatever characters are in its name."""
+def _path(store: Store, name: str, taken: set[Path]) -> Path:
+    """A file for another picture, whatever characters are in its name."""
     name = re.sub(r"[^\w.+-]+", "-", name)
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     paths = (store.directory / f"{name}.svg" for name in names)
-    return next(path for path in paths if path not in taken)
+    path = next(path for path in paths if path not in taken)
+    taken.add(path)
+    return path
 
 
-def _picture(path: Path, title: str, draw_on: "Callable[[Axes], None]") -> None:
+@contextmanager
+def picture(path: Path, title: str) -> "Iterator[Axes]":
+    """Axes to draw on; what was drawn is written to a file."""
     figure = empty_figure(*CHART)
     axis = figure.subplots()
-    draw_on(axis)
+    yield axis
     axis.set_title(in_a_line(title), parse_math=False)
     legend = axis.legend(loc="best", frameon=False, fontsize="small")
     for text in legend.get_texts():
@@ -64,29 +65,19 @@ def _conditions(
         own = [run for run in runs if run.condition == condition]
         if own:
             # A label that begins with an underscore would be left out of the legend.
-            shown = in_a_line(condition)
-            label = f" {shown}" if shown.startswith("_") else shown
-            yield label, f"C{number % 10}", own
+            yield f" {in_a_line(condition)}", f"C{number % 10}", own
 
 
 def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
     for condition, colour, own in _conditions(store, runs):
-        label: str | None = condition
         for run in own:
-            path = store.folder(run) / METRICS
-            steps, losses = _losses(path) if path.exists() else ([], [])
+            with undamaged(store.folder(run) / METRICS) as path:
+                records = [each for _, each in json_lines(path)] if path.exists() else []
+                steps = [float(record["step"]) for record in records]
+                losses = [float(record["loss"]) for record in records]
+            label = condition if run is own[0] else None
             axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
-            label = None
     axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
-
-
-def _losses(path: Path) -> tuple[list[float], list[float]]:
-    """The batches at which a run has noted its loss, and the losses."""
-    try:
-        records = [record for _, record in json_lines(path)]
-        return [float(each["step"]) for each in records], [float(each["loss"]) for each in records]
-    except (ValueError, KeyError, TypeError) as error:
-        raise StacktransError(f"{path}: damaged ({error})") from error
 
 
 def _by_length(store: Store, run: PlannedRun, measure: str) -> dict[int, float]:

@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -16,12 +16,13 @@ import yaml
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import plugin_options, use_plugins
-from stacktrans.common.visible import shell_text, visible
+from stacktrans.common.visible import shell_text
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
     NAMED,
     Layer,
     Settings,
+    nearest_place,
     nested,
     overlay,
     read_layer,
@@ -83,11 +84,7 @@ class Plan:
 
 
 def read_plan(path: Path, profile: str | None = None) -> Plan:
-    """Read a sweep's file and resolve the configuration of every run.
-
-    Raises:
-        UsageError: something is missing, unknown or wrong; the message says where.
-    """
+    """Read a sweep's file and resolve its runs; raises `UsageError` saying where it is wrong."""
     layer = read_layer(path)
     layers = [layer]
     if profile is not None:
@@ -125,8 +122,7 @@ def _runs_of(
 
 def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[tuple[Any, Layer]]:
     """The values along an axis of the grid, with the settings that they stand for."""
-    places = [layer.place(("grid", key)) for layer in layers]
-    origin = [place for place in places if place][-1]
+    origin = nearest_place(layers, ("grid", key))
     path = setting_path(key, RunConfig, origin)
     return [(value, Layer(origin, nested(path, value))) for value in values]
 
@@ -135,10 +131,10 @@ def _command(layers: Sequence[Layer]) -> str:
     """The command line that trains with what some layers say."""
     words = ["stacktrans", "train", *plugin_options()]
     base, changes = parted_task(layers)
-    named = base is not None and isinstance(base.settings["task"], str)
-    words += ["--task", base.settings["task"]] if base and named else []
-    tasks = [*([base] if base and not named else []), *changes]
-    of_task = overlay([Layer("", {"task": layer.settings["task"]}) for layer in tasks])
+    tasks = [layer.settings["task"] for layer in (base, *changes) if layer]
+    if tasks and isinstance(tasks[0], str):
+        words += ["--task", tasks.pop(0)]
+    of_task = overlay(Layer("", {"task": task}) for task in tasks)
     for path, value in _leaves({**overlay(layers), "task": {}, **of_task}):
         option = _OPTIONS.get(path)
         words += [option, str(value)] if option else ["--set", f"{path}={_as_yaml(value)}"]
@@ -148,38 +144,27 @@ def _command(layers: Sequence[Layer]) -> str:
 def _as_yaml(value: Any) -> str:
     """A value in one line of YAML that is read as this very value."""
     plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if not plain.isprintable():
-        # YAML knows the escapes of what can't be seen, which can only be within quotes.
-        plain = visible(json.dumps(value, ensure_ascii=False))
     with contextlib.suppress(DocumentError):
-        read = parsed(plain).value
-        if read == value and type(read) is type(value):
+        if plain.isprintable() and repr(parsed(plain).value) == repr(value):
             return plain
-    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf)
+    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
     return dumped.removesuffix("\n...\n").strip()
 
 
 _OPTIONS = {
     "recipe": "--recipe",
-    "model.memory": "--memory",
-    "model.controller": "--controller",
+    "model.memory.name": "--memory",
+    "model.controller.name": "--controller",
     "seed": "--seed",
 }
 
 
-def _leaves(settings: Settings) -> list[tuple[str, Any]]:
-    """Settings and their paths; those within a section one by one, but a whole task at once."""
-    leaves: list[tuple[str, Any]] = []
+def _leaves(settings: Settings, section: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings and their paths; a whole task, and a block of training, at once."""
     for key, value in settings.items():
-        if not isinstance(value, dict) or defines_task(value):
-            leaves.append((key, value))
-            continue
-        for name, inner in value.items():
-            path = f"{key}.{name}"
-            if key == "model" and name in NAMED and isinstance(inner, dict):
-                parts = {f"{path}.{part}": each for part, each in inner.items()}
-                chosen = parts.pop(f"{path}.name", None)
-                leaves += [*([(path, chosen)] if chosen else []), *parts.items()]
-            else:
-                leaves.append((path, inner))
-    return leaves
+        path = section + key
+        parted = not section or (section == "model." and key in NAMED)
+        if parted and isinstance(value, dict) and not defines_task(value):
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path, value

@@ -4,13 +4,12 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from statistics import median
 from typing import Any
 
 from stacktrans.common.visible import in_a_line, visible
 from stacktrans.sweeps.file import Figure, Measure, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.table import Cell, Records, cells_of, difference, holds
+from stacktrans.sweeps.table import Cell, Records, cells_of, holds
 from stacktrans.sweeps.work import is_complete, value_of
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
@@ -24,16 +23,10 @@ _ACCURACIES = {
     "lengths": "share of the lengths at which every string is right",
     "perplexity": "perplexity",
 }
-_CHOSEN_BY = {
-    "development accuracy": "development",
-    "test accuracy": "test",
-    "validation perplexity": "valid",
-}
-"""The strings that a winner is chosen by."""
 _MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
 """What Markdown would take for emphasis, code, a link, a picture or a heading."""
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@")
 """What a spreadsheet would take for the beginning of a formula."""
 
 
@@ -68,10 +61,10 @@ def _origin(plan: Plan, records: Records) -> str:
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
-    command = _code(in_a_line(f"stacktrans sweep {plan.path.name}{profile}"))
+    command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}").replace("`", "'")
     done = f"{len(finished)} of {len(plan.runs)} runs, {hours:.1f} hours of training"
     by = f" ({_line('; '.join(versions))})" if versions else ""
-    return f"Written by {command}: {done}{by}."
+    return f"Written by `{command}`: {done}{by}."
 
 
 def caption(file: SweepFile, name: str) -> str:
@@ -83,7 +76,8 @@ def caption(file: SweepFile, name: str) -> str:
         best = "the run" if "seed" in choose.among else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
     parts = [f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure)}{unit}; {figure}"]
-    if choose and measure.strings == _CHOSEN_BY.get(choose.by):
+    by = choose.by if choose and choose.by != "training perplexity" else ""
+    if measure.strings and by.startswith(measure.strings):
         parts.append("it was chosen by these very strings, and so is better on them than on others")
     if any(part.measure == name and part.values for part in file.published):
         marks = f"▲ and ▼ are more than {file.tolerance:g} over or under"
@@ -125,8 +119,8 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
         return ""
     if cell.figure is None:
         return "failed" if cell.failed else "not run"
-    published = [f"{_figure(plan, figure)} → " for _, figure in cell.published]
-    marks = [MARKS[difference(plan.file, cell, figure)] for _, figure in cell.published]
+    published = [f"{_figure(plan, each['figure'])} → " for each in cell.published]
+    marks = [MARKS[each["difference"]] for each in cell.published]
     return "".join([*published, _number(plan, cell.figure), *marks])
 
 
@@ -140,22 +134,21 @@ def _details(plan: Plan, cells: Sequence[Cell]) -> str:
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
     names = [_text(name) for name in (cell.condition, cell.task, cell.measure)]
-    if not cell.values:
+    if not (cell.spread and cell.mean_interval):
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
-    mean = sum(cell.values) / len(cell.values)
     interval = " – ".join(_number(plan, bound) for bound in cell.mean_interval)
     solved = ""
     if cell.solved_interval:
         low, high = cell.solved_interval
-        solved = f"{cell.solved} of {len(cell.values)} [{low:.2f} – {high:.2f}]"
+        solved = f"{cell.solved} of {cell.runs} [{low:.2f} – {high:.2f}]"
+    seconds, batches = cell.median_seconds_to_solve, cell.median_batches_to_solve
     return [
         *names,
         _figure(plan, cell.spread),
-        f"{_number(plan, mean)} [{interval}]",
+        f"{_number(plan, sum(cell.values) / cell.runs)} [{interval}]",
         solved,
-        f"{median(cell.seconds):.0f}" if cell.seconds else "",
-        f"{median(cell.batches):.0f}" if cell.batches else "",
-        f"{len(cell.values)}",
+        *("" if each is None else f"{each:.0f}" for each in (seconds, batches)),
+        str(cell.runs),
         str(cell.failed or ""),
     ]
 
@@ -200,21 +193,15 @@ def _line(text: str) -> str:
     return _text(in_a_line(text))
 
 
-def _code(text: str) -> str:
-    """A text in one line as code in Markdown."""
-    runs = {len(run) for run in re.findall("`+", text)}
-    fence = next("`" * size for size in range(1, len(runs) + 2) if size not in runs)
-    space = " " if runs else ""
-    return f"{fence}{space}{text}{space}{fence}"
-
-
 def as_json(plan: Plan, records: Records) -> dict[str, Any]:
     """The same as numbers, and the records themselves."""
     cells = cells_of(plan, records)
     return {
         "title": plan.file.title,
         "profile": plan.profile,
-        "cells": [_cell_json(plan, cell) for cell in cells],
+        "cells": [
+            {key: value for key, value in vars(cell).items() if key != "values"} for cell in cells
+        ],
         "claims": [
             {"claim": claim.claim, "source": claim.source, "held": holds(plan, claim, cells)}
             for claim in plan.file.claims
@@ -222,33 +209,6 @@ def as_json(plan: Plan, records: Records) -> dict[str, Any]:
         "runs": [
             _run_json(run, records[run.identity]) for run in plan.runs if run.identity in records
         ],
-    }
-
-
-def _cell_json(plan: Plan, cell: Cell) -> dict[str, Any]:
-    some = bool(cell.values)
-    return {
-        "condition": cell.condition,
-        "task": cell.task,
-        "measure": cell.measure,
-        "figure": cell.figure,
-        "published": [
-            {
-                "source": source,
-                "figure": figure,
-                "difference": difference(plan.file, cell, figure) if some else None,
-            }
-            for source, figure in cell.published
-        ],
-        "spread": cell.spread if some else None,
-        "mean_interval": cell.mean_interval if some else None,
-        "solved": cell.solved if some else None,
-        "solved_interval": cell.solved_interval if some else None,
-        "median_batches_to_solve": median(cell.batches) if cell.batches else None,
-        "median_seconds_to_solve": median(cell.seconds) if cell.seconds else None,
-        "runs": len(cell.values),
-        "failed": cell.failed,
-        "planned": cell.planned,
     }
 
 
@@ -270,14 +230,13 @@ def as_csv(plan: Plan, records: Records) -> str:
             known = ("" if value is None else value for value in values)
             last = (record.get("error", ""), record["command"])
             rows.append([run.condition, *run.axes.values(), *known, *last])
-    csv.writer(stream, lineterminator="\n").writerows(map(_csv_cell, row) for row in rows)
+    csv.writer(stream, lineterminator="\n").writerows(map(as_cell, row) for row in rows)
     return stream.getvalue()
-
-
-def _csv_cell(value: Any) -> Any:
-    return as_cell(value if isinstance(value, int | float) else visible(str(value)))
 
 
 def as_cell(value: Any) -> Any:
     """A value as it is written in CSV: texts that a spreadsheet would compute begin with a '."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if isinstance(value, int | float):
+        return value
+    text = visible(str(value))
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import write_atomically
+from stacktrans.common.files import check_place, write_atomically
 from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.common.registry import plugin_files
 from stacktrans.sweeps.plan import Plan, PlannedRun
@@ -22,10 +22,6 @@ JSON = "results.json"
 RUNS = "runs"
 
 
-class SweepError(StacktransError):
-    """A sweep's directory can't be used."""
-
-
 class Store:
     """The directory of a sweep.
 
@@ -33,62 +29,56 @@ class Store:
         records: of all runs that were finished here or that failed, by identity.
 
     Raises:
-        SweepError: the directory has records that can't be read, or is not one of a sweep.
+        UsageError: the directory can't be made.
+        StacktransError: the directory has records that can't be read, or is not one of a sweep.
     """
 
     def __init__(self, directory: Path, plan: Plan) -> None:
         self.directory, self.plan = directory, plan
         self._own = {run.identity for run in plan.runs}
+        check_place(directory)
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
                 if path.exists():
-                    raise SweepError(f"{path}: not of a sweep; choose another directory")
-        self.records: dict[str, Record] = self._united(self._written(), self._in_folders())
+                    raise StacktransError(f"{path}: not of a sweep; choose another directory")
+        self.records: dict[str, Record] = {}
+        self._read()
 
-    def _written(self) -> dict[str, Record]:
-        """The records of an earlier sweep."""
+    def _read(self) -> None:
+        """Take up what is recorded of each run last, but nothing in place of a complete record.
+
+        Raises `StacktransError` if one of this sweep's runs lacks what a winner is chosen by.
+        """
+        choose, found = self.plan.file.choose, []
+        for place, record in self._found():
+            if choose and "error" not in record and record["identity"] in self._own:
+                try:
+                    merit(choose, record)
+                except (KeyError, TypeError) as error:
+                    message = f"{place}: damaged: a record of a run without {choose.by}"
+                    raise StacktransError(message) from error
+            found.append(record)
+        united: dict[str, Record] = {}
+        for record in [*found, *self.records.values()]:
+            if self._complete(record) or not self._complete(united.get(record["identity"])):
+                united[record["identity"]] = record
+        self.records = united
+
+    def _found(self) -> Iterator[tuple[str, Record]]:
+        """The records of an earlier sweep, then those in the folders of runs, and their places."""
         path = self.directory / RESULTS
-        if not path.exists():
-            return {}
-        records = {}
-        for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        lines = read_bytes(path).splitlines() if path.exists() else []
+        for number, line in enumerate(lines, start=1):
             record: Any = None
             with contextlib.suppress(ValueError):
                 record = parsed_json(line)
             if not is_record(record):
                 start = line[:60].decode(errors="backslashreplace")
-                raise SweepError(f"{path}:{number}: not a record of a run: {start}")
-            self._refuse_incomparable(record, f"{path}:{number}")
-            records[record["identity"]] = record
-        return records
-
-    def _united(self, *found: Mapping[str, Record]) -> dict[str, Record]:
-        """Records from several places: the last of a run, but not instead of a complete one."""
-        united: dict[str, Record] = {}
-        for records in found:
-            for identity, record in records.items():
-                if self._complete(record) or not self._complete(united.get(identity)):
-                    united[identity] = record
-        return united
-
-    def _in_folders(self) -> dict[str, Record]:
-        found = {}
+                raise StacktransError(f"{path}:{number}: not a record of a run: {start}")
+            yield f"{path}:{number}", record
         for run in self.plan.runs:
-            if record := read_record(self.folder(run)):
-                self._refuse_incomparable(record, str(self.folder(run) / RECORD))
-                found[run.identity] = record
-        return found
-
-    def _refuse_incomparable(self, record: Record, place: str) -> None:
-        """Raise `SweepError` if one of this sweep's runs lacks what a winner is chosen by."""
-        choose = self.plan.file.choose
-        if not choose or "error" in record or record["identity"] not in self._own:
-            return
-        try:
-            merit(choose, record)
-        except (KeyError, TypeError) as error:
-            message = f"{place}: damaged: a record of a run without {choose.by}"
-            raise SweepError(message) from error
+            if found := read_record(self.folder(run)):
+                yield str(self.folder(run) / RECORD), found
 
     def folder(self, run: PlannedRun) -> Path:
         """The directory of a run."""
@@ -111,21 +101,14 @@ class Store:
     def job(self, run: PlannedRun, device: str) -> Job:
         """What a worker needs for a run."""
         folder, measures = self.folder(run).resolve(), self.plan.file.measures
-        return Job(
-            run.identity, run.config, folder, run.command, measures, device, plugins=plugin_files()
-        )
+        return Job(run, folder, measures, device, plugins=plugin_files())
 
-    def write(self) -> Sequence[Path]:
-        """Write records and tables, and give their paths.
-
-        The records of runs that are not this sweep's, which may be another's, or those that its
-        file once asked for, are kept.
-        """
-        written = self._written()
-        self.records = self._united(written, self.records, self._in_folders())
+    def write(self) -> None:
+        """Write records and tables; records of runs that the file does not ask for are kept."""
+        self._read()
         numbers = as_json(self.plan, self.records)
         lines = numbers.pop("runs")  # which are in a file of their own
-        lines += [record for identity, record in written.items() if identity not in self._own]
+        lines += [each for identity, each in self.records.items() if identity not in self._own]
         contents = {
             RESULTS: "".join(f"{json.dumps(line)}\n" for line in lines),
             TABLE: markdown(self.plan, self.records),
@@ -135,4 +118,3 @@ class Store:
         self.directory.mkdir(parents=True, exist_ok=True)
         for name, content in contents.items():
             write_atomically(self.directory / name, content)
-        return [self.directory / name for name in contents]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from stacktrans.common.statistics import bootstrap_interval, confidence_interval, spread
 from stacktrans.sweeps.file import Choice, Claim, Figure, Part, SweepFile
@@ -17,97 +18,84 @@ Records = Mapping[str, Record]
 
 @dataclass(frozen=True)
 class Cell:
-    """The results of a condition on a task, by one measure.
+    """The results of a condition on a task, by one measure, as `results.json` has them.
 
     Attributes:
         task: empty if there is but one.
-        published: sources and their figures.
+        figure: the value to compare: that of the best run, if one is chosen among all seeds, or
+            the median; None if nothing was run.
+        published: source, figure and difference of each published figure.
+        spread: least, median and greatest of the values.
+        mean_interval: of their mean, by the bootstrap.
+        solved: how many of the runs that count are solved; None if nothing says when they are.
+        solved_interval: of the share of these, Wilson's.
         planned: number of runs that there should be.
-        failed: number of runs that ended in an error.
         values: of the finished runs that count: of each group of runs the winner.
-        winner: value of the best run, if one is chosen among all seeds.
-        solved: how many of those runs are solved; None if nothing says when they are.
-        seconds: that the solved ones took.
-        batches: that the solved ones took.
     """
 
     condition: str
     task: str
     measure: str
-    published: Sequence[tuple[str, Figure]]
-    planned: int
-    failed: int
-    values: Sequence[float]
-    winner: float | None
+    figure: float | None
+    published: Sequence[Mapping[str, Any]]
+    spread: tuple[float, float, float] | None
+    mean_interval: tuple[float, float] | None
     solved: int | None
-    seconds: Sequence[float]
-    batches: Sequence[float]
-
-    @property
-    def figure(self) -> float | None:
-        """The value to compare: the winner's, or the median; None if nothing was run."""
-        if self.winner is not None:
-            return self.winner
-        return median(self.values) if self.values else None
-
-    @property
-    def spread(self) -> tuple[float, float, float]:
-        """Least, median and greatest."""
-        return spread(self.values)
-
-    @property
-    def mean_interval(self) -> tuple[float, float]:
-        """Of the mean, by the bootstrap."""
-        return bootstrap_interval(self.values)
-
-    @property
-    def solved_interval(self) -> tuple[float, float] | None:
-        """Of the share of runs that are solved, Wilson's."""
-        if self.solved is None:
-            return None
-        return confidence_interval(self.solved / len(self.values), len(self.values))
+    solved_interval: tuple[float, float] | None
+    median_batches_to_solve: float | None
+    median_seconds_to_solve: float | None
+    runs: int
+    failed: int
+    planned: int
+    values: Sequence[float]
 
 
 def cells_of(plan: Plan, records: Records) -> list[Cell]:
     """The cells of a sweep, row by row."""
-    runs: dict[tuple[str, str], list[PlannedRun]] = {}
+    file, runs = plan.file, dict[tuple[str, str], list[PlannedRun]]()
     for run in plan.runs:
-        task = run.config.task.name if "task" in plan.file.grid else ""
-        runs.setdefault((run.condition, task), []).append(run)
-    return [
-        _cell(plan.file, *place, measure, own, records)
-        for place, own in runs.items()
-        for measure in plan.file.measures
-    ]
+        runs.setdefault(_place(file, run), []).append(run)
+    return [_cell(file, own, name, records) for own in runs.values() for name in file.measures]
 
 
-def _cell(
-    file: SweepFile,
-    condition: str,
-    task: str,
-    measure: str,
-    runs: Sequence[PlannedRun],
-    records: Records,
-) -> Cell:
+def _place(file: SweepFile, run: PlannedRun) -> tuple[str, str]:
+    """The condition and the task of a run, empty if there is but one."""
+    return run.condition, run.config.task.name if "task" in file.grid else ""
+
+
+def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Records) -> Cell:
+    condition, task = _place(file, runs[0])
     found = [(run, records[run.identity]) for run in runs if run.identity in records]
     names = [measure, *([file.solved.measure] if file.solved else [])]
     needed = {name: file.measures[name] for name in names}
     finished = [(run, record) for run, record in found if is_complete(record, needed)]
     counted = _winners(file, finished)
-    solved = [record for record in counted if _is_solved(file, record)]
-    chosen = file.choose is not None and "seed" in file.choose.among and finished
+    values, bound = [_value(record, measure) for record in counted], file.solved
+    figure = median(values) if values else None
+    if finished and file.choose and "seed" in file.choose.among:
+        figure = _value(_best(file, [record for _, record in finished]), measure)
+    solved = [
+        record
+        for record in counted
+        if bound and at_least(_value(record, bound.measure), bound.least / file.unit)
+    ]
+    count, judged = len(values), bool(values and bound)
     return Cell(
         condition=condition,
         task=task,
         measure=measure,
-        published=_published(file, condition, task, measure),
-        planned=len(runs),
+        figure=figure,
+        published=_published(file, condition, task, measure, figure),
+        spread=spread(values) if values else None,
+        mean_interval=bootstrap_interval(values) if values else None,
+        solved=len(solved) if judged else None,
+        solved_interval=confidence_interval(len(solved) / count, count) if judged else None,
+        median_batches_to_solve=median(run["batches"] for run in solved) if solved else None,
+        median_seconds_to_solve=median(run["seconds"] for run in solved) if solved else None,
+        runs=count,
         failed=sum("error" in record for _, record in found),
-        values=[_value(record, measure) for record in counted],
-        winner=_value(_best(file, [record for _, record in finished]), measure) if chosen else None,
-        solved=len(solved) if file.solved else None,
-        seconds=[record["seconds"] for record in solved],
-        batches=[record["batches"] for record in solved],
+        planned=len(runs),
+        values=values,
     )
 
 
@@ -155,36 +143,31 @@ def merit(choose: Choice, record: Record) -> list[float]:
     return [*(float(record["accuracy"][part][name]) for name in names), met]
 
 
-def _is_solved(file: SweepFile, record: Record) -> bool:
-    bound = file.solved
-    return bound is not None and at_least(_value(record, bound.measure), bound.least / file.unit)
-
-
 def _published(
-    file: SweepFile, condition: str, task: str, measure: str
-) -> list[tuple[str, Figure]]:
-    """The published figures of a cell, as shares, with their sources."""
+    file: SweepFile, condition: str, task: str, measure: str, measured: float | None
+) -> list[dict[str, Any]]:
+    """The published figures of a cell, as shares, and how what was measured differs from them."""
     found = []
     for part in file.published:
         figures = part.values.get(condition) if part.measure == measure else None
         figure = figures.get(task) if isinstance(figures, dict) else figures
         if figure is not None:
-            found.append((part.source, _as_share(file, figure)))
+            share = _as_share(file, figure)
+            differs = None if measured is None else _difference(file, measured, share)
+            found.append({"source": part.source, "figure": share, "difference": differs})
     return found
 
 
 def _as_share(file: SweepFile, figure: Figure) -> Figure:
-    """A figure of the file as a share of 1."""
     if isinstance(figure, tuple):
         least, middle, greatest = figure
         return least / file.unit, middle / file.unit, greatest / file.unit
     return figure / file.unit
 
 
-def difference(file: SweepFile, cell: Cell, figure: Figure) -> str:
-    """How the cell differs from a published figure: "over", "under", or not ("")."""
-    assert cell.figure is not None
-    by = cell.figure - (figure[1] if isinstance(figure, tuple) else figure)
+def _difference(file: SweepFile, measured: float, figure: Figure) -> str:
+    """How a value differs from a published figure: "over", "under", or not ("")."""
+    by = measured - (figure[1] if isinstance(figure, tuple) else figure)
     if at_least(file.tolerance / file.unit, abs(by)):
         return ""
     return "over" if by > 0 else "under"

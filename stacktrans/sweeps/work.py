@@ -3,19 +3,21 @@
 import contextlib
 import json
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes, read_text
+from stacktrans.common.files import CONFIG, write_atomically
+from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.file import Measure
+from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy
 
 LOCK = ".lock"
@@ -33,10 +35,8 @@ class Job:
     `wait` has it wait for another sweep that works on the run, instead of leaving it.
     """
 
-    identity: str
-    config: RunConfig
+    run: PlannedRun
     directory: Path
-    command: str
     measures: Mapping[str, Measure]
     device: str = "auto"
     wait: bool = False
@@ -76,8 +76,8 @@ def _worked(job: Job) -> Record:
 
 def failure(job: Job, reason: str) -> Record:
     """The record of a run that failed."""
-    seed = job.config.seed
-    return {"identity": job.identity, "error": reason, "command": job.command, "seed": seed}
+    identity, command, seed = job.run.identity, job.run.command, job.run.config.seed
+    return {"identity": identity, "error": reason, "command": command, "seed": seed}
 
 
 def read_record(directory: Path) -> Record | None:
@@ -105,12 +105,6 @@ class _Measured(BaseModel, strict=True):
     coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
 
 
-class _Accuracy(BaseModel, strict=True):
-    coarse: float
-    fine: float
-    symbols: float | None = None
-
-
 class _OfARun(BaseModel, strict=True):
     identity: str
     command: str
@@ -128,7 +122,7 @@ class _Finished(_OfARun):
     starts: int
     parameters: int
     perplexity: float | None
-    accuracy: dict[str, _Accuracy | None]
+    accuracy: dict[str, dict[str, float | None] | None]
     version: str
     torch: str
     measured: dict[str, _Measured]
@@ -149,27 +143,28 @@ def value_of(record: Record, name: str, measure: Measure) -> float | None:
 
 
 def _record(job: Job) -> Record:
-    from stacktrans.common.files import write_atomically
-
     _refuse_another_run(job)
     if not (job.directory / SUMMARY).exists():
         _train(job)
-    summary = _read(job.directory / SUMMARY, parsed_json)
+    with undamaged(job.directory / SUMMARY) as path:
+        summary = parsed_json(read_bytes(path))
+    with undamaged(job.directory / METRICS) as path:
+        perplexities = [record["perplexity"] for _, record in json_lines(path)]
     texts = {part: found["perplexity"] for part, found in summary["texts"].items()}
     record = {
-        "identity": job.identity,
+        "identity": job.run.identity,
         "outcome": summary["outcome"],
         "seconds": summary["seconds"],
         "batches": summary["steps"],
         "starts": summary["attempts"],
         "parameters": summary["parameters"],
-        "perplexity": _read(job.directory / METRICS, _least_perplexity),
+        "perplexity": min(perplexities, default=None),
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},
         **({"perplexities": texts} if texts else {}),
         "measured": {
             name: _measured(job, measure, summary) for name, measure in job.measures.items()
         },
-        "command": job.command,
+        "command": job.run.command,
         **{key: summary[key] for key in ("version", "torch", "seed")},
     }
     write_atomically(job.directory / RECORD, json.dumps(record) + "\n")
@@ -178,26 +173,19 @@ def _record(job: Job) -> Record:
 
 def _refuse_another_run(job: Job) -> None:
     """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
-    from stacktrans.model.checkpoint import CONFIG
-    from stacktrans.settings.resolve import resolve
-
     path = job.directory / CONFIG
-    if not path.exists():
-        return
-    there = resolve(config=str(path))
+    there = resolve(config=str(path)) if path.exists() else job.run.config
     # The task of a text has learned its words since.
     deciding = ("model", "training", "seed")
-    if any(getattr(there, part) != getattr(job.config, part) for part in deciding):
+    if any(getattr(there, part) != getattr(job.run.config, part) for part in deciding):
         raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
 
 
-Read = TypeVar("Read")
-
-
-def _read(path: Path, read: Callable[[str], Read]) -> Read:
-    """The content of a file that a run has written; raises `StacktransError` if it is damaged."""
+@contextlib.contextmanager
+def undamaged(path: Path) -> Iterator[Path]:
+    """Raise `StacktransError` if a file that a run has written has not what is read from it."""
     try:
-        return read(read_text(path, None))
+        yield path
     except (ValueError, KeyError, TypeError) as error:
         raise StacktransError(f"{path}: damaged ({error}); remove {path.parent}") from error
 
@@ -211,23 +199,25 @@ def _train(job: Job) -> None:
     try:
         last_of(job.directory)
     except StacktransError:
-        trainer = Trainer(job.config, job.directory, device, job.command)
+        trainer = Trainer(job.run.config, job.directory, device, job.run.command)
     else:
         trainer = Trainer.resume(job.directory, [], device)
     trainer.run(lambda record: None)
 
 
-def _least_perplexity(metrics: str) -> float | None:
-    """Of the training batches between two records."""
-    return min((parsed_json(line)["perplexity"] for line in metrics.splitlines()), default=None)
-
-
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:
+    from stacktrans.inference.evaluation import scores_of_range
+    from stacktrans.model.checkpoint import load
+    from stacktrans.model.devices import find_device
+
     asked = measure.model_dump(mode="json")
     if measure.strings:
         place = summary["texts"] if measure.of == "perplexity" else summary
         return {"measure": asked, "value": place[measure.strings][measure.of]}
-    scores = _scores(job, measure)
+    loaded = load(job.directory, find_device(job.device))
+    loaded.model.hard = measure.hard
+    lengths, law = measure.range_of(loaded.config.task, loaded.task)
+    scores = scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)
     by_length = {
         str(length): round(within.coarse_accuracy, 6)
         for length, within in scores.by_length().items()
@@ -237,14 +227,3 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     else:
         value = float(getattr(Accuracy.of(scores), measure.of))
     return {"measure": asked, "value": value, "coarse": by_length}
-
-
-def _scores(job: Job, measure: Measure) -> Any:
-    from stacktrans.inference.evaluation import scores_of_range
-    from stacktrans.model.checkpoint import load
-    from stacktrans.model.devices import find_device
-
-    loaded = load(job.directory, find_device(job.device))
-    loaded.model.hard = measure.hard
-    lengths, law = measure.range_of(loaded.config.task, loaded.task)
-    return scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)

@@ -32,7 +32,6 @@ def model_card(
     """The card of a model.
 
     Args:
-        checkpoint: the model.
         summary: how its run ended, as `summary.json` has it.
         directory: of the model in the examples.
         source: of the example, as it is written; a sample of the task unless given.

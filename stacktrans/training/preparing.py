@@ -6,7 +6,6 @@ import os
 import torch
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import GENERATORS
 from stacktrans.memory import make_memory
 from stacktrans.model.transducer import Transducer, kind_of, without_numbers
 from stacktrans.settings.config import RunConfig
@@ -21,21 +20,6 @@ _COPIES = 3
 """Of the weights: themselves, their gradients, and their mean."""
 
 
-def learns_text(config: RunConfig) -> bool:
-    """Whether a text is learned."""
-    return GENERATORS.load(config.task.generator) is Corpus
-
-
-def _source_of(config: RunConfig) -> Source:
-    task = make_task(config.task.name, config.task.generator, config.task.parameters)
-    stream, examples = config.training.stream, config.training.examples
-    if isinstance(task, Corpus):
-        return Texts(config, task)
-    if stream:
-        return Streams(config, task, stream)
-    return Examples(config, task, examples) if examples else Strings(config, task)
-
-
 def prepared(config: RunConfig, device: torch.device) -> Source:
     """What a run is trained on, before anything is made or written.
 
@@ -43,7 +27,15 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
         NoSuchLength: there are no strings to train or to test on.
         UsageError: the kernel is unknown, there is no room, or a setting does not fit the task.
     """
-    source = _source_of(config)
+    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    stream, examples = config.training.stream, config.training.examples
+    source: Source
+    if isinstance(task, Corpus):
+        source = Texts(config, task)
+    elif stream:
+        source = Streams(config, task, stream)
+    else:
+        source = Examples(config, task, examples) if examples else Strings(config, task)
     model, weight = config.model, torch.empty(0, device=device)
     kind_of(model, make_memory(model), weight, model.kernel)
     check_room(config, source.layout)

@@ -38,13 +38,11 @@ class Record:
         step: batches trained on since the run began.
         attempt: number of the start, from 1.
         seconds: time trained since the run began.
-        loss: mean nats a scored symbol since the record before.
-        perplexity: exp(loss).
+        loss: mean nats a scored symbol since the record before; `perplexity` is its exponential.
         lengths: shortest and longest source that is trained on next; None on a text.
         signals: mean strength of each signal over the last batch.
-        train: accuracy on training lengths, where it was measured.
-        test: accuracy on lengths of the test range, where it was measured.
-        development: accuracy on the development set, if there is one.
+        train: accuracy on training lengths, where it was measured; so are `test`, on lengths of the
+            test range, and `development`, on the development set.
         validation: of a stream, mean nats a scored symbol on validation strings, or on the
             validation text.
     """
@@ -68,20 +66,16 @@ class Summary:
     """How a run ended.
 
     Attributes:
-        outcome: the one of `RULES` that ended it.
-        rule: the meaning of the outcome.
+        outcome: the one of `RULES` that ended it; `rule` is its meaning.
         decided_by: what the run went by when it stopped.
         reported_on: what the accuracies here are measured on, which decided nothing.
         steps: batches trained on, all attempts together.
         attempts: number of starts.
         seconds: time trained.
         best_step: the batch after which the kept weights were taken.
-        train: accuracy of the kept weights on training lengths, or on the training set; None on
-            a text.
-        test: the same on lengths of the test range, or on the test set.
-        development: the same on the development set, if there is one.
+        train: accuracy of the kept weights on training lengths, or on the training set; so are
+            `test` and `development`. None on a text.
         texts: perplexity of the validation and the test text, if they are learned.
-        parameters: number of them.
         version: of stacktrans; `torch` is that of torch.
     """
 
@@ -107,8 +101,7 @@ class Summary:
 def achieved(found: Record | Summary) -> dict[str, Any]:
     """What weights achieve, of what was measured of them."""
     parts = ("train", "test", "development")
-    accuracies = {part: getattr(found, part) for part in parts}
-    measured = {part: asdict(accuracy) for part, accuracy in accuracies.items() if accuracy}
+    measured = {part: asdict(each) for part in parts if (each := getattr(found, part))}
     if isinstance(found, Summary):
         return measured | {part: asdict(text) for part, text in found.texts.items()}
     return measured | ({} if found.validation is None else {"validation": found.validation})

@@ -1,10 +1,11 @@
 """How far a run is, and its directory, where that is saved and read again."""
 
 import functools
+import itertools
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +14,8 @@ import torch
 from pydantic import Field
 
 from stacktrans import __version__
-from stacktrans.common.errors import CheckpointError, StacktransError
-from stacktrans.common.files import locked, tidy, write_atomically
+from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
+from stacktrans.common.files import check_place, locked, tidy, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -29,7 +30,6 @@ from stacktrans.training.records import (
     decided_by,
     reported_on,
 )
-from stacktrans.training.runs import Place
 from stacktrans.training.sources import Source
 from stacktrans.training.start import Start, Starts
 from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
@@ -42,11 +42,85 @@ class TrainingError(StacktransError):
     """Training can't continue."""
 
 
+def check_free(directory: Path) -> None:
+    """Raise `UsageError` if something is in a run's directory to be, or it can't be made.
+
+    The remains of a run that was killed before it was saved for the first time do not count.
+    """
+    check_place(directory)
+    if not directory.exists() or _is_free(directory):
+        return
+    hint = ""
+    with suppress(CheckpointError):
+        checkpoint.last_of(directory)
+        hint = ", or resume the run"
+    raise UsageError(f"{directory}: something is there; choose another directory{hint}")
+
+
+def last_saved(directory: Path) -> Path:
+    """The last checkpoint of a run to resume; raises `CheckpointError` if it has none."""
+    try:
+        return checkpoint.last_of(directory)
+    except CheckpointError as error:
+        if _is_free(directory):
+            said = "nothing has been saved yet; start it again, in this directory"
+            raise CheckpointError(f"{directory}: no run to resume here; {said}") from error
+        raise
+
+
+def _is_free(directory: Path) -> bool:
+    unsaved = checkpoint.unfinished("last")
+    return directory.is_dir() and all(
+        path.name == unsaved or (path.name == METRICS and not path.stat().st_size)
+        for path in directory.iterdir()
+    )
+
+
+def claim(out: Path | None, name: str) -> Path:
+    """Make a directory that no other run has, even one that starts at the same moment.
+
+    That is `out`, or else one in checkpoints/, called `name` with a number if there is one already.
+    """
+    if out is not None:
+        check_free(out)
+        out.mkdir(parents=True, exist_ok=True)
+        return out
+    path, numbers = Path("checkpoints") / name, itertools.count(2)
+    while True:
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            path = path.with_name(f"{name}-{next(numbers)}")
+        else:
+            return path
+
+
+@contextmanager
+def staying(directory: Path, opened: int) -> Iterator[None]:
+    """Raise `StacktransError` if a directory, opened before, is elsewhere before or after."""
+    _check_there(directory, opened)
+    try:
+        yield
+    finally:
+        _check_there(directory, opened)
+
+
+def _check_there(directory: Path, opened: int) -> None:
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(opened), os.stat(directory)):
+            return
+    where = "it is gone"
+    with suppress(OSError):  # not every system can tell
+        now = os.readlink(f"/proc/self/fd/{opened}")
+        if os.path.isdir(now):
+            where = f"it is {now} now, where the run can be resumed"
+    raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
+
+
 class Progress(Part):
     """How far a run is, all starts together.
 
     Attributes:
-        seconds: of training.
         best: how good the best weights are; empty if there are none.
         best_step: when they were taken.
         metrics_size: bytes of the metrics that were written by then.
@@ -100,7 +174,12 @@ class SavedRun:
         path = directory / METRICS
         # Without a buffer, which would fail once more when it is closed on a full disk.
         mode = "r+" if path.exists() else "w"
-        with closing(Place(directory)) as self._place, FileIO(path, mode) as self._metrics:
+        with ExitStack() as stack:
+            opened = os.open(directory, os.O_RDONLY)
+            stack.callback(os.close, opened)
+            self._directory = directory
+            self._staying = functools.partial(staying, directory, opened)
+            self._metrics = stack.enter_context(FileIO(path, mode))
             if not locked(self._metrics):
                 raise TrainingError(f"{directory}: another process is training here")
             # What was recorded after the checkpoint that is resumed will be recorded again.
@@ -114,8 +193,8 @@ class SavedRun:
 
     def write(self, name: str, content: str) -> None:
         """Write a file of the run."""
-        with self._place.staying():
-            write_atomically(self._place.path / name, content)
+        with self._staying():
+            write_atomically(self._directory / name, content)
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Add a line to the metrics; raises `TrainingError` if it can't be written."""
@@ -124,7 +203,7 @@ class SavedRun:
             while left:
                 left = left[self._metrics.write(left) :]
         except OSError as error:
-            raise TrainingError(f"{self._place.path / METRICS}: {error.strerror}") from error
+            raise TrainingError(f"{self._directory / METRICS}: {error.strerror}") from error
 
     def summary(self, outcome: str) -> Summary:
         """How the run has ended, without measurements."""
@@ -172,7 +251,7 @@ class SavedRun:
 
     def load_best(self) -> checkpoint.Checkpoint:
         """The weights that are kept."""
-        return checkpoint.load(self._place.path / "best", self.device)
+        return checkpoint.load(self._directory / "best", self.device)
 
     def save_best(
         self, model: Transducer | None = None, config: RunConfig | None = None, **described: Any
@@ -180,8 +259,8 @@ class SavedRun:
         """Keep a model, or the running mean of the weights; see `checkpoint.save`."""
         model = model or self.start.average.model
         config = config or self.config.model_copy(update={"model": model.config})
-        with self._place.staying():
-            checkpoint.save(self._place.path / "best", config, model.state_dict(), **described)
+        with self._staying():
+            checkpoint.save(self._directory / "best", config, model.state_dict(), **described)
 
     def save_last(self) -> None:
         """Save the run so that it can be resumed from here, if it can be from here."""
@@ -196,9 +275,9 @@ class SavedRun:
             "starts": self.starts.state_dict(),
             "start": self.start.state_dict(),
         }
-        with self._place.staying():
+        with self._staying():
             weights = self.start.model.state_dict()
-            checkpoint.save(self._place.path / "last", self.config, weights, state)
+            checkpoint.save(self._directory / "last", self.config, weights, state)
 
     def load(self, directory: Path) -> None:
         """Take up a run's last checkpoint; raises `CheckpointError` naming what is wrong."""

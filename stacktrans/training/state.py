@@ -1,12 +1,13 @@
 """What a run remembers besides its weights, and how that is checked when it is read."""
 
-import reprlib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
 
 import torch
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 from torch import Tensor
+
+from stacktrans.common.errors import shown
 
 MOST = 2**53
 """Counts stay under this, so that they are the same as floats."""
@@ -103,11 +104,7 @@ def check_alike(name: str, found: Any, expected: Any) -> None:
         raise _wrong(name, found)
 
 
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 60
-
-
 def _wrong(name: str, value: object) -> ValueError:
     if isinstance(value, Tensor):
         return ValueError(f"{name}: {list(value.shape)} {value.dtype}")
-    return ValueError(f"{name}: {_REPR.repr(value)}")
+    return ValueError(f"{name}: {shown(value)}")

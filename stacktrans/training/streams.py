@@ -17,20 +17,17 @@ from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig, StreamConfig
 from stacktrans.tasks.base import Lengths, Task
 from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
-from stacktrans.tasks.layouts import Batch, Ids, Mask, Pair, Stream
+from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import Moment, Ran, Source
 from stacktrans.training.state import Count
 
 
 class Piece(NamedTuple):
-    """T steps of B streams, or fewer at the end of all, and [B] the streams that begin with it.
-
-    Where a stream has ended nothing is scored.
-    """
+    """T steps of B streams, or fewer at the end of all, and whether the streams begin with them."""
 
     batch: Batch
-    new: Mask
+    begins: bool
 
 
 def cut(batch: Batch, steps: int) -> Iterator[Piece]:
@@ -41,7 +38,7 @@ def cut(batch: Batch, steps: int) -> Iterator[Piece]:
         inputs = batch.inputs[part]
         lengths = [inputs.shape[1]] * count
         piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
-        yield Piece(piece, np.full(count, begin == 0))
+        yield Piece(piece, begin == 0)
 
 
 class Pieces(Source):
@@ -76,7 +73,7 @@ class Pieces(Source):
     def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
         piece = self._left.pop()
-        carried = self._carried and self._carried.restarted(torch.from_numpy(piece.new))
+        carried = None if piece.begins else self._carried
         inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
         unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
         if not self._left:

@@ -4,9 +4,10 @@ import contextlib
 import json
 import math
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
@@ -14,6 +15,7 @@ from typing import Self
 import torch
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.messages import complain
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.formats import unsayable
@@ -23,7 +25,6 @@ from stacktrans.training.ahead import Ahead
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
 from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved
-from stacktrans.training.runs import stopping
 from stacktrans.training.saving import SavedRun, TrainingError
 
 
@@ -42,9 +43,7 @@ class Trainer:
         state: how far it is, and what learns.
         stop_requested: set to a signal's number, it ends `run` after the batch.
 
-    Raises:
-        NoSuchLength: there are no strings to train or to test on.
-        UsageError: the kernel is unknown, there is no room, or a setting does not fit the task.
+    Raises what `prepared` does.
     """
 
     def __init__(
@@ -238,11 +237,26 @@ class Trainer:
         return summary
 
 
-def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
-    """Train a start until it ends, fails, or is asked for by the process `parent`; then save it.
+@contextlib.contextmanager
+def stopping(trainer: Trainer) -> Iterator[None]:
+    """Ask the trainer to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
 
-    This is what the processes of `Ahead` do.
-    """
+    def ask(number: int, frame: object) -> None:
+        if trainer.stop_requested:
+            raise KeyboardInterrupt
+        trainer.stop_requested = number
+        complain("stopping after this batch; once more to end at once")
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
+    """Train a start until it ends or fails or `parent` takes it, and save it, for `Ahead`."""
     config = resolve(config=str(directory / checkpoint.CONFIG))
     trainer = Trainer(config, directory, device, "", attempt)
     with stopping(trainer), contextlib.suppress(StacktransError):  # which the run itself will meet
