@@ -337,7 +337,7 @@ def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("mine")
     done = run_process("sweep", sweep_file(tmp_path), "--out", tmp_path)
     assert done.returncode == 1
-    assert b"results.csv: not of a sweep; choose another --out" in done.stderr
+    assert b"results.csv: not of a sweep; choose another directory" in done.stderr
     assert (tmp_path / "results.csv").read_text() == "mine"
 
 
