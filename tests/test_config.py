@@ -114,7 +114,8 @@ def test_an_option_changes_part_of_a_task() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"assignments": ["learning_rat=1"]}, "did you mean 'training.learning_rate'"),
+        ({"assignments": ["learning_rat=1"]}, "did you mean 'learning_rate'"),
+        ({"assignments": ["hiden_size=1"]}, "did you mean 'hidden_size'"),
         ({"assignments": ["learning_rate"]}, "setting learning_rate: expected key=value"),
         ({"assignments": ["learning_rate=fast"]}, "setting learning_rate=fast: .*'fast'"),
         ({"assignments": ["learning_rate=-1"]}, "greater than 0 .given: -1"),

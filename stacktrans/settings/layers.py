@@ -207,7 +207,9 @@ def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
             if matches:
                 several = ", ".join(matches)
                 raise UsageError(f"{origin}: '{name}' could be any of {several}; say which")
-    raise UsageError(f"{origin}: {hint(key) or unknown_name('setting', key, paths)}")
+    # As much of each path as the key may have meant.
+    ends = {".".join(path.split(".")[-len(parts) :]) for path in paths}
+    raise UsageError(f"{origin}: {hint(key) or unknown_name('setting', key, ends)}")
 
 
 def setting_paths(known: type[BaseModel]) -> list[str]:
