@@ -15,7 +15,7 @@ from stacktrans.api.models import Model, load
 from stacktrans.common.errors import UsageError
 from stacktrans.model.devices import find_device
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Layer, nested
+from stacktrans.settings.layers import Layer, given_layers
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
@@ -98,18 +98,17 @@ def train(
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
     asked = {
-        "seed": seed,
-        "workers": workers,
-        "model.memory": memory,
-        "model.controller": controller,
-        "training.max_steps": max_steps,
-        "training.time_limit": time_limit,
+        "seed": ("seed", seed),
+        "workers": ("workers", workers),
+        "memory": ("model.memory", memory),
+        "controller": ("model.controller", controller),
+        **_budgets(max_steps, time_limit),
     }
     run = resolve(
         task=None if task is None else os.fspath(task),
         recipe=recipe,
         config=None if config is None else os.fspath(config),
-        options=_layers(asked),
+        options=given_layers(asked),
         assignments=assigned(settings),
     )
     place = None if out is None else Path(out)
@@ -140,7 +139,7 @@ def resume(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved.
     """
-    budgets = _layers({"training.max_steps": max_steps, "training.time_limit": time_limit})
+    budgets = given_layers(_budgets(max_steps, time_limit))
     return _finished(taken_up(Path(directory), budgets, device), listener)
 
 
@@ -184,12 +183,11 @@ def taken_up(directory: Path, budgets: Sequence[Layer], device: str) -> Trainer:
     return trainer
 
 
-def _layers(asked: Mapping[str, Any]) -> list[Layer]:
-    return [
-        Layer(name.rpartition(".")[2], nested(name, value))
-        for name, value in asked.items()
-        if value is not None
-    ]
+def _budgets(max_steps: int | None, time_limit: float | None) -> dict[str, tuple[str, Any]]:
+    return {
+        "max_steps": ("training.max_steps", max_steps),
+        "time_limit": ("training.time_limit", time_limit),
+    }
 
 
 def _finished(trainer: Trainer, listener: Listener | None) -> Run:

@@ -1,7 +1,6 @@
 """The command `train`."""
 
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,6 @@ from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
 
 if TYPE_CHECKING:
-    from stacktrans.settings.layers import Layer
     from stacktrans.training.trainer import Trainer
 
 
@@ -135,10 +133,11 @@ def train(
         stacktrans train --task copy --memory queue --dry-run > mine.yaml
         stacktrans train --resume checkpoints/copy-queue-1
     """
+    from stacktrans.settings.layers import given_layers
     from stacktrans.settings.resolve import resolve
     from stacktrans.tasks.corpus import find_files
 
-    limits = _layers(
+    limits = given_layers(
         {
             "--max-steps": ("training.max_steps", max_steps),
             "--time-limit": ("training.time_limit", parse_seconds(time_limit)),
@@ -151,7 +150,7 @@ def train(
         trainer = taken_up(resume, limits, device)
     else:
         buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
-        options = _layers(
+        options = given_layers(
             {
                 "--seed": ("seed", seed),
                 "--workers": ("workers", workers),
@@ -181,17 +180,6 @@ def train(
             print_data(line)
     else:
         _run(trainer, as_json)
-
-
-def _layers(given: Mapping[str, tuple[str, Any]]) -> "list[Layer]":
-    """The settings that options stand for, by option: a path and its value, None if not given."""
-    from stacktrans.settings.layers import Layer, nested
-
-    return [
-        Layer(option, nested(path, value))
-        for option, (path, value) in given.items()
-        if value is not None
-    ]
 
 
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:

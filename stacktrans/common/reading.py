@@ -76,8 +76,8 @@ def parsed_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """The lines of a file of JSON, each with its number from 1 and its value.
+def json_lines(path: Path) -> Iterator[Any]:
+    """The values of the lines of a file of JSON.
 
     Raises:
         UsageError: the file can't be read.
@@ -85,6 +85,6 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any]]:
     """
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         try:
-            yield number, parsed_json(line)
+            yield parsed_json(line)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error

@@ -72,7 +72,7 @@ def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
     for condition, colour, own in _conditions(store, runs):
         for run in own:
             with undamaged(store.folder(run) / METRICS) as path:
-                records = [each for _, each in json_lines(path)] if path.exists() else []
+                records = list(json_lines(path)) if path.exists() else []
                 steps = [float(record["step"]) for record in records]
                 losses = [float(record["loss"]) for record in records]
             label = condition if run is own[0] else None

@@ -149,7 +149,7 @@ def _record(job: Job) -> Record:
     with undamaged(job.directory / SUMMARY) as path:
         summary = parsed_json(read_bytes(path))
     with undamaged(job.directory / METRICS) as path:
-        perplexities = [record["perplexity"] for _, record in json_lines(path)]
+        perplexities = [record["perplexity"] for record in json_lines(path)]
     texts = {part: found["perplexity"] for part, found in summary["texts"].items()}
     record = {
         "identity": job.run.identity,
