@@ -13,12 +13,14 @@ from typing import Any
 from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
 from stacktrans.common.errors import UsageError
+from stacktrans.common.visible import shell_text
 from stacktrans.model.devices import find_device
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, given_layers
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
+from stacktrans.training.race import Race, is_race
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.saving import check_free, claim, last_saved
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
@@ -160,6 +162,50 @@ def begin(
     if not rehearsal:
         name = f"{config.task.name}-{config.model.memory.name}-{config.seed}"
         trainer.directory = claim(out, name)
+    return trainer
+
+
+def begin_race(
+    configs: Mapping[str, RunConfig],
+    out: Path | None,
+    device: str,
+    workers: int,
+    command: Sequence[str],
+) -> Race:
+    """A race of strategies for a new run, with a directory of its own, as `begin` gives.
+
+    Raises:
+        UsageError: something is missing, or does not fit.
+    """
+    if out is not None:
+        check_free(out)
+    for config in configs.values():
+        Trainer(config, Path(), find_device(device), "")
+    first = next(iter(configs.values()))
+    race = Race(claim(out, f"{first.task.name}-auto-{first.seed}"), device, workers)
+    race.begin(configs, command)
+    return race
+
+
+def race_in(directory: Path, device: str, workers: int) -> Race | None:
+    """The race that a run's directory has, if it has not ended; raises `StacktransError`."""
+    if not is_race(directory):
+        return None
+    race = Race(directory, device, workers)
+    race.load()
+    return race
+
+
+def after(race: Race, chosen: str, device: str) -> Trainer:
+    """A trainer for the run that a race has chosen, which ends at once if it has not solved it."""
+    race.settle(chosen)
+    alone, spent = ["--recipe", chosen], []
+    if not race.winner:
+        most = race.standings[chosen].step
+        alone += ["--max-steps", str(most)]
+        spent = [Layer("", {"training": {"max_steps": most}})]
+    trainer = Trainer.resume(race.directory, spent, find_device(device))
+    trainer.state.command = shell_text([*race.command, *alone])
     return trainer
 
 

@@ -18,6 +18,8 @@ import typer
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings import packaged
+from stacktrans.settings.strategies import AUTO
+from stacktrans.settings.strategies import strategies as strategies_known
 
 PROGRAM = "stacktrans"
 INSTALL = "--install-completion"
@@ -53,7 +55,8 @@ def names(offer: Callable[[], Iterable[str]]) -> Offered:
 tasks = names(packaged.task_files)
 memories = names(MEMORIES.installed)
 controllers = names(CONTROLLERS.installed)
-recipes = names(packaged.recipe_names)
+recipes = names(lambda: [AUTO, *packaged.recipe_names(), *strategies_known()])
+strategies = names(strategies_known)
 
 
 @_completer

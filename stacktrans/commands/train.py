@@ -12,11 +12,22 @@ from stacktrans.commands.options import TASK, DeviceOption, JsonOption, either, 
 from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
+from stacktrans.common.processes import cores
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
+from stacktrans.settings.strategies import AUTO
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stacktrans.settings.layers import Layer
+    from stacktrans.training.race import Race
     from stacktrans.training.trainer import Trainer
+
+OF_RACES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
+"""Options that do not change a run that takes part in a race."""
+BUDGET = 300.0
+"""Seconds of a race unless another budget is given."""
 
 
 def train(
@@ -25,7 +36,9 @@ def train(
     memory: Annotated[
         str | None,
         typer.Option(
-            help=f"The memory: {either(MEMORIES.builtin)}.", autocompletion=completion.memories
+            help=f"The memory: {either(MEMORIES.builtin)}. Default: auto, the one that wins the "
+            "race.",
+            autocompletion=completion.memories,
         ),
     ] = None,
     controller: Annotated[
@@ -50,9 +63,26 @@ def train(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="default (used if none is given): small, fast and reliable; stops when the task "
-            "is solved. paper: the settings of the paper that the task comes from.",
+            help="auto (used if none is given): a race of strategies, which the first that has "
+            "solved the task wins; or a strategy by its name. default: what they all begin from. "
+            "paper: the settings of the paper that the task comes from.",
             autocompletion=completion.recipes,
+        ),
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="Race these strategies alone (see stacktrans list strategies).",
+            autocompletion=completion.strategies,
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Time for a race: 90s, 5m, 1h30m. Default: 5m. When it is over, the model that "
+            "has come furthest is kept.",
         ),
     ] = None,
     text: Annotated[
@@ -82,8 +112,9 @@ def train(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Number of processes. With more than one, the starts that would come next are "
-            "trained at the same time, in case the first fails; the result is the same."
+            help="Number of processes. In a race, as many runs are trained at the same time "
+            "(default: one on each core). Otherwise, the starts that would come next are, in case "
+            "the first fails. The result is the same."
         ),
     ] = None,
     max_steps: Annotated[
@@ -133,7 +164,7 @@ def train(
         stacktrans train --resume checkpoints/copy-queue-1
     """
     from stacktrans.settings.layers import given_layers
-    from stacktrans.settings.resolve import resolve
+    from stacktrans.settings.resolve import Asked, contestants, is_whole, resolve
     from stacktrans.tasks.corpus import find_files
 
     limits = given_layers(
@@ -144,34 +175,51 @@ def train(
     )
     if resume:
         _check_resumes_as_it_is(ctx)
-        from stacktrans.api.runs import taken_up
+        _resume(resume, limits, parse_seconds(budget), workers, device, dry_run, as_json)
+        return
+    buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
+    options = given_layers(
+        {
+            "--seed": ("seed", seed),
+            "--memory": ("model.memory", None if memory == AUTO else memory),
+            "--controller": ("model.controller", controller),
+            "--hidden": ("model.controller.hidden_size", hidden),
+            "--memory-size": ("model.memory.size", memory_size),
+            "--buffered": ("model", buffers),
+            "--text": ("task.parameters", text and find_files(text)),
+        }
+    )
+    if text and not config:
+        task = task or "text"
+    asked: Asked = {
+        "task": task,
+        "config": config,
+        "options": [*options, *limits],
+        "assignments": set_ or [],
+    }
+    named = [*filter(None, (strategies or "").split(","))]
+    if recipe in (None, AUTO) and not (config and is_whole(config)):
+        configs = contestants(named, **asked)
+        from stacktrans.api.runs import begin_race
 
-        trainer = taken_up(resume, limits, device)
-    else:
-        buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
-        options = given_layers(
-            {
-                "--seed": ("seed", seed),
-                "--workers": ("workers", workers),
-                "--memory": ("model.memory", memory),
-                "--controller": ("model.controller", controller),
-                "--hidden": ("model.controller.hidden_size", hidden),
-                "--memory-size": ("model.memory.size", memory_size),
-                "--buffered": ("model", buffers),
-                "--text": ("task.parameters", text and find_files(text)),
-            }
-        )
-        if text and not config:
-            task = task or "text"
-        layers = [*options, *limits]
-        run = resolve(
-            task=task, recipe=recipe, config=config, options=layers, assignments=set_ or []
-        )
-        # Only now, so that errors are reported without waiting for torch.
-        from stacktrans.api.runs import begin
+        if len(configs) > 1 and not dry_run:
+            race = begin_race(configs, out, device, workers or cores(), _words(ctx))
+            _run_race(race, parse_seconds(budget), device, as_json)
+            return
+        recipe = next(iter(configs))
+    elif named:
+        raise UsageError("--strategies: only for the recipe auto, which races them")
+    asked["options"] = [*given_layers({"--workers": ("workers", workers)}), *asked["options"]]
+    run = resolve(recipe, **asked)
+    # Only now, so that errors are reported without waiting for torch.
+    from stacktrans.api.runs import begin
 
-        command = shell_text(["stacktrans", *sys.argv[1:]])
-        trainer = begin(run, out, device, command, rehearsal=dry_run)
+    command = shell_text(["stacktrans", *sys.argv[1:]])
+    trainer = begin(run, out, device, command, rehearsal=dry_run)
+    _show_or_run(trainer, dry_run, as_json)
+
+
+def _show_or_run(trainer: "Trainer", dry_run: bool, as_json: bool) -> None:
     if dry_run and as_json:
         print_json(trainer.config.model_dump(mode="json"))
     elif dry_run:
@@ -181,9 +229,60 @@ def train(
         _run(trainer, as_json)
 
 
+def _resume(
+    directory: Path,
+    limits: "Sequence[Layer]",
+    budget: float | None,
+    workers: int | None,
+    device: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from stacktrans.api.runs import race_in, taken_up
+
+    if race := race_in(directory, device, workers or cores()):
+        _run_race(race, budget, device, as_json)
+    else:
+        _show_or_run(taken_up(directory, limits, device), dry_run, as_json)
+
+
+def _words(ctx: typer.Context) -> list[str]:
+    """The command as it was given, without what concerns the race of strategies."""
+    words = ["stacktrans", "train"]
+    for option in ctx.command.params:
+        source = ctx.get_parameter_source(str(option.name))
+        value = ctx.params.get(str(option.name))
+        if not source or source.name != "COMMANDLINE" or option.name in OF_RACES or value == AUTO:
+            continue
+        for each in value if isinstance(value, (list, tuple)) else [value]:
+            words += option.opts[:1] if each is True else [option.opts[0], str(each)]
+    return words
+
+
+def _run_race(race: "Race", budget: float | None, device: str, as_json: bool) -> None:
+    """Race, and then finish the run that has won."""
+    from stacktrans.api.runs import after
+    from stacktrans.showing.race import RaceDisplay
+    from stacktrans.training.trainer import stopping
+
+    display = RaceDisplay(progress_console(), race)
+    with stopping(race), display:
+        best = race.run(budget or BUDGET, display.show)
+    if race.stop_requested:
+        _say_how_to_resume(race.directory)
+        raise typer.Exit(128 + race.stop_requested)
+    _run(after(race, best, device), as_json)
+
+
+def _say_how_to_resume(directory: Path) -> None:
+    again = ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
+    complain(f"saved; resume with: {shell_text(again)}")
+
+
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:
     """Raise `UsageError` if an option is given that changes a run."""
-    allowed = {"resume", "max_steps", "time_limit", "dry_run", "device", "as_json", "plugin"}
+    allowed = {"resume", "max_steps", "time_limit", "budget", "workers", "dry_run", "device"}
+    allowed |= {"as_json", "plugin"}
     for name in ctx.params.keys() - allowed:
         if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
             raise UsageError(
@@ -203,8 +302,7 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         with stopping(trainer), display:
             summary = trainer.run(display.show)
     except Interrupted as stop:
-        again = shell_text(["stacktrans", "train", "--resume", directory, *plugin_options()])
-        complain(f"saved; resume with: {again}")
+        _say_how_to_resume(trainer.directory)
         raise typer.Exit(stop.exit_code) from None
     if as_json:
         print_json({**asdict(summary), "directory": directory})

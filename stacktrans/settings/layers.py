@@ -272,13 +272,13 @@ def recipe_layers(
     files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
     found = [read_layer(path) for path in files if path == files[0] or path.is_file()]
     found += [layer.section("recipes", recipe) for layer in task_layers]
-    kinds = {"by_memory": _name_of(model["memory"])}
+    kinds = {"by_memory": name_of(model["memory"])}
     usual = overlay(checked(part for layer in found for part in _expanded(layer, kinds)))
-    kinds["by_controller"] = _name_of(overlaid(usual, {"model": model})["model"]["controller"])
+    kinds["by_controller"] = name_of(overlaid(usual, {"model": model})["model"]["controller"])
     return checked(part for layer in found for part in _expanded(layer, kinds))
 
 
-def _name_of(part: Any) -> str:
+def name_of(part: Any) -> str:
     """The name of a part of a model, which may have been given with settings of its own."""
     return str(part.get("name") if isinstance(part, Mapping) else part)
 

@@ -7,6 +7,7 @@ recipe, a configuration file, single settings, and assignments `key=value`.
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import GENERATORS, MEMORIES
@@ -19,6 +20,7 @@ from stacktrans.settings.layers import (
     check_recipes,
     checked,
     in_parts,
+    name_of,
     nearest_place,
     option_layer,
     overlay,
@@ -26,10 +28,11 @@ from stacktrans.settings.layers import (
     recipe_layers,
     validated,
 )
+from stacktrans.settings.strategies import Kind, chosen, layer_of, strategies
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import JointSequence, SameLength
+from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream
 
 DEFAULT_RECIPE = "default"
 
@@ -77,22 +80,24 @@ def _checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile
     return task, made
 
 
-def resolve(
-    *,
-    task: str | None = None,
-    recipe: str | None = None,
-    config: str | None = None,
-    settings: Settings | None = None,
-    options: Sequence[Layer] = (),
-    assignments: Sequence[str] = (),
-) -> RunConfig:
+class Asked(TypedDict, total=False):
+    """What can be asked for beside a recipe: see `resolve`."""
+
+    task: str | None
+    config: str | None
+    settings: Settings | None
+    options: Sequence[Layer]
+    assignments: Sequence[str]
+
+
+def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
     """Put a run's configuration together.
 
     A file that names its format is a whole configuration, and no recipe lies under it.
 
     Args:
+        recipe: name of a recipe, or of a strategy.
         task: name or file of a task.
-        recipe: name of a recipe.
         config: file of a configuration, whole or in part.
         settings: other settings, nested by section.
         options: settings given as options of their own.
@@ -101,33 +106,20 @@ def resolve(
     Raises:
         UsageError: something is missing, unknown or wrong; the message says where.
     """
-    file = of_today(read_layer(config)) if config else None
-    whole = file if file and file.settings.get("format") else None
+    layers = _layers(recipe, asked)
+    whole = next((layer for layer in layers if layer.settings.get("format")), None)
     if whole:
         _check_whole(whole)
-    said = {
-        "task": {"task": task} if task else None,
-        "recipe": {"recipe": recipe} if recipe else None,
-        "settings": settings,
-    }
-    layers = checked(
-        [
-            *([file] if file else []),
-            *(Layer(name, settings) for name, settings in said.items() if settings),
-            *options,
-            *(option_layer(assignment, RunConfig) for assignment in assignments),
-        ]
-    )
-    asked = overlay(layers)
-    if whole and asked["recipe"] != whole.settings["recipe"]:
+    wanted = overlay(layers)
+    if whole and wanted["recipe"] != whole.settings["recipe"]:
         raise UsageError(
-            f"recipe {asked['recipe']}: {whole.origin} is a whole configuration, "
+            f"recipe {wanted['recipe']}: {whole.origin} is a whole configuration, "
             "which takes nothing from a recipe"
         )
     first, *changes = _task_layers(layers)
     # The task may be another than the whole configuration's own.
     own_task = whole is not None and first.origin == whole.origin
-    recipes = [] if own_task else _recipes_under(asked, [first, *changes])
+    recipes = [] if own_task else _recipes_under(wanted, [first, *changes])
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
     task_layers = [first, *of_recipes, *changes]
     task_settings = overlay(task_layers)
@@ -151,6 +143,44 @@ def resolve(
             "pairs, such as reverse"
         )
     return run
+
+
+def _layers(recipe: str | None, asked: Asked) -> list[Layer]:
+    """What is asked for, in layers."""
+    file, settings = asked.get("config"), asked.get("settings")
+    said = {
+        "task": {"task": task} if (task := asked.get("task")) else None,
+        "recipe": {"recipe": recipe} if recipe else None,
+        "settings": settings,
+    }
+    return checked(
+        [
+            *([layer_of(recipe)] if recipe in strategies() else []),
+            *([of_today(read_layer(file))] if file else []),
+            *(Layer(name, settings) for name, settings in said.items() if settings),
+            *asked.get("options", ()),
+            *(option_layer(each, RunConfig) for each in asked.get("assignments", ())),
+        ]
+    )
+
+
+def is_whole(config: str) -> bool:
+    """Whether a file is a whole configuration, which takes nothing from a recipe."""
+    return "format" in read_layer(config).settings
+
+
+def contestants(names: Sequence[str] = (), **asked: Unpack[Asked]) -> dict[str, RunConfig]:
+    """The configurations of the strategies that are raced: those named, or all that fit.
+
+    Where none fits, as for a memory of one's own, that of the default recipe. What else is asked
+    for, and what is raised, is as for `resolve`.
+    """
+    layers = _layers(None, asked)
+    first, *changes = _task_layers(layers)
+    kind = kind_of(_checked_task(overlay([first, *changes]), [first, *changes])[1])
+    memory = in_parts(overlay(layers).get("model", {}).get("memory"))
+    found = chosen(names, kind, None if memory is None else name_of(memory))
+    return {name: resolve(recipe=name, **asked) for name in found or [DEFAULT_RECIPE]}
 
 
 def _check_whole(file: Layer) -> None:
@@ -193,6 +223,17 @@ def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
     return fitting
 
 
+def kind_of(task: Task) -> Kind:
+    """What a model reads and says of a task."""
+    kinds: dict[type[Layout], Kind] = {
+        Sentences: "text",
+        Stream: "stream",
+        SameLength: "in step",
+        JointSequence: "pairs",
+    }
+    return kinds[type(task.layout)]
+
+
 def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]:
     """What the recipe says that lies under what is asked for."""
     memory = in_parts(asked.get("model", {}).get("memory"))
@@ -200,6 +241,7 @@ def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     paper = validated(TaskFile, overlay(task_layers), task_layers).paper
     name = str(asked.get("recipe", DEFAULT_RECIPE))
+    name = DEFAULT_RECIPE if name in strategies() else name
     return recipe_layers(packaged.recipes(), name, paper, asked["model"], task_layers)
 
 

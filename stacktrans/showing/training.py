@@ -10,6 +10,7 @@ from rich.text import Text
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import ProgressDisplay
+from stacktrans.showing.race import race_table
 from stacktrans.showing.scores import accuracy_cells, perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.records import Accuracy, Record, Summary, decided_by, reported_on
@@ -161,12 +162,14 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
     ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{starts}"
     return Group(
+        *([race_table(summary.race)] if summary.race else []),
         remark(f"{ended}, {summary.seconds:.0f} seconds"),
         remark(f"stopped by: {summary.decided_by}"),
         remark(f"reported on: {summary.reported_on}"),
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(summary.texts),
+        *([remark(f"alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
     )
 

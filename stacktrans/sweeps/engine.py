@@ -1,8 +1,5 @@
 """Carrying out a sweep: by processes on this machine, or by workers of a Dask cluster."""
 
-import os
-import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -11,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from joblib import cpu_count
-from joblib.externals.loky import ProcessPoolExecutor
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.processes import one_process
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
 from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, work
@@ -64,7 +61,7 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
         (job.directory / RUNNING).unlink(missing_ok=True)
     left, deaths = deque(jobs), Counter[str]()
     # One executor for each process, since a process that dies breaks its executor.
-    free = [_executor(workers) for _ in range(min(workers, len(jobs)))]
+    free = [one_process(workers) for _ in range(min(workers, len(jobs)))]
     at_work: dict[Future[Record | None], tuple[Job, Any]] = {}
     try:
         while left or at_work:
@@ -80,7 +77,7 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
                     deaths[job.run.identity] += 1
                     killed = deaths[job.run.identity] == MOST_DEATHS
                     record = failure(job, "its process was killed") if killed else None
-                    executor = _executor(workers)
+                    executor = one_process(workers)
                 free.append(executor)
                 if record is None:  # or another sweep works on it
                     left.append(replace(job, wait=True))
@@ -89,24 +86,6 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
     finally:
         for executor in (*free, *(executor for _, executor in at_work.values())):
             executor.shutdown(kill_workers=True)
-
-
-def _executor(workers: int) -> Any:
-    """One process, with its share of the machine's threads."""
-    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // workers))
-    environment = {"OMP_NUM_THREADS": threads}
-    return ProcessPoolExecutor(1, initializer=_end_with, initargs=(os.getpid(),), env=environment)
-
-
-def _end_with(parent: int) -> None:
-    """Have this process end when the sweep is killed, so that another can take over at once."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
+RACE = "race.json"
+"""What a run's directory says of the race that the run has come from."""
 
 
 @dataclass
@@ -75,6 +77,7 @@ class Summary:
         best_step: the batch after which the kept weights were taken.
         train: accuracy of the kept weights on training lengths, or on the training set; so are
             `test` and `development`. None on a text.
+        race: how the strategies stood that were raced, by name; see `turns.Standing`.
         texts: perplexity of the validation and the test text, if they are learned.
         version: of stacktrans; `torch` is that of torch.
     """
@@ -91,6 +94,7 @@ class Summary:
     test: Accuracy | None = None
     development: Accuracy | None = None
     texts: dict[str, "Perplexity"] = field(default_factory=dict)
+    race: dict[str, dict[str, Any]] = field(default_factory=dict)
     parameters: int
     command: str
     version: str

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 
@@ -24,7 +24,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
-from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved
+from stacktrans.training.records import BUDGETS, RACE, SUMMARY, Record, Summary, achieved
 from stacktrans.training.saving import SavedRun, TrainingError
 
 
@@ -95,6 +95,22 @@ class Trainer:
             self.state.write(checkpoint.CONFIG, self.config.to_yaml())
             return self._finish(self._train())
 
+    def run_until(self, step: int) -> None:
+        """Train until there were so many batches, or a rule or the budget ends it; save it."""
+        self._report = lambda _: None
+        state = self.state
+        with (
+            state.opened(self.directory),
+            Ahead(self.config, self.directory, state.device) as ahead,
+        ):
+            self._ahead = ahead
+            while state.step < step and not state.progress.ended and not self.budget_spent():
+                began = time.monotonic()
+                self._advance()
+                state.progress.seconds += time.monotonic() - began
+            self._check_weights()
+            state.save_last()
+
     def run_ahead(self, wanted: Callable[[], bool]) -> None:
         """Train one start while it is wanted and needs no others, and save it."""
         self._report = lambda _: None
@@ -107,7 +123,7 @@ class Trainer:
     def _train(self) -> str:
         """Train until a rule or a budget ends the run, and say which."""
         progress = self.state.progress
-        outcome = progress.outcome or self._budget_spent()
+        outcome = progress.outcome or self.budget_spent()
         with Ahead(self.config, self.directory, self.state.device) as self._ahead:
             while not outcome:
                 began = time.monotonic()
@@ -119,7 +135,7 @@ class Trainer:
                 elif self._made_certain():
                     outcome = progress.ended
                 progress.seconds += time.monotonic() - began
-                outcome, stop = outcome or self._budget_spent(), self.stop_requested
+                outcome, stop = outcome or self.budget_spent(), self.stop_requested
                 if outcome or stop:
                     self._check_weights()
                 if stop and not outcome:
@@ -127,7 +143,7 @@ class Trainer:
                     raise Interrupted(stop)
         return outcome
 
-    def _budget_spent(self) -> str | None:
+    def budget_spent(self) -> str | None:
         if self.state.progress.ended:  # what a rule has ended is made certain, whatever the budget
             return None
         if self._max_steps is not None and self.state.start.run_step >= self._max_steps:
@@ -230,6 +246,8 @@ class Trainer:
         state.save_last()
         kept = state.load_best()
         summary = state.summary(outcome)
+        with contextlib.suppress(FileNotFoundError):
+            summary.race = json.loads((self.directory / RACE).read_text())["standings"]
         self.source.report(kept.model, state.start.moment, summary)
         card = model_card(kept, asdict(summary), self.directory)
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
@@ -237,14 +255,20 @@ class Trainer:
         return summary
 
 
+class Stoppable(Protocol):
+    """What ends when it can be saved, after `stop_requested` was set to a signal's number."""
+
+    stop_requested: int
+
+
 @contextlib.contextmanager
-def stopping(trainer: Trainer) -> Iterator[None]:
-    """Ask the trainer to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
+def stopping(run: Stoppable) -> Iterator[None]:
+    """Ask a run to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
 
     def ask(number: int, frame: object) -> None:
-        if trainer.stop_requested:
+        if run.stop_requested:
             raise KeyboardInterrupt
-        trainer.stop_requested = number
+        run.stop_requested = number
         complain("stopping after this batch; once more to end at once")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

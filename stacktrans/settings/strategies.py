@@ -1,0 +1,73 @@
+"""The strategies that are raced where no recipe is given: ways to set up a model and its training.
+
+Each is what one idea changes of the default recipe, and can be given by its name as a recipe is.
+"""
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.settings.layers import Layer, Settings, read_layer, validated
+from stacktrans.settings.values import Strict
+
+AUTO = "auto"
+"""The recipe that is a race of strategies, and the memory that it finds."""
+FILE = Path(__file__).parent / "strategies.yaml"
+Kind = Literal["pairs", "in step", "stream", "text"]
+"""What a model reads and says: a target after its source, or buffered; a symbol for each symbol;
+the next symbol of a stream of sequences, or of a text."""
+
+
+class Strategy(Strict):
+    """An idea of how something is learned."""
+
+    idea: str
+    """what it does, and for what, in a sentence."""
+    kinds: Annotated[list[Kind], Field(min_length=1)]
+    """the tasks that it is for."""
+    settings: Settings
+    """what it changes of the default recipe."""
+
+    @property
+    def memory(self) -> str:
+        """The name of its memory."""
+        memory = self.settings["model"]["memory"]
+        return str(memory["name"] if isinstance(memory, dict) else memory)
+
+
+class _File(Strict):
+    strategies: dict[str, Strategy]
+
+
+@functools.cache
+def strategies() -> dict[str, Strategy]:
+    """All strategies by name, in the order in which they are tried."""
+    layer = read_layer(FILE)
+    return validated(_File, layer.settings, [layer]).strategies
+
+
+def layer_of(name: str) -> Layer:
+    """What a strategy changes of the default recipe."""
+    return Layer(f"strategy {name}", strategies()[name].settings)
+
+
+def chosen(names: Sequence[str], kind: Kind, memory: str | None) -> list[str]:
+    """The strategies to race: those named, or all that are for a kind of task and a memory.
+
+    Raises:
+        UsageError: one is unknown, or not for this task or memory.
+    """
+    known = strategies()
+    for name in names:
+        if name not in known:
+            raise UsageError(unknown_name("strategy", name, known))
+        if kind not in known[name].kinds:
+            raise UsageError(f"strategy {name}: not for a task of this kind")
+        if memory not in (None, known[name].memory):
+            raise UsageError(f"strategy {name}: its memory is {known[name].memory}, not {memory}")
+    fitting = (name for name, each in known.items() if kind in each.kinds)
+    return [*names] or [name for name in fitting if memory in (None, known[name].memory)]
