@@ -201,7 +201,7 @@ def after(race: Race, chosen: str, device: str) -> Trainer:
     race.settle(chosen)
     alone, spent = ["--recipe", chosen], []
     if not race.winner:
-        most = race.standings[chosen].step
+        most = max(1, race.standings[chosen].step)
         alone += ["--max-steps", str(most)]
         spent = [Layer("", {"training": {"max_steps": most}})]
     trainer = Trainer.resume(race.directory, spent, find_device(device))

@@ -135,7 +135,8 @@ class Race:
     ) -> None:
         """Carry out a round, and note it when it is complete or has a winner."""
         before, ends = dict(self.standings), time.monotonic() + left
-        work = partial(_turn, before, self.directory / FOLDER, self._device, plugin_files())
+        folder, plugins = self.directory / FOLDER, plugin_files()
+        work = partial(_turn, before, TURN, folder, self._device, plugins)
         todo, done = list(names), set[str]()
         while todo or pool.is_working:
             if self.stop_requested or time.monotonic() > ends:
@@ -150,7 +151,7 @@ class Race:
                     # Those before it in this round may have solved it, too.
                     todo = [each for each in todo if names.index(each) < names.index(name)]
         self.winner = winner_of(names, self.standings)
-        if not self.winner and len(done) < len(names):
+        if not self.winner and self.stop_requested and len(done) < len(names):
             self.standings = before  # to be done again, from what the runs have saved
             return
         alone = all(before[name].test >= TAKEN_OFF for name in names)
@@ -176,6 +177,8 @@ class Race:
         shutil.rmtree(self.directory / FOLDER, ignore_errors=True)
 
 
-def _turn(before: Standings, folder: Path, device: str, plugins: list[str], name: str) -> Standing:
+def _turn(
+    before: Standings, size: int, folder: Path, device: str, plugins: list[str], name: str
+) -> Standing:
     since = before[name].step
-    return take_turn(folder / name, since, since + TURN, device, plugins)
+    return take_turn(folder / name, since, since + size, device, plugins)
