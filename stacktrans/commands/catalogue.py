@@ -32,6 +32,7 @@ from stacktrans.settings.config import (
 )
 from stacktrans.settings.layers import Settings, is_block, read_layer, sections_of
 from stacktrans.settings.resolve import load_task
+from stacktrans.settings.strategies import strategies as known_strategies
 from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical
@@ -189,6 +190,14 @@ def recipes() -> Listing:
             columns = {"tasks": f"of {paper}" if paper else "all"}
             facts = {"paper": paper, "settings": read_layer(path).settings}
             yield Entry(name, meaning, columns, facts=facts)
+
+
+def strategies() -> Listing:
+    """Every strategy, in the order in which they are tried."""
+    for name, each in known_strategies().items():
+        columns = {"tasks": ", ".join(each.kinds), "memory": each.memory}
+        facts = {"kinds": each.kinds, "memory": each.memory, "settings": each.settings}
+        yield Entry(name, each.idea, columns, facts=facts)
 
 
 def checkpoints() -> Listing:

@@ -23,6 +23,7 @@ KINDS = {
     "memories": "Memories for a controller to operate, for --memory.",
     "controllers": "Networks that operate a memory, for --controller.",
     "recipes": "Complete settings of runs, for --recipe.",
+    "strategies": "What the recipe auto races, for --strategies, or one of them for --recipe.",
     "checkpoints": "Trained models, for CHECKPOINT: shipped ones, and those in ./checkpoints.",
     "settings": "Settings of a run, which --set changes.",
 }
@@ -47,8 +48,8 @@ def list(
     """List what is available, and what each means.
 
     Tasks with their lengths, generators with their parameters, memories and controllers with
-    the settings that concern them, recipes, trained models, and every setting of a run with its
-    default.
+    the settings that concern them, recipes, strategies, trained models, and every setting of a run
+    with its default.
 
         stacktrans list
         stacktrans list tasks
