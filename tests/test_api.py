@@ -60,6 +60,13 @@ def test_answers_are_those_of_the_command() -> None:
     assert [answer.text for answer in model.answers("hello")] == ["olleh"]
     cut = model.answers(["hello"], max_length=2)[0]
     assert (len(cut.text), cut.ended) == (2, False)
+    (searched,) = model.answers(["hello"], beam=3)
+    assert searched.hypotheses is not None
+    assert searched.hypotheses[0].text == searched.text == "olleh"
+    assert len(searched.hypotheses) == 3
+    assert model.transduce(sources, beam=3) == ["olleh", "", "cba"]
+    with pytest.raises(UsageError, match="beam 0"):
+        model.transduce("a", beam=0)
     with pytest.raises(UsageError, match="max_length 0"):
         model.transduce("a", max_length=0)
 

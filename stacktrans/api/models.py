@@ -15,7 +15,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import Scores, ranges, scores_of_pairs, scores_of_range
 from stacktrans.inference.perplexity import perplexities
-from stacktrans.inference.transduction import transduce_strings
+from stacktrans.inference.transduction import Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.model.devices import find_device
@@ -39,6 +39,8 @@ class Answer:
         probability: of the whole answer; 1 for an empty source.
         ended: whether the model ended it; otherwise it was cut off.
         scored: of each symbol, whether it can be known and is scored; None where all are.
+        hypotheses: the best answers that a beam found, this one first; None without a beam, or
+            of an empty source.
     """
 
     source: str
@@ -46,6 +48,7 @@ class Answer:
     probability: float
     ended: bool
     scored: list[bool] | None
+    hypotheses: list[Hypothesis] | None = None
 
 
 class Evaluation:
@@ -157,17 +160,32 @@ class Model:
 
     @overload  # a string is a sequence of strings, too, but is one source
     def transduce(  # type: ignore[overload-overlap]
-        self, sources: str, *, max_length: int | None = None, everything: bool = False
+        self,
+        sources: str,
+        *,
+        max_length: int | None = None,
+        everything: bool = False,
+        beam: int | None = None,
     ) -> str: ...
 
     @overload
     def transduce(
-        self, sources: Sequence[str], *, max_length: int | None = None, everything: bool = False
+        self,
+        sources: Sequence[str],
+        *,
+        max_length: int | None = None,
+        everything: bool = False,
+        beam: int | None = None,
     ) -> list[str]: ...
 
     @checked
     def transduce(
-        self, sources: Texts, *, max_length: Count | None = None, everything: bool = False
+        self,
+        sources: Texts,
+        *,
+        max_length: Count | None = None,
+        everything: bool = False,
+        beam: Count | None = None,
     ) -> str | list[str]:
         """The answers to sources, in their order; of a single string, its answer.
 
@@ -175,20 +193,25 @@ class Model:
             sources: as `stacktrans transduce` takes them, a line each.
             max_length: the longest answer, in symbols; twice the source and 20 more unless given.
             everything: whether symbols that are not scored are the model's own, and not `·`.
+            beam: how many hypotheses a search for the most probable answer keeps at each step;
+                answers are greedy unless given.
 
         Raises:
             StacktransError: a source can't be transduced; the message says which, from 1.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
-        lines = transduce_strings(self._loaded, given, max_length, marked=not everything)
+        lines = transduce_strings(self._loaded, given, max_length, not everything, beam, best=1)
         texts = [line.output or "" for line in lines]
         return texts[0] if isinstance(sources, str) else texts
 
     @checked
-    def answers(self, sources: Texts, *, max_length: Count | None = None) -> list[Answer]:
+    def answers(
+        self, sources: Texts, *, max_length: Count | None = None, beam: Count | None = None
+    ) -> list[Answer]:
         """The answers to sources, with their probabilities and scored symbols.
 
-        Arguments and errors are those of `transduce`; a single string is a list of one.
+        Arguments and errors are those of `transduce`; a single string is a list of one. With a
+        beam, each has all the `hypotheses` that it found.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
         return [
@@ -198,8 +221,9 @@ class Model:
                 1.0 if line.probability is None else line.probability,
                 line.probability is None or bool(line.ended),
                 line.scored,
+                line.hypotheses,
             )
-            for line in transduce_strings(self._loaded, given, max_length)
+            for line in transduce_strings(self._loaded, given, max_length, beam=beam)
         ]
 
     @checked

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from stacktrans.common.errors import UsageError
 from stacktrans.inference.decoding import (
     NO_SYMBOL,
     Answer,
@@ -24,6 +25,9 @@ from stacktrans.inference.decoding import (
 )
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Stream
+
+WIDEST = 4096
+"""The most hypotheses of a source that are kept."""
 
 
 @torch.no_grad()
@@ -47,7 +51,12 @@ def search(
         width: how many hypotheses of each source are kept at each step.
         best: the most answers to each source, no more than `width`.
         limit: as for `transduce`. The score of an answer that is cut off is that of its symbols.
+
+    Raises:
+        UsageError: the beam is wider than `WIDEST`.
     """
+    if width > WIDEST:
+        raise UsageError(f"a beam of {width}: expected at most {WIDEST}")
     if width == 1 or not isinstance(layout, JointSequence | Stream):
         return [[answer] for answer in transduce(model, layout, sources, limit)]
     answers: dict[int, list[Answer]] = {}
