@@ -47,7 +47,8 @@ def transduce(
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best that were found, each with the
     logarithm of its probability, which is not divided by the length. --beam 1 is greedy, and so
-    is any beam where the task has an answer to each symbol: it is then the most probable.
+    is any beam where the model does not read its own answer, as in tasks with an answer to each
+    symbol.
 
     Where the task has an answer to each symbol, a line that arrives bit by bit is answered bit
     by bit, with · for each symbol that can't be known and is not scored; --json has the model's

@@ -41,8 +41,8 @@ def search(
 ) -> list[list[Answer]]:
     """The most probable answers to sources that are found, for each the best first.
 
-    A beam of width 1 finds the greedy answers. Where the model says a symbol for each that it
-    reads, whatever it has said before, the greedy answer is the most probable, and the only one.
+    A beam of width 1 finds the greedy answers, and so does any where a model does not read what it
+    has said: then there is nothing to search, and one answer to each source.
 
     Args:
         model: what answers.

@@ -30,7 +30,8 @@ from stacktrans.settings.values import (
     Strict,
     Strings,
 )
-from stacktrans.tasks.base import LengthLaw, Lengths
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import LengthLaw, Lengths, Task
 
 FORMAT: Literal[3] = 3
 """Version of the layout of configurations and checkpoints; see `stacktrans.settings.formats`."""
@@ -208,8 +209,7 @@ BUFFER_SIGNALS = ("input read", "output write")
 class BuffersConfig(Strict):
     """A buffer that inputs are read from and one that outputs are written to.
 
-    The controller gives a strength for each (hao2018, section 3.2). For tasks with a target symbol
-    for each source symbol.
+    The controller gives a strength for each (hao2018, section 3.2).
     """
 
     steps_per_symbol: Annotated[int, Field(ge=1, le=64)] = 1
@@ -619,6 +619,12 @@ class RunConfig(Strict):
             return self.model
         start = StartConfig.model_validate(overlaid(self.model.start.model_dump(), change))
         return ModelConfig.model_validate({**dict(self.model), "start": start})
+
+    def make_task(self) -> Task:
+        """The task, laid out as the model reads it; raises `TaskError`."""
+        made = make_task(self.task.name, self.task.generator, self.task.parameters)
+        made.in_step = self.model.buffers is not None
+        return made
 
     def identity(self) -> str:
         """Changes whenever a setting does that decides what comes out."""

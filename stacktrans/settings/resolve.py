@@ -29,6 +29,7 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.layouts import JointSequence, SameLength
 
 DEFAULT_RECIPE = "default"
 
@@ -130,7 +131,7 @@ def resolve(
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
     task_layers = [first, *of_recipes, *changes]
     task_settings = overlay(task_layers)
-    same_length = _checked_task(task_settings, task_layers)[1].same_length
+    made = _checked_task(task_settings, task_layers)[1]
     given = task_settings.get("parameters", {})
     defaults = default_parameters(task_settings["generator"])
     task_settings["parameters"] = {**given, **defaults, **given}  # in the order of those given
@@ -141,13 +142,13 @@ def resolve(
     users = [layer.section("model").settings for layer in layers]
     resolved["model"] = _fitting(resolved.get("model", {}), users)
     run = validated(RunConfig, resolved, everything)
-    if run.model.buffers and not same_length:
-        # In a joint sequence or a stream the model reads the target, too, and may write what it
-        # says of a symbol after it has read it.
+    if run.model.buffers and not isinstance(made.layout, JointSequence | SameLength):
+        # In a stream the model reads the target, too, and may write what it says of a symbol after
+        # it has read it.
         raise UsageError(
             f"{nearest_place(layers, ('model', 'buffers'))}: task {run.task.name} is not for a "
-            "buffered model, which would read the answer before it gives it; expected a task "
-            "with a target symbol for each source symbol, such as reversal"
+            "buffered model, which would read the answer before it gives it; expected a task of "
+            "pairs, such as reverse"
         )
     return run
 

@@ -13,7 +13,16 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.grammar.depth import DEEPEST
-from stacktrans.tasks.layouts import Alphabet, Ids, JointSequence, Layout, Pair, SameLength
+from stacktrans.tasks.layouts import (
+    Alphabet,
+    Ids,
+    JointSequence,
+    Layout,
+    Padded,
+    Pair,
+    SameLength,
+    Steps,
+)
 
 LONGEST = 1_000_000
 """The longest source that can be asked for, in symbols."""
@@ -60,6 +69,10 @@ def checked_lengths(shortest: int, longest: int, said: str) -> Lengths:
     return Lengths(shortest, longest)
 
 
+SAMPLED, SAMPLE = Lengths(1, 64), 200
+"""What is looked at to know how long answers are: sources of these lengths, and so many."""
+
+
 class NotASource(StacktransError):
     """A string over the right alphabet that the task gives no answer."""
 
@@ -85,18 +98,32 @@ class Task(ABC):
         target: the alphabet of targets.
         same_length: whether there is a target symbol for each source symbol, in step.
         drawn: whether its strings are drawn, by their lengths, and not read from files.
+        in_step: whether a target of another length than its source is said in step with it, too,
+            as buffered models do, and not after it.
     """
 
     source: Alphabet
     target: Alphabet
     same_length: bool = False
     drawn: bool = True
+    in_step: bool = False
 
     @functools.cached_property
     def layout(self) -> Layout:
         """How its pairs become what a model reads and says."""
-        kind = SameLength if self.same_length else JointSequence
-        return kind(len(self.source), len(self.target))
+        sizes = len(self.source), len(self.target)
+        if self.same_length:
+            return SameLength(*sizes)
+        return Padded(*sizes, self.steps) if self.in_step else JointSequence(*sizes)
+
+    @property
+    def steps(self) -> Steps:
+        """How many steps a source needs for an answer in step with it, by a sample of pairs."""
+        try:
+            pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")
+        except NoSuchLength:
+            return Steps(2, 20)
+        return Steps.for_pairs(np.array([(len(each.source), len(each.target)) for each in pairs]))
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         """A source with its target, and which symbols of it are scored."""
@@ -118,7 +145,7 @@ class Task(ABC):
             NotASource: it is empty, and only its symbols are read.
         """
         ids = self.source.encode(source)
-        if not len(ids) and not isinstance(self.layout, JointSequence):
+        if not len(ids) and not isinstance(self.layout, JointSequence | Padded):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
 
