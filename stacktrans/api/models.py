@@ -15,6 +15,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import Scores, ranges, scores_of_pairs, scores_of_range
 from stacktrans.inference.perplexity import perplexities
+from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.transduction import Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.description import model_line
@@ -60,12 +61,18 @@ class Evaluation:
         coarse: share of strings that are right from first to last symbol.
         fine: mean share of a string before its first error.
         symbols: share of all scored symbols that are right.
+        symbol_error_rate: the fewest symbols to insert, delete or replace to make all answers
+            their targets, a target symbol; None where answers were not asked for.
+        predictions: what the model says to each source, beside its target; empty likewise.
     """
 
     def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:
         self.lengths, self.count = lengths, scores.count
         self.coarse, self.fine = scores.coarse_accuracy, scores.fine_accuracy
         self.symbols = scores.symbol_accuracy
+        self.symbol_error_rate = scores.symbol_error_rate
+        found = scores.predictions
+        self.predictions: list[Prediction] = [] if found is None else found.tolist()
         self._scores, self._hard = scores, hard
 
     def by_length(self) -> dict[int, float]:
@@ -246,8 +253,11 @@ class Model:
         seed: Seed = 1,
         each: bool = False,
         depth: Count | None = None,
+        beam: Count | None = None,
     ) -> Evaluation:
         """Accuracy on strings of the task, or on your own pairs.
+
+        With pairs or a beam, the model also answers each source by itself.
 
         Args:
             data: pairs, or a file of them as `stacktrans generate` writes it; strings are drawn
@@ -258,6 +268,7 @@ class Model:
             seed: random seed of the strings.
             each: whether `count` strings of every length are drawn.
             depth: for a task with a grammar, the greatest; all derivations are equally likely.
+            beam: as for `transduce`; coarse and fine accuracy are then those of the answers.
 
         Raises:
             StacktransError: there are no such strings, or the file is not of pairs.
@@ -274,11 +285,13 @@ class Model:
                 pairs, name = read_pairs(Path(data), self._loaded.task), str(data)
             else:
                 pairs, name = given_pairs(data, self._loaded.task), "data"
-            ((found, scores),) = scores_of_pairs(self._loaded, pairs[:count], bounds, name)
+            ((found, scores),) = scores_of_pairs(
+                self._loaded, pairs[:count], bounds, name, beam or 1
+            )
             return Evaluation(found, scores, self.network.hard)
         usual = [task.ranges.test]
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
-        scores = scores_of_range(self._loaded, found, law, count, seed, each)
+        scores = scores_of_range(self._loaded, found, law, count, seed, each, beam)
         return Evaluation(found, scores, self.network.hard)
 
     def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:
