@@ -109,6 +109,10 @@ def test_accuracy_is_that_of_the_command(hard: bool, tmp_path: Path) -> None:
     assert model.evaluate(tmp_path / "pairs.tsv", count=1).count == 1
     pairs = [("01##", "##10"), ("0###", "###1")]
     assert model.evaluate(pairs).count == 2
+    assert model.evaluate(pairs).symbol_error_rate == 1 / 3
+    assert [each.right for each in model.evaluate(pairs).predictions] == [True, False]
+    assert found.symbol_error_rate is None
+    assert model.evaluate(lengths=(3, 4), count=5, beam=2).symbol_error_rate == 0
     with pytest.raises(StacktransError, match="pair 2: symbol 1 is 'x'"):
         model.evaluate([pairs[0], ("xx", "##")])
     with pytest.raises(UsageError, match="for strings that are drawn"):

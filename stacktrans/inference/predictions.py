@@ -40,7 +40,7 @@ class Prediction:
     edits: int
     symbols: int
     fine: float = field(repr=False)
-    pair: Pair = field(repr=False)
+    pair: Pair = field(repr=False, compare=False)
 
 
 def predictions(
