@@ -763,7 +763,7 @@ class CommentsRemoved(Computed):
 
     def draw(self, generator: np.random.Generator, length: int) -> Symbols:
         # With more brackets than this, little is left of a long source.
-        pairs = int(generator.integers(length // 6, endpoint=True))
+        pairs = int(generator.integers(length // 4, endpoint=True))
         drawn = drawn_from(generator, self.target.symbols, length)
         places = np.sort(generator.choice(length, size=2 * pairs, replace=False))
         for place, step in zip(places, drawn_word(generator, pairs)[:-1], strict=True):
