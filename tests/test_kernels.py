@@ -4,6 +4,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,9 @@ from stacktrans.common.randomness import generator as random_generator
 from stacktrans.kernels import compiling, drive
 from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
+from stacktrans.kernels.sequences import Running
 from stacktrans.kernels.tensors import fresh, fresh_zeros
+from stacktrans.memory import Memory
 from stacktrans.memory.strengths import steps
 from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
@@ -426,3 +429,19 @@ def test_a_new_memory_brings_its_own_steps() -> None:
     for hard in (False, True):
         expected = case.defined(hard)
         compare(run_in_pieces(case, [3, 1, 3], hard)[0], expected, 1e-12)
+
+
+@pytest.mark.parametrize("memory", [*WITH_NONE, Latch()], ids=str)
+def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
+    case = Case.drawn("lstm", memory, Shape(3, 8, 5, 3), torch.float64, layers=2)
+    before, after = torch.arange(24).view(3, 8).split([5, 3], dim=1)
+    with torch.no_grad():
+        for chosen in ([2, 0, 0, 1], [1, 0, 1]):
+            items = torch.tensor(chosen)
+            run = Running(case.kind(), 3, case.weights)
+            run.step(before)
+            run.choose(items)
+            whole = Running(case.kind(), len(items), case.weights)
+            whole.step(before[items])
+            rest = run.step(after[items])._asdict()
+            compare(rest, whole.step(after[items])._asdict(), 1e-12)

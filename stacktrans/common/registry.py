@@ -106,7 +106,7 @@ class Registry:
         for point in entry_points(group=self.group):
             if point.name in self.builtin or point.name in found:
                 other = _package(found[point.name]) if point.name in found else "stacktrans"
-                raise self._clash(_package(point), point.name, other)
+                raise UsageError(f"{_package(point)}: {self._clash(point.name, other)}")
             found[point.name] = point
         return found
 
@@ -119,7 +119,8 @@ class Registry:
             raise UsageError(f"{where}: {plugins.said(error)}") from error
         if not self.holds(found):
             raise UsageError(f"{where}: {point.value} does not extend {self.base}")
-        self._check_complete(found, where)
+        if problem := self._lack(found):
+            raise UsageError(f"{where}: {problem}")
         plugins.note(sys.modules[found.__module__])
         return found
 
@@ -139,27 +140,31 @@ class Registry:
         for each in own:
             if each.__module__ != module.__name__ or "name" not in vars(each):
                 continue
-            name = vars(each)["name"]
-            where = f"plugin {file}:{inspect.getsourcelines(each)[1]}"
-            if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-                said = f"the name of {each.__name__} is {name!r}; expected a word"
-                raise UsageError(f"{where}: {said}")
-            if (self.kind, name) in found:
-                raise self._clash(where, name, f"plugin {file}")
-            if name in self.installed() or name in self._in_files():
-                raise self._clash(where, name, self.origin(name) or "stacktrans")
-            self._check_complete(each, where)
-            found[self.kind, name] = each
+            if problem := self._problem(each, found, file):
+                # A line is looked for only now, since that takes long in a file of many classes.
+                line = inspect.getsourcelines(each)[1]
+                raise UsageError(f"plugin {file}:{line}: {problem}")
+            found[self.kind, vars(each)["name"]] = each
         return found
 
-    def _check_complete(self, found: type, where: str) -> None:
-        """Raise `UsageError` if a class lacks what every one of its kind has."""
-        if missing := sorted(getattr(found, "__abstractmethods__", ())):
-            lacking = ", ".join(missing)
-            raise UsageError(f"{where}: {self.kind} {found.__name__} lacks {lacking}")
+    def _problem(self, found: type, known: Mapping[tuple[str, str], type], file: str) -> str | None:
+        """Why a class of a plugin file can't be used beside those known of it, if it can't."""
+        name = vars(found)["name"]
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+            return f"the name of {found.__name__} is {name!r}; expected a word"
+        if (self.kind, name) in known:
+            return self._clash(name, f"plugin {file}")
+        if name in self.installed() or name in self._in_files():
+            return self._clash(name, self.origin(name) or "stacktrans")
+        return self._lack(found)
 
-    def _clash(self, where: str, name: str, other: str) -> UsageError:
-        return UsageError(f"{where}: {self.kind} {name}: {other} has one of this name")
+    def _lack(self, found: type) -> str | None:
+        """What a class lacks that every one of its kind has, if anything."""
+        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        return f"{self.kind} {found.__name__} lacks {missing}" if missing else None
+
+    def _clash(self, name: str, other: str) -> str:
+        return f"{self.kind} {name}: {other} has one of this name"
 
 
 class Memories(Registry):

@@ -45,6 +45,7 @@ from stacktrans.kernels.tensors import (
     fresh_zeros,
     in_place,
     room_for,
+    taken,
     workspace,
 )
 
@@ -129,6 +130,11 @@ class Rows(NamedTuple):
     def after(self, steps: int) -> "Rows":
         """See `Store`."""
         return self._replace(old=self.old + steps * len(self.ends.pushes))
+
+    def chosen(self, items: Array) -> "Rows":
+        """See `Store`."""
+        strength, links, values = (taken(array, items) for array in self[1:4])
+        return self._replace(strength=strength, links=links, values=values)
 
 
 class Backward(NamedTuple):
