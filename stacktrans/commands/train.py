@@ -25,7 +25,9 @@ def train(
     memory: Annotated[
         str | None,
         typer.Option(
-            help=f"The memory: {either(MEMORIES.builtin)}.", autocompletion=completion.memories
+            help=f"The memory: {either(MEMORIES.builtin)}; or several side by side, as in "
+            "queue+stack or '2*stack+queue'.",
+            autocompletion=completion.memories,
         ),
     ] = None,
     controller: Annotated[

@@ -8,16 +8,17 @@ docs/extending.md).
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacktrans.common import plugins
-from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.errors import UsageError, shown, unknown_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -46,6 +47,9 @@ class Registry:
         self.kind, self.group, self.base, self.builtin = kind, group, base, builtin
 
     def __contains__(self, name: object) -> bool:
+        return self._names_one(name)
+
+    def _names_one(self, name: object) -> bool:
         return name in self.builtin or name in self.names()
 
     def installed(self) -> list[str]:
@@ -59,7 +63,7 @@ class Registry:
 
     def check(self, name: str) -> None:
         """Raise `ValueError` if a name is unknown."""
-        if name not in self:
+        if not self._names_one(name):
             message = unknown_name(self.kind, name, self.names())
             hint = "" if "did you mean" in message else "; one of your own needs its plugin file"
             raise ValueError(f"{message}{hint}")
@@ -83,6 +87,10 @@ class Registry:
         if name in self._entry_points:
             return _package(self._entry_points[name])
         return f"plugin {self._in_files()[name][0]}"
+
+    def canonical(self, name: str) -> str:
+        """The one way in which a name is written."""
+        return name
 
     def holds(self, found: object) -> bool:
         """Whether something is a class of this kind; its base need not have been imported."""
@@ -159,6 +167,76 @@ class Registry:
         return f"{self.kind} {name}: {other} has one of this name"
 
 
+class Memories(Registry):
+    """Those of memories, of which several may stand side by side: queue+stack, 2*stack+queue.
+
+    Such a name is written in one way: without spaces, and the same in a row counted.
+    """
+
+    MOST = 16
+    """The most that stand side by side."""
+    ALONE = ("stack-rnn", "list-rnn", "none")
+    """What can't stand beside others: what has settings of its own, or nothing to push to."""
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and bool(self.parts(name))
+        except ValueError:
+            return False
+
+    def check(self, name: str) -> None:
+        self.parts(name)
+
+    def load(self, name: str) -> Any:
+        try:
+            parts = self.parts(name)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if len(parts) == 1:
+            return super().load(*parts)
+        return importlib.import_module("stacktrans.memory.several").several(parts)
+
+    def origin(self, name: str) -> str | None:
+        origins = dict.fromkeys(map(super().origin, self.parts(name)))
+        return ", ".join(filter(None, origins)) or None
+
+    def canonical(self, name: str) -> str:
+        """A name in the one way in which it is written; an unknown one as it is."""
+        return self.together(self.parts(name)) if name in self else name
+
+    def together(self, parts: Sequence[str]) -> str:
+        """The name of memories side by side."""
+        runs = [(name, len([*run])) for name, run in itertools.groupby(parts)]
+        return "+".join(f"{count}*{name}" if count > 1 else name for name, count in runs)
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The names of the memories that stand side by side, or the name of a single one.
+
+        Raises:
+            ValueError: one of them is unknown, or can't stand beside others; or there are too many.
+        """
+        if not re.search(r"[+*]", name) or self._names_one(name):
+            super().check(name)
+            return (name,)
+        found: list[str] = []
+        for term in name.split("+"):
+            count, times, each = term.rpartition("*")
+            if not each.strip() or (times and not re.fullmatch(r"\s*[0-9]+\s*", count)):
+                expected = "expected names such as queue+stack or 2*stack+queue"
+                raise ValueError(f"{self.kind} {shown(name)}: {expected}")
+            super().check(each.strip())
+            number = int(count) if times and len(count) < 9 else self.MOST + 1 if times else 1
+            if not 1 <= number <= self.MOST - len(found):
+                expected = f"expected 1 to {self.MOST} side by side"
+                raise ValueError(f"{self.kind} {shown(name)}: {expected}")
+            found += [each.strip()] * number
+        alone = next((each for each in found if each in self.ALONE and found[1:]), None)
+        if alone:
+            others = ", ".join(each for each in self.builtin if each not in self.ALONE)
+            raise ValueError(f"{self.kind} {alone} can't stand beside others; {others} can")
+        return tuple(found)
+
+
 def _package(point: "EntryPoint") -> str:
     return f"package {point.dist.name}" if point.dist else point.value
 
@@ -192,7 +270,7 @@ def plugin_options() -> list[str]:
     return [word for plugin in _loaded.values() for word in ("--plugin", plugin.name)]
 
 
-MEMORIES = Registry(
+MEMORIES = Memories(
     "memory",
     "stacktrans.memories",
     "stacktrans.memory.base:Memory",
