@@ -247,7 +247,7 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     kernel = store.compiled()
     generator = torch.Generator().manual_seed(2)
     signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
-    shape = (BATCH, job.steps, len(store.ends) * job.memory_size)
+    shape = (BATCH, job.steps, store.pushes * job.memory_size)
     values, grad = torch.randn(shape, generator=generator), torch.randn(shape, generator=generator)
     signals.requires_grad_()
     values.requires_grad_()

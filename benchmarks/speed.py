@@ -1,6 +1,6 @@
 """How fast training is, beside torch's own LSTM, the definition in torch and a naive loop.
 
-    python benchmarks/speed.py [--parts a,b,c,d,e,f,g,h] [--markdown FILE] [--quick]
+    python benchmarks/speed.py [--parts a,b,c,d,e,f,g,h,i] [--markdown FILE] [--quick]
 
     a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
     b  strings from short to long, beside nn.LSTM
@@ -10,6 +10,7 @@
     f  a very long line, transduced by the command line
     g  a whole batch of training with the small models of hao2018
     h  streams in pieces, with the models of joulin2015, and the speeds that it publishes
+    i  several memories in one model, beside what each of them costs
 
 Times are of this machine; what can be compared is the ratios, but for those of part h to
 published speeds, which are of another machine and of other work: `peer.py` compares the two
@@ -38,6 +39,7 @@ from rich.table import Table
 from stacktrans import __version__
 
 TASKS = (("copy", "queue"), ("reverse", "stack"))
+SEVERAL = ("queue+stack", "stack+stack+queue", "deque+queue")
 SMALL_TASKS = ("reversal", "parenthesis", "agreement")
 PUBLISHED = {(40, 10): 3500, (10, 2): 23_400}
 """Symbols a second of the C++ on its authors' machine, by hidden units and stacks."""
@@ -414,6 +416,47 @@ def streams(scale: Scale) -> Iterator[Result]:
     )
 
 
+def several_memories(scale: Scale) -> Iterator[Result]:
+    """Part i."""
+    rows = []
+    for size in scale.sizes:
+        for together in SEVERAL:
+            parts = together.split("+")
+            subjects = [f"fused {name}" for name in ("none", *dict.fromkeys(parts), together)]
+            found = measure(job_of(scale, subjects, size, scale.steps)).milliseconds
+            without, ours = found["fused none"], found[f"fused {together}"]
+            each = [found[f"fused {part}"] for part in parts]
+            expected = without + sum(part - without for part in each)
+            rows.append(
+                [
+                    f"{size[0]}/{size[1]}",
+                    together,
+                    milliseconds(without),
+                    ", ".join(map(milliseconds, each)),
+                    milliseconds(ours),
+                    multiple(ours / max(each)),
+                    multiple(ours / expected),
+                ]
+            )
+    yield Result(
+        "Several memories in one model",
+        f"Forward and backward over {BATCH} strings of {scale.steps} steps, from ids to the "
+        "controller's outputs, one thread: of a model without a memory, with each memory alone, "
+        "and with all of them; the last as a multiple of the slowest alone, and of the sum, which "
+        "is the time without a memory and what each adds to it.",
+        [
+            "hidden/memory",
+            "memories",
+            "without, ms",
+            "each alone, ms",
+            "together, ms",
+            "of the slowest",
+            "of the sum",
+        ],
+        rows,
+    )
+
+
 PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "a": training_step,
     "b": growing_strings,
@@ -423,6 +466,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "f": long_line,
     "g": small_models,
     "h": streams,
+    "i": several_memories,
 }
 
 

@@ -79,7 +79,8 @@ A default holds where no recipe says otherwise (`stacktrans list recipes`); most
 have no default; `--set BLOCK=null` turns it off. Of `training.data` and of `training.stop` one
 alternative is chosen: one that is set replaces the others. A memory and a controller are
 chosen by name, `model.memory: queue`, or with settings of their own, `model.memory: {name:
-stack-rnn, count: 4}`; settings in a recipe that the chosen one lacks are ignored."""
+stack-rnn, count: 4}`; settings in a recipe that the chosen one lacks are ignored. Several memories
+have one name, `queue+stack`, and the settings of a stack or a queue, which hold for each."""
 
 
 def settings_page() -> str:

@@ -30,7 +30,8 @@ class StackLSTM(nn.Module):
         input_size: size E of the inputs.
         hidden_size: number of units H of each layer.
         num_layers: number of layers.
-        memory: "stack", "queue", "deque", or a memory itself, such as `stacktrans.memory.Stack()`.
+        memory: "stack", "queue", "deque", several as in "queue+stack", or a memory itself, such as
+            `stacktrans.memory.Stack()`.
         memory_size: size m of a pushed vector.
         batch_first: whether inputs are [B, T, E] and outputs [B, T, H]; [T, B, ...] otherwise.
 

@@ -11,13 +11,13 @@ from alone import fused_memory
 from torch import Tensor
 from torch.nn import functional
 
-from stacktrans.common.registry import CONTROLLERS
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import Kind
 from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.sequences import LayerWeights, ModelWeights, Running, fused_sequence
-from stacktrans.memory import Deque, Memory, Nothing, Queue, Stack, StrengthMemory
+from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.settings.config import RecurrentConfig
 from stacktrans.settings.resolve import resolve
@@ -32,6 +32,8 @@ STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
 }
 KINDS = sorted(RECURRENT)
 NAMES = sorted(STRENGTH_MEMORIES)
+SEVERAL = ["queue+stack", "2*stack+deque"]
+"""Memories side by side."""
 MODEL = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 """How far from the float64 definition each type of number may be, by the largest number."""
@@ -202,9 +204,8 @@ class Case:
 
 def memory_of(memory: str | Memory[Any]) -> Memory[Any]:
     """The memory of a case."""
-    if isinstance(memory, Memory):
-        return memory
-    return Nothing() if memory == "none" else STRENGTH_MEMORIES[memory]()
+    made: Memory[Any] = memory if isinstance(memory, Memory) else MEMORIES.load(memory)()
+    return made
 
 
 def kernel_of(memory: str | Memory[Any]) -> Kernel:

@@ -125,6 +125,9 @@ class LatchStore(NamedTuple):
     def after(self, steps: int) -> Self:
         return self
 
+    def chosen(self, items: Array) -> Self:
+        return self._replace(cells=self.cells[items])
+
 
 class LatchKernel(Kernel):
     """Its compiled steps."""

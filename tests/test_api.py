@@ -60,6 +60,13 @@ def test_answers_are_those_of_the_command() -> None:
     assert [answer.text for answer in model.answers("hello")] == ["olleh"]
     cut = model.answers(["hello"], max_length=2)[0]
     assert (len(cut.text), cut.ended) == (2, False)
+    (searched,) = model.answers(["hello"], beam=3)
+    assert searched.hypotheses is not None
+    assert searched.hypotheses[0].text == searched.text == "olleh"
+    assert len(searched.hypotheses) == 3
+    assert model.transduce(sources, beam=3) == ["olleh", "", "cba"]
+    with pytest.raises(UsageError, match="beam 0"):
+        model.transduce("a", beam=0)
     with pytest.raises(UsageError, match="max_length 0"):
         model.transduce("a", max_length=0)
 
@@ -102,6 +109,11 @@ def test_accuracy_is_that_of_the_command(hard: bool, tmp_path: Path) -> None:
     assert model.evaluate(tmp_path / "pairs.tsv", count=1).count == 1
     pairs = [("01##", "##10"), ("0###", "###1")]
     assert model.evaluate(pairs).count == 2
+    assert model.evaluate(pairs).symbol_error_rate == 1 / 3
+    assert [each.right for each in model.evaluate(pairs).predictions] == [True, False]
+    assert found.symbol_error_rate is None
+    searched = model.evaluate(lengths=(3, 4), count=5, beam=2)
+    assert searched.symbol_error_rate == pytest.approx(1 - searched.symbols)
     with pytest.raises(StacktransError, match="pair 2: symbol 1 is 'x'"):
         model.evaluate([pairs[0], ("xx", "##")])
     with pytest.raises(UsageError, match="for strings that are drawn"):

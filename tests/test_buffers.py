@@ -90,7 +90,7 @@ def test_a_model_reads_and_writes_as_the_equations_say() -> None:
 COMBINATIONS = [
     (controller, memory, nonlinearity, embedding, buffered)
     for controller, memory in itertools.product(
-        ("linear", "lstm", "gru", "rnn"), ("none", "stack", "queue", "deque")
+        ("linear", "lstm", "gru", "rnn"), ("none", "stack", "queue", "deque", "queue+stack")
     )
     for nonlinearity, embedding, buffered in (
         ("tanh", "one-hot", True),

@@ -1,11 +1,13 @@
 """The command line: transduce, through real processes, pipes and signals."""
 
 import json
+import math
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from command_line import ENVIRONMENT, STACKTRANS, run, shell, start
 
 from stacktrans.kernels import compiling
@@ -59,9 +61,48 @@ def test_transduce_says_as_json_what_it_did(model: Path) -> None:
     assert (third["output"], third["probability"]) == ("", None)
 
 
-def test_transduce_answers_while_the_pipe_stays_open(model: Path) -> None:
+def test_transduce_says_as_json_what_a_beam_found(model: Path) -> None:
+    lines = "abc\n€\n\nab\n".encode()
+    greedy = run("transduce", model, "--json", stdin=lines).stdout.decode().splitlines()
+    for width in (1, 3):
+        done = run("transduce", model, "--json", "--beam", str(width), stdin=lines)
+        found = [json.loads(line) for line in done.stdout.decode().splitlines()]
+        assert [line["line"] for line in found] == [1, 2, 3, 4]
+        assert "'€'" in found[1]["error"]
+        assert found[2] == json.loads(greedy[2])
+        for line in (found[0], found[3]):
+            hypotheses = line["hypotheses"]
+            assert len(hypotheses) == width
+            assert hypotheses[0]["output"] == line["output"]
+            assert hypotheses[0]["ended"] == line["ended"]
+            assert math.exp(hypotheses[0]["log_probability"]) == line["probability"]
+            scores = [each["log_probability"] for each in hypotheses]
+            assert scores == sorted(scores, reverse=True)
+            assert len({each["output"] for each in hypotheses}) == width
+            if width == 1:
+                del line["hypotheses"]
+                assert line == json.loads(greedy[line["line"] - 1])
+
+
+def test_transduce_prints_the_best_that_a_beam_found(model: Path) -> None:
+    lines = b"abc\n\na\nabcabc\n"
+    done = run("transduce", model, "--beam", "4", "--json", stdin=lines)
+    best = [json.loads(line)["output"] for line in done.stdout.decode().splitlines()]
+    printed = run("transduce", model, "--beam", "4", stdin=lines).stdout.decode()
+    assert printed.split("\n") == [*best, ""]
+
+
+def test_transduce_refuses_a_beam_of_nothing_or_too_much(model: Path) -> None:
+    for width in ("0", "5000"):
+        done = run("transduce", model, "--beam", width, stdin=b"abc\n")
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert width in done.stderr.decode()
+
+
+@pytest.mark.parametrize("beam", [[], ["--beam", "3"]], ids=["greedy", "beam"])
+def test_transduce_answers_while_the_pipe_stays_open(model: Path, beam: list[str]) -> None:
     process = subprocess.Popen(
-        [*STACKTRANS, "transduce", str(model)],
+        [*STACKTRANS, "transduce", str(model), *beam],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

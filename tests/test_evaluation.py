@@ -46,7 +46,7 @@ def test_a_buffered_model_is_not_scored_where_it_reads_the_answer() -> None:
 
 
 @pytest.mark.parametrize("most", [50, 7])
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "queue+stack", "none"])
 def test_many_and_long_strings_are_scored_in_pieces(
     memory: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +72,7 @@ def test_many_and_long_strings_are_scored_in_pieces(
     assert max(sizes) <= most
 
 
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
+@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "queue+stack", "none"])
 def test_scores_equal_greedy_decoding(memory: str) -> None:
     model = tiny(memory)
     sources = [pair.source for pair in random_pairs(40, seed=1)]

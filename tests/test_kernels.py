@@ -4,6 +4,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from kernel_cases import (
     KINDS,
     NAMES,
-    STRENGTH_MEMORIES,
+    SEVERAL,
     TOLERANCE,
     Case,
     Named,
@@ -21,6 +22,7 @@ from kernel_cases import (
     compare_with_gradients,
     fused_alone,
     gradients,
+    memory_of,
     poison_fresh_memory,
     run_in_pieces,
     signatures,
@@ -33,7 +35,9 @@ from stacktrans.common.randomness import generator as random_generator
 from stacktrans.kernels import compiling, drive
 from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
+from stacktrans.kernels.sequences import Running
 from stacktrans.kernels.tensors import fresh, fresh_zeros
+from stacktrans.memory import Memory
 from stacktrans.memory.strengths import steps
 from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
@@ -42,7 +46,7 @@ from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layouts import JointSequence
 
-WITH_NONE = [*NAMES, "none"]
+WITH_NONE = [*NAMES, *SEVERAL, "none"]
 # No size a multiple of another or of a vector register but by accident.
 SHAPES = [Shape(1, 1, 1, 1), Shape(3, 7, 5, 3), Shape(10, 63, 33, 17), Shape(13, 20, 40, 36)]
 
@@ -86,7 +90,7 @@ def two_threads() -> Iterator[None]:
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("lengths_given", [True, False])
-@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 def test_padded_batch(memory: str, lengths_given: bool) -> None:
     config = resolve(
         task="copy",
@@ -136,7 +140,7 @@ def test_two_threads(controller: str, batch: int) -> None:
 
 
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 def test_memory_alone_with_two_threads(memory: str) -> None:
     check_memory(memory, *program(memory, "any", Shape(9, 20, 0, 3)), dtype=torch.float64)
 
@@ -154,7 +158,7 @@ def test_a_string_does_not_see_its_batch(controller: str) -> None:
             assert torch.equal(part[0], together[name][item]), name
 
 
-@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 @pytest.mark.parametrize("controller", KINDS)
 def test_gradients_equal_finite_differences(controller: str, memory: str) -> None:
     case = Case.drawn(controller, memory, Shape(2, 5, 3, 2), torch.float64, layers=2)
@@ -175,7 +179,7 @@ def test_gradients_of_one_output_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 def test_signals_of_exactly_0_and_1(memory: str, dtype: torch.dtype) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 30, 6, 4), dtype)
     case = case.changed(signal_weight=1e7 * case.tensors["signal_weight"])
@@ -199,16 +203,16 @@ PROGRAMS: dict[str, Callable[[tuple[int, ...], np.random.Generator], Array]] = {
 def program(memory: str, kind: str, shape: Shape) -> tuple[Tensor, Tensor]:
     """Signals and values that float32 holds exactly."""
     rng = np.random.default_rng(5)
-    store = STRENGTH_MEMORIES[memory]
+    store = memory_of(memory)
     signals = PROGRAMS[kind]((shape.batch, shape.steps, len(store.signal_names)), rng)
-    values = rng.standard_normal((shape.batch, shape.steps, len(store.ends) * shape.size))
+    values = rng.standard_normal((shape.batch, shape.steps, store.pushes * shape.size))
     return torch.tensor(signals, dtype=torch.float32), torch.tensor(values, dtype=torch.float32)
 
 
 def defined_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
     """The definition of `fused_alone`."""
-    store = STRENGTH_MEMORIES[memory]()
-    pushed = values.unflatten(2, (len(store.ends), -1))
+    store = memory_of(memory)
+    pushed = values.unflatten(2, (store.pushes, -1))
     state = store.initial(len(signals), pushed.shape[3], values)
     reads = []
     for step in range(signals.shape[1]):
@@ -235,7 +239,7 @@ def check_memory(memory: str, signals: Tensor, values: Tensor, dtype: torch.dtyp
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("kind", PROGRAMS)
-@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 def test_memory_alone(memory: str, kind: str, dtype: torch.dtype) -> None:
     for shape in [Shape(1, 1, 0, 1), Shape(3, 2, 0, 2), Shape(20, 40, 0, 3), Shape(2, 150, 0, 5)]:
         check_memory(memory, *program(memory, kind, shape), dtype)
@@ -250,7 +254,7 @@ def test_worked_example(memory: str, expected: list[float]) -> None:
     assert fused_alone(memory, signals, values).flatten().tolist() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> None:
     signals, values = program(memory, "any", Shape(3, 9, 0, 2))
     assert torch.autograd.gradcheck(
@@ -425,3 +429,19 @@ def test_a_new_memory_brings_its_own_steps() -> None:
     for hard in (False, True):
         expected = case.defined(hard)
         compare(run_in_pieces(case, [3, 1, 3], hard)[0], expected, 1e-12)
+
+
+@pytest.mark.parametrize("memory", [*WITH_NONE, Latch()], ids=str)
+def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
+    case = Case.drawn("lstm", memory, Shape(3, 8, 5, 3), torch.float64, layers=2)
+    before, after = torch.arange(24).view(3, 8).split([5, 3], dim=1)
+    with torch.no_grad():
+        for chosen in ([2, 0, 0, 1], [1, 0, 1]):
+            items = torch.tensor(chosen)
+            run = Running(case.kind(), 3, case.weights)
+            run.step(before)
+            run.choose(items)
+            whole = Running(case.kind(), len(items), case.weights)
+            whole.step(before[items])
+            rest = run.step(after[items])._asdict()
+            compare(rest, whole.step(after[items])._asdict(), 1e-12)

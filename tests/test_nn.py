@@ -12,13 +12,15 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
 from stacktrans.settings.resolve import resolve
 
+MEMORIES = ["stack", "queue", "deque", "queue+stack", "stack-rnn", "list-rnn"]
+
 
 def inputs_of(*sizes: int, seed: int = 1) -> Tensor:
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "stack-rnn", "list-rnn"])
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_it_is_the_controller_and_the_memory_of_a_transducer(memory: str, layers: int) -> None:
     config = resolve(
         task="copy",
@@ -92,7 +94,7 @@ def test_what_does_not_exist_is_refused() -> None:
         StackLSTM(2, 3, memory_size=0)
 
 
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "stack-rnn", "list-rnn"])
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_a_detached_state_has_no_past(memory: str) -> None:
     """As for truncated backpropagation through time."""
     layer, state = StackLSTM(3, 4, memory=memory, memory_size=2), None

@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from stacktrans.common.statistics import bootstrap_interval
+from stacktrans.showing.exports import as_cell
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.report import as_cell, as_csv, as_json, markdown
+from stacktrans.sweeps.report import as_csv, as_json, markdown
 from stacktrans.sweeps.table import Cell, cells_of
 from stacktrans.sweeps.work import Record, is_record
 

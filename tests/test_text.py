@@ -1,5 +1,6 @@
 """Language modelling on texts in files (joulin2015, section 5.3)."""
 
+import csv
 import itertools
 import json
 import math
@@ -124,6 +125,24 @@ def test_the_files_are_needed_for_nothing_but_training(
     assert result["perplexity"] == pytest.approx(literal, rel=1e-5)
 
 
+def test_several_models_are_compared(trained: Path, tmp_path: Path) -> None:
+    text = tmp_path / "more.txt"
+    text.write_text("the owl sees the sea .\n", encoding="utf-8")
+    both = [trained, trained / "last"]
+    alone = [json.loads(invoke("eval", each, "--text", text, "--json").stdout) for each in both]
+    assert json.loads(invoke("eval", *both, "--text", text, "--json").stdout) == alone
+    rows = [*csv.DictReader(invoke("eval", *both, "--text", text, "--csv").stdout.splitlines())]
+    assert [row["checkpoint"] for row in rows] == [str(each) for each in both]
+    for row, each in zip(rows, alone, strict=True):
+        (result,) = each["results"]
+        assert float(row["perplexity"]) == result["perplexity"]
+    latex = invoke("eval", *both, "--text", text, "--latex").stdout
+    assert "checkpoint & text & symbols & unknown & perplexity & nats/symbol" in latex
+    mixed = invoke("eval", trained, "reverse-stack", "--text", text)
+    assert (mixed.exit_code, mixed.stdout) == (2, "")
+    assert "the model is not of a text: its task is reverse" in mixed.stderr
+
+
 def literal_perplexity(directory: Path, text: str) -> float:
     """Step by step, by the definition of the model, in a loop over the words."""
     loaded = checkpoint.load(directory, CPU)
@@ -179,6 +198,8 @@ def test_inspect_follows_a_sentence(trained: Path) -> None:
     ("command", "message"),
     [
         (["eval", "{run}", "--count", "3"], "--count: cannot be used with a text"),
+        (["eval", "{run}", "--beam", "3"], "--beam: cannot be used with a text"),
+        (["eval", "{run}", "--predictions", "a"], "--predictions: cannot be used with a text"),
         (["inspect", "{run}"], "nothing is drawn"),
         (["generate", "--task", "text"], "nothing is drawn"),
         (["train", "--text", "{folder}", "--memory", "stack-rnn", "--out", "new", "--set",

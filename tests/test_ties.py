@@ -8,7 +8,16 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from kernel_cases import NAMES, STRENGTH_MEMORIES, TOLERANCE, Named, compare, fused_alone, gradients
+from kernel_cases import (
+    NAMES,
+    SEVERAL,
+    TOLERANCE,
+    Named,
+    compare,
+    fused_alone,
+    gradients,
+    memory_of,
+)
 from literal import LITERAL
 from torch import Tensor
 
@@ -20,7 +29,7 @@ Draw = Callable[[np.random.Generator, int, int], Array]
 
 
 def by_definition(memory: str, signals: Tensor, values: Tensor) -> Tensor:
-    store = STRENGTH_MEMORIES[memory]()
+    store = memory_of(memory)
     state = store.initial(len(signals), SIZE, values)
     reads = []
     for step in range(signals.shape[1]):
@@ -48,12 +57,12 @@ def outcome(runner: Runner, memory: str, signals: Tensor, values: Tensor) -> Nam
 
 def drawn(memory: str, steps: int, draw: Draw) -> tuple[Tensor, Tensor]:
     """Signals and values in float64."""
-    store, rng = STRENGTH_MEMORIES[memory], np.random.default_rng(steps)
+    store, rng = memory_of(memory), np.random.default_rng(steps)
     signals = [
         draw(rng, BATCH, steps) if name.startswith("pop") else pushes(draw)(rng, BATCH, steps)
         for name in store.signal_names
     ]
-    values = rng.integers(-8, 9, (BATCH, steps, len(store.ends) * SIZE)) / 8
+    values = rng.integers(-8, 9, (BATCH, steps, store.pushes * SIZE)) / 8
     return torch.tensor(np.stack(signals, axis=2)), torch.tensor(values)
 
 
@@ -94,7 +103,7 @@ def test_definition_and_compiled_code_follow_the_equations(memory: str, kind: st
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("kind", ROUNDED)
-@pytest.mark.parametrize("memory", NAMES)
+@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 def test_definition_and_compiled_code_round_alike(
     memory: str, kind: str, dtype: torch.dtype
 ) -> None:

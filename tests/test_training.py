@@ -86,7 +86,7 @@ def test_a_configuration_repeats_its_run_exactly(tmp_path: Path) -> None:
     assert records_of(tmp_path / "three") != records_of(tmp_path / "one")
 
 
-@pytest.mark.parametrize("memory", ["stack", "deque", "none"])
+@pytest.mark.parametrize("memory", ["stack", "deque", "2*queue", "none"])
 @pytest.mark.parametrize("stop_at", [1, 13, 20, 25])
 def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, stop_at: int) -> None:
     changes = ("max_steps=40", "settle.loss=1.2", "restart.after=25", "restart.loss=0.01")

@@ -15,7 +15,8 @@ from stacktrans.common.errors import UsageError
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import Scores, ranges, scores_of_pairs, scores_of_range
 from stacktrans.inference.perplexity import perplexities
-from stacktrans.inference.transduction import transduce_strings
+from stacktrans.inference.predictions import Prediction
+from stacktrans.inference.transduction import Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.model.devices import find_device
@@ -39,6 +40,8 @@ class Answer:
         probability: of the whole answer; 1 for an empty source.
         ended: whether the model ended it; otherwise it was cut off.
         scored: of each symbol, whether it can be known and is scored; None where all are.
+        hypotheses: the best answers that a beam found, this one first; None without a beam, or
+            of an empty source.
     """
 
     source: str
@@ -46,6 +49,7 @@ class Answer:
     probability: float
     ended: bool
     scored: list[bool] | None
+    hypotheses: list[Hypothesis] | None = None
 
 
 class Evaluation:
@@ -57,12 +61,18 @@ class Evaluation:
         coarse: share of strings that are right from first to last symbol.
         fine: mean share of a string before its first error.
         symbols: share of all scored symbols that are right.
+        symbol_error_rate: the fewest symbols to insert, delete or replace to make all answers
+            their targets, a target symbol; None where answers were not asked for.
+        predictions: what the model says to each source, beside its target; empty likewise.
     """
 
     def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:
         self.lengths, self.count = lengths, scores.count
         self.coarse, self.fine = scores.coarse_accuracy, scores.fine_accuracy
         self.symbols = scores.symbol_accuracy
+        self.symbol_error_rate = scores.symbol_error_rate
+        found = scores.predictions
+        self.predictions: list[Prediction] = [] if found is None else found.tolist()
         self._scores, self._hard = scores, hard
 
     def by_length(self) -> dict[int, float]:
@@ -157,17 +167,32 @@ class Model:
 
     @overload  # a string is a sequence of strings, too, but is one source
     def transduce(  # type: ignore[overload-overlap]
-        self, sources: str, *, max_length: int | None = None, everything: bool = False
+        self,
+        sources: str,
+        *,
+        max_length: int | None = None,
+        everything: bool = False,
+        beam: int | None = None,
     ) -> str: ...
 
     @overload
     def transduce(
-        self, sources: Sequence[str], *, max_length: int | None = None, everything: bool = False
+        self,
+        sources: Sequence[str],
+        *,
+        max_length: int | None = None,
+        everything: bool = False,
+        beam: int | None = None,
     ) -> list[str]: ...
 
     @checked
     def transduce(
-        self, sources: Texts, *, max_length: Count | None = None, everything: bool = False
+        self,
+        sources: Texts,
+        *,
+        max_length: Count | None = None,
+        everything: bool = False,
+        beam: Count | None = None,
     ) -> str | list[str]:
         """The answers to sources, in their order; of a single string, its answer.
 
@@ -175,20 +200,25 @@ class Model:
             sources: as `stacktrans transduce` takes them, a line each.
             max_length: the longest answer, in symbols; twice the source and 20 more unless given.
             everything: whether symbols that are not scored are the model's own, and not `·`.
+            beam: how many hypotheses a search for the most probable answer keeps at each step;
+                answers are greedy unless given.
 
         Raises:
             StacktransError: a source can't be transduced; the message says which, from 1.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
-        lines = transduce_strings(self._loaded, given, max_length, marked=not everything)
+        lines = transduce_strings(self._loaded, given, max_length, not everything, beam, best=1)
         texts = [line.output or "" for line in lines]
         return texts[0] if isinstance(sources, str) else texts
 
     @checked
-    def answers(self, sources: Texts, *, max_length: Count | None = None) -> list[Answer]:
+    def answers(
+        self, sources: Texts, *, max_length: Count | None = None, beam: Count | None = None
+    ) -> list[Answer]:
         """The answers to sources, with their probabilities and scored symbols.
 
-        Arguments and errors are those of `transduce`; a single string is a list of one.
+        Arguments and errors are those of `transduce`; a single string is a list of one. With a
+        beam, each has all the `hypotheses` that it found.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
         return [
@@ -198,8 +228,9 @@ class Model:
                 1.0 if line.probability is None else line.probability,
                 line.probability is None or bool(line.ended),
                 line.scored,
+                line.hypotheses,
             )
-            for line in transduce_strings(self._loaded, given, max_length)
+            for line in transduce_strings(self._loaded, given, max_length, beam=beam)
         ]
 
     @checked
@@ -222,8 +253,11 @@ class Model:
         seed: Seed = 1,
         each: bool = False,
         depth: Count | None = None,
+        beam: Count | None = None,
     ) -> Evaluation:
         """Accuracy on strings of the task, or on your own pairs.
+
+        With pairs or a beam, the model also answers each source by itself.
 
         Args:
             data: pairs, or a file of them as `stacktrans generate` writes it; strings are drawn
@@ -234,6 +268,7 @@ class Model:
             seed: random seed of the strings.
             each: whether `count` strings of every length are drawn.
             depth: for a task with a grammar, the greatest; all derivations are equally likely.
+            beam: as for `transduce`; coarse and fine accuracy are then those of the answers.
 
         Raises:
             StacktransError: there are no such strings, or the file is not of pairs.
@@ -250,11 +285,13 @@ class Model:
                 pairs, name = read_pairs(Path(data), self._loaded.task), str(data)
             else:
                 pairs, name = given_pairs(data, self._loaded.task), "data"
-            ((found, scores),) = scores_of_pairs(self._loaded, pairs[:count], bounds, name)
+            ((found, scores),) = scores_of_pairs(
+                self._loaded, pairs[:count], bounds, name, beam or 1
+            )
             return Evaluation(found, scores, self.network.hard)
         usual = [task.ranges.test]
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
-        scores = scores_of_range(self._loaded, found, law, count, seed, each)
+        scores = scores_of_range(self._loaded, found, law, count, seed, each, beam)
         return Evaluation(found, scores, self.network.hard)
 
     def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:

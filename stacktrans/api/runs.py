@@ -160,8 +160,7 @@ def begin(
     # Nothing is written before everything that was asked for is known to exist.
     trainer = Trainer(config, Path(), find_device(device), command)
     if not rehearsal:
-        name = f"{config.task.name}-{config.model.memory.name}-{config.seed}"
-        trainer.directory = claim(out, name)
+        trainer.directory = claim(out, config.title)
     return trainer
 
 

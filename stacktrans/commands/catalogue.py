@@ -18,7 +18,7 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import CONFIG
 from stacktrans.common.kinds import in_words
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
-from stacktrans.common.registry import GENERATORS, Registry
+from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import in_a_line
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
@@ -103,8 +103,11 @@ def _task(name: str, path: Path) -> Entry:
 
 
 def memories() -> Listing:
-    """Every memory: its signals, and the settings that it has."""
-    return _parts_of_a_model(MemoryConfig, "signals", lambda memory: memory().signal_names)
+    """Every memory: its signals, whether it may be one of several, and the settings that it has."""
+    for found in _parts_of_a_model(MemoryConfig, "signals", lambda memory: memory().signal_names):
+        if isinstance(found, Entry) and found.name not in MEMORIES.ALONE:
+            found = replace(found, remarks=[*found.remarks, "several as in queue+2*stack"])
+        yield found
 
 
 def controllers() -> Listing:

@@ -53,10 +53,17 @@ def names(offer: Callable[[], Iterable[str]]) -> Offered:
 
 
 tasks = names(packaged.task_files)
-memories = names(MEMORIES.installed)
 controllers = names(CONTROLLERS.installed)
 recipes = names(lambda: [AUTO, *packaged.recipe_names(), *strategies_known()])
 strategies = names(strategies_known)
+
+
+@_completer
+def memories(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """Memories, or those that can stand beside the ones that are typed."""
+    before, plus, _ = incomplete.rpartition("+")
+    others = [name for name in MEMORIES.installed() if not plus or name not in MEMORIES.ALONE]
+    return (f"{before}{plus}{name}" for name in others)
 
 
 @_completer

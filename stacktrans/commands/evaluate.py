@@ -1,12 +1,14 @@
 """The command `eval`: accuracy, or the perplexity of a text."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from stacktrans.commands import completion
 from stacktrans.commands.options import (
-    CheckpointArgument,
+    BeamOption,
     DepthOption,
     DeviceOption,
     HardOption,
@@ -14,12 +16,33 @@ from stacktrans.commands.options import (
     load_model,
     parse_lengths,
 )
-from stacktrans.commands.terminal import print_json, print_out
+from stacktrans.commands.terminal import print_data, print_json, print_out
 from stacktrans.common.errors import UsageError, check_positive
+from stacktrans.common.files import check_place_of, write_atomically
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from stacktrans.model.checkpoint import Checkpoint
+    from stacktrans.showing.scores import Results
+    from stacktrans.showing.tables import Table
+    from stacktrans.tasks.base import Lengths
+
+STDOUT = Path("-")
+"""What stands for standard output among files."""
+Loaded = Sequence[tuple[str, "Checkpoint"]]
+"""Checkpoints, by the names that they were given by."""
 
 
 def eval(
-    checkpoint: CheckpointArgument,
+    checkpoints: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CHECKPOINT...",
+            help="Directories of checkpoints or runs, or names from stacktrans list checkpoints.",
+            autocompletion=completion.checkpoints,
+        ),
+    ],
     lengths: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,6 +68,19 @@ def eval(
             help="Your own pairs, as generate writes them, in TSV or JSON lines; - for stdin.",
         ),
     ] = None,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write source, target, answer and right or wrong, a line each, as JSON lines if "
+            "the file ends in .jsonl, as TSV otherwise; - for stdout, the tables then going to "
+            "stderr.",
+        ),
+    ] = None,
+    errors: Annotated[
+        int | None, typer.Option(metavar="N", help="Show the first N wrong answers.")
+    ] = None,
+    beam: BeamOption = None,
     text: Annotated[
         Path | None,
         typer.Option(
@@ -60,63 +96,198 @@ def eval(
     hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print the table as CSV, with numbers in full.")
+    ] = False,
+    as_latex: Annotated[
+        bool, typer.Option("--latex", help="Print the table as LaTeX, for the package booktabs.")
+    ] = False,
 ) -> None:
     """Measure coarse, fine and symbol accuracy, or the perplexity of a text.
 
     Coarse accuracy is the share of strings that are right from first to last
     symbol, fine accuracy the mean share of a string before its first error,
     both with 95% intervals; symbol accuracy is the share of all scored symbols
-    that are right. For a model of text, the perplexity of the validation and
-    test texts, or of --text, is measured instead.
+    that are right after the true ones before them. For a model of text, the
+    perplexity of the validation and test texts, or of --text, is measured instead.
+
+    With --data, --predictions, --errors or --beam, the model also answers each
+    source by itself, as transduce does, which takes longer where it is wrong. The
+    error rate is then the symbol error rate: the fewest insertions, deletions
+    and replacements that turn the answers into the targets, a target symbol.
+    With --beam, coarse and fine accuracy are those of the answers, too.
+
+    Several checkpoints are measured on the same strings if they are of the same
+    task, and shown in one table; --json is then a list.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
+        stacktrans eval copy-queue --data test.tsv --predictions answers.tsv --errors 20
+        stacktrans eval copy-queue copy-deque --lengths 65:128 --latex
         stacktrans generate --task copy | stacktrans eval copy-queue --data -
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
-    from stacktrans.inference import evaluation
-    from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
-    from stacktrans.showing import scores
     from stacktrans.showing.plots import check_plot, plot_accuracy
-    from stacktrans.tasks.lines import name_of, read_pairs
 
-    check_positive(**{"--count": count, "--depth": depth})
+    check_positive(**{"--count": count, "--depth": depth, "--errors": errors, "--beam": beam})
+    bounds = [parse_lengths(range_) for range_ in lengths or []]
+    forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
+    _check_apart(forms)
+    _check_apart({"--predictions -": predictions == STDOUT, **forms})
+    _check_apart({"--errors": errors, "--csv": as_csv, "--latex": as_latex})
+    for name, given in {"--each": each, "--depth": depth}.items():
+        _check_apart({name: given, "--data": data})
+    for name, file in {"--predictions": predictions, "--plot": plot}.items():
+        if file and len(checkpoints) > 1:
+            raise UsageError(f"{name}: expected one checkpoint, not {len(checkpoints)}")
     if plot:
         check_plot(plot)
-    bounds = [parse_lengths(range_) for range_ in lengths or []]
-    if data and (depth is not None or each):
-        raise UsageError(f"{'--each' if each else '--depth'}: cannot be used with --data")
-    loaded = load_model(checkpoint, device, hard)
-    config = loaded.config.task
-    if text or config.lengths is None:
-        given = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
-        for name, value in {**given, "--data": data, "--plot": plot}.items():
+    if predictions and predictions != STDOUT:
+        check_place_of(predictions)
+    loaded = [(name, load_model(name, device, hard)) for name in checkpoints]
+    if text or any(model.config.task.lengths is None for _, model in loaded):
+        strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
+        answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}
+        for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
             if value:
                 raise UsageError(f"{name}: cannot be used with a text")
-        measured = perplexities(loaded, text)
-        if as_json:
-            facts = {"checkpoint": checkpoint, "hard": hard, "task": config.name}
-            print_json({**facts, "results": scores.perplexity_json(measured)})
-        else:
-            print_out(model_line(loaded.config), scores.perplexity_table(measured))
+        _print(_perplexities(loaded, text, hard), forms)
         return
-    if data:
-        pairs = read_pairs(data, loaded.task)[:count]
-        results = evaluation.scores_of_pairs(loaded, pairs, bounds, name_of(data))
-    else:
-        usual = [config.ranges.train, config.ranges.test]
-        results = [
-            (range_, evaluation.scores_of_range(loaded, range_, law, count, seed, each))
-            for range_, law in evaluation.ranges(config, loaded.task, bounds, usual, depth)
-        ]
+    width = beam or (1 if data or predictions or errors else None)
+    measured = [
+        (name, _results(model, bounds, count, each, depth, data, seed, width))
+        for name, model in loaded
+    ]
     if plot:
-        plot_accuracy(results, config.ranges.train, model_line(loaded.config), plot)
-    if as_json:
-        facts = {"checkpoint": checkpoint, "task": config.name, "seed": seed, "hard": hard}
-        print_json({**facts, "results": scores.scores_json(results, hard)})
+        ((_, model),), ((_, results),) = loaded, measured
+        plot_accuracy(results, model.config.task.ranges.train, model_line(model.config), plot)
+    report = _accuracies(loaded, measured, seed, hard, beam, errors)
+    _print(report, forms, beside=predictions == STDOUT)
+    if predictions:
+        _write_predictions(predictions, loaded[0][1], measured[0][1])
+
+
+class _Report(NamedTuple):
+    """What was measured, in all the forms in which it can be printed.
+
+    Attributes:
+        objects: for each checkpoint, what is printed as JSON.
+        entries: the rows of the table, with numbers in full.
+        table: of all checkpoints.
+        shown: what is printed where no form is asked for.
+    """
+
+    objects: list[dict[str, Any]]
+    entries: list[dict[str, Any]]
+    table: "Table"
+    shown: "list[RenderableType]"
+
+
+def _check_apart(given: dict[str, Any]) -> None:
+    """Raise `UsageError` if several options are given of which there can be one."""
+    first, *others = [name for name, value in given.items() if value] or [""]
+    if others:
+        raise UsageError(f"{first}: cannot be used with {others[0]}")
+
+
+def _results(
+    model: "Checkpoint",
+    bounds: "list[Lengths]",
+    count: int | None,
+    each: bool,
+    depth: int | None,
+    data: Path | None,
+    seed: int,
+    beam: int | None,
+) -> "Results":
+    """The scores of a checkpoint on pairs of a file, or on strings that are drawn."""
+    from stacktrans.inference.evaluation import ranges, scores_of_pairs, scores_of_range
+    from stacktrans.tasks.lines import name_of, read_pairs
+
+    if data:
+        pairs = read_pairs(data, model.task)[:count]
+        return scores_of_pairs(model, pairs, bounds, name_of(data), beam)
+    config = model.config.task
+    usual = [config.ranges.train, config.ranges.test]
+    return [
+        (range_, scores_of_range(model, range_, law, count, seed, each, beam))
+        for range_, law in ranges(config, model.task, bounds, usual, depth)
+    ]
+
+
+def _accuracies(
+    loaded: Loaded,
+    measured: "Sequence[tuple[str, Results]]",
+    seed: int,
+    hard: bool,
+    beam: int | None,
+    errors: int | None,
+) -> _Report:
+    from stacktrans.model.description import model_line
+    from stacktrans.showing.predictions import errors_json, errors_table
+    from stacktrans.showing.scores import scores_entries, scores_json, scores_table, scores_tables
+    from stacktrans.showing.tables import heading
+
+    objects, table = [], scores_table(measured, hard)
+    several = len(loaded) > 1
+    shown: list[RenderableType] = [table] if several else []
+    for (name, model), (_, results) in zip(loaded, measured, strict=True):
+        facts = {"checkpoint": name, "task": model.config.task.name, "seed": seed, "hard": hard}
+        facts |= {"beam": beam} if beam else {}
+        wrong = {"errors": errors_json(results, errors)} if errors else {}
+        objects.append({**facts, "results": scores_json(results, hard), **wrong})
+        if not several:
+            shown += [model_line(model.config), *scores_tables(results, hard)]
+        if errors:
+            shown += [heading(name)] if several else []
+            shown += errors_table(results, errors, model.task)
+    return _Report(objects, [*scores_entries(measured, hard)], table, shown)
+
+
+def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
+    """The perplexity of a text, or of those of each checkpoint's run."""
+    from stacktrans.inference.perplexity import perplexities
+    from stacktrans.model.description import model_line
+    from stacktrans.showing.scores import perplexities_table, perplexity_json, perplexity_table
+
+    measured = [(name, perplexities(model, text)) for name, model in loaded]
+    objects, entries = [], []
+    for (name, found), (_, model) in zip(measured, loaded, strict=True):
+        facts = {"checkpoint": name, "hard": hard, "task": model.config.task.name}
+        results = perplexity_json(found)
+        objects.append({**facts, "results": results})
+        entries += [{"checkpoint": name, **entry} for entry in results]
+    table = perplexities_table(measured)
+    (_, model), (_, found) = loaded[0], measured[0]
+    alone: list[RenderableType] = [model_line(model.config), perplexity_table(found)]
+    return _Report(objects, entries, table, alone if len(loaded) == 1 else [table])
+
+
+def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> None:
+    """Print what was measured on stdout, or on stderr `beside` data."""
+    from stacktrans.showing.exports import csv_of, latex_text
+
+    if forms["--json"]:
+        print_json(report.objects if len(report.objects) > 1 else report.objects[0])
+    elif forms["--csv"] or forms["--latex"]:
+        text = csv_of(report.entries) if forms["--csv"] else latex_text(report.table)
+        for line in text.splitlines():
+            print_data(line)
     else:
-        print_out(model_line(loaded.config), *scores.scores_tables(results, hard))
+        print_out(*report.shown, beside=beside)
+
+
+def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:
+    from stacktrans.showing.predictions import predicted_lines
+
+    as_json = path.suffix in {".jsonl", ".json"}
+    lines = predicted_lines(results, model.task, "jsonl" if as_json else "tsv")
+    if path == STDOUT:
+        for line in lines:
+            print_data(line)
+    else:
+        write_atomically(path, "".join(f"{line}\n" for line in lines))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KINDS = {
     "tasks": "Tasks to learn, for --task: shipped ones, and those in ./tasks.",
     "generators": "What tasks of your own are made with, and the parameters of each.",
-    "memories": "Memories for a controller to operate, for --memory.",
+    "memories": "Memories for a controller to operate, for --memory; several as in queue+stack.",
     "controllers": "Networks that operate a memory, for --controller.",
     "recipes": "Complete settings of runs, for --recipe.",
     "strategies": "What the recipe auto races, for --strategies, or one of them for --recipe.",

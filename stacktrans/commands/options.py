@@ -42,6 +42,13 @@ HardOption = Annotated[
         "probable action is taken.",
     ),
 ]
+BeamOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="K",
+        help="Search for the most probable answers with a beam of K hypotheses. Default: greedy.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

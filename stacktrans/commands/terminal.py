@@ -18,17 +18,21 @@ def progress_console() -> "Console":
     return VisibleConsole(file=cast(TextIO, Dispensable(sys.stderr)))
 
 
-def print_out(*renderables: Any) -> None:
-    """Print tables and the like on stdout, in whole lines where it is not a terminal."""
+def print_out(*renderables: Any, beside: bool = False) -> None:
+    """Print tables and the like on stdout, in whole lines where it is not a terminal.
+
+    They are printed on stderr if they stand `beside` data on stdout.
+    """
     from stacktrans.showing.progress import VisibleConsole
 
     class Output(VisibleConsole):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    console = Output(width=None if sys.stdout.isatty() else 1_000_000)
+    stream = cast(TextIO, Dispensable(sys.stderr)) if beside else sys.stdout
+    console = Output(file=stream, width=None if stream.isatty() else 1_000_000)
     for renderable in renderables:
-        console.print(renderable, soft_wrap=not sys.stdout.isatty())
+        console.print(renderable, soft_wrap=not stream.isatty())
 
 
 def print_json(value: Any) -> None:

@@ -36,8 +36,8 @@ def train(
     memory: Annotated[
         str | None,
         typer.Option(
-            help=f"The memory: {either(MEMORIES.builtin)}. Default: auto, the one that wins the "
-            "race.",
+            help=f"The memory: {either(MEMORIES.builtin)}; or several side by side, as in "
+            "queue+stack or '2*stack+queue'. Default: auto, the one that wins the race.",
             autocompletion=completion.memories,
         ),
     ] = None,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from stacktrans.commands.options import (
+    BeamOption,
     CheckpointArgument,
     DeviceOption,
     HardOption,
@@ -30,6 +31,7 @@ def transduce(
         int | None,
         typer.Option(help="Longest answer, in symbols. Default: twice the source plus 20."),
     ] = None,
+    beam: BeamOption = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also print the model's output where nothing is scored.")
     ] = False,
@@ -42,6 +44,12 @@ def transduce(
     A line that can't be transduced is reported on stderr and leaves an empty line
     in its place; the exit code is then 1. An empty line stays empty.
 
+    Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
+    most probable answer as a whole. --json then has the K best that were found, each with the
+    logarithm of its probability, which is not divided by the length. --beam 1 is greedy, and so
+    is any beam where the model does not read its own answer, as in tasks with an answer to each
+    symbol.
+
     Where the task has an answer to each symbol, a line that arrives bit by bit is answered bit
     by bit, with · for each symbol that can't be known and is not scored; --json has the model's
     output there, and says which symbols are scored. A model of text continues the sentence;
@@ -50,12 +58,13 @@ def transduce(
         echo hello | stacktrans transduce checkpoints/reverse-stack
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
+        echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
     """
     from stacktrans.common.reading import check_readable
     from stacktrans.inference.transduction import transduce_lines
     from stacktrans.tasks.lines import STDIN
 
-    check_positive(**{"--max-length": max_length})
+    check_positive(**{"--max-length": max_length, "--beam": beam})
     inputs = files or [STDIN]
     for path in inputs:
         if path != STDIN:
@@ -64,7 +73,7 @@ def transduce(
     failed = False
     for descriptor, name in _opened(inputs):
         marked = not (as_json or everything)
-        for line in transduce_lines(loaded, descriptor, max_length, as_json, marked):
+        for line in transduce_lines(loaded, descriptor, max_length, as_json, marked, beam):
             if as_json:
                 print_json(line.as_json())
             else:

@@ -57,6 +57,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
+def check_place_of(path: Path) -> None:
+    """Raise `UsageError` if a file can't be there: a folder is, or its own folder is missing."""
+    if path.is_dir():
+        raise UsageError(f"{path}: Is a directory; expected a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: no folder {path.parent}")
+
+
 def check_place(directory: Path) -> None:
     """Raise `UsageError` if a directory can't be made: a file is there, or above it."""
     there = next(path for path in (directory, *directory.absolute().parents) if path.exists())

@@ -8,16 +8,17 @@ docs/extending.md).
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacktrans.common import plugins
-from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.errors import UsageError, shown, unknown_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -46,6 +47,9 @@ class Registry:
         self.kind, self.group, self.base, self.builtin = kind, group, base, builtin
 
     def __contains__(self, name: object) -> bool:
+        return self._names_one(name)
+
+    def _names_one(self, name: object) -> bool:
         return name in self.builtin or name in self.names()
 
     def installed(self) -> list[str]:
@@ -59,7 +63,7 @@ class Registry:
 
     def check(self, name: str) -> None:
         """Raise `ValueError` if a name is unknown."""
-        if name not in self:
+        if not self._names_one(name):
             message = unknown_name(self.kind, name, self.names())
             hint = "" if "did you mean" in message else "; one of your own needs its plugin file"
             raise ValueError(f"{message}{hint}")
@@ -84,6 +88,10 @@ class Registry:
             return _package(self._entry_points[name])
         return f"plugin {self._in_files()[name][0]}"
 
+    def canonical(self, name: str) -> str:
+        """The one way in which a name is written."""
+        return name
+
     def holds(self, found: object) -> bool:
         """Whether something is a class of this kind; its base need not have been imported."""
         return isinstance(found, type) and self.base in {
@@ -98,7 +106,7 @@ class Registry:
         for point in entry_points(group=self.group):
             if point.name in self.builtin or point.name in found:
                 other = _package(found[point.name]) if point.name in found else "stacktrans"
-                raise self._clash(_package(point), point.name, other)
+                raise UsageError(f"{_package(point)}: {self._clash(point.name, other)}")
             found[point.name] = point
         return found
 
@@ -111,7 +119,8 @@ class Registry:
             raise UsageError(f"{where}: {plugins.said(error)}") from error
         if not self.holds(found):
             raise UsageError(f"{where}: {point.value} does not extend {self.base}")
-        self._check_complete(found, where)
+        if problem := self._lack(found):
+            raise UsageError(f"{where}: {problem}")
         plugins.note(sys.modules[found.__module__])
         return found
 
@@ -131,27 +140,101 @@ class Registry:
         for each in own:
             if each.__module__ != module.__name__ or "name" not in vars(each):
                 continue
-            name = vars(each)["name"]
-            where = f"plugin {file}:{inspect.getsourcelines(each)[1]}"
-            if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-                said = f"the name of {each.__name__} is {name!r}; expected a word"
-                raise UsageError(f"{where}: {said}")
-            if (self.kind, name) in found:
-                raise self._clash(where, name, f"plugin {file}")
-            if name in self.installed() or name in self._in_files():
-                raise self._clash(where, name, self.origin(name) or "stacktrans")
-            self._check_complete(each, where)
-            found[self.kind, name] = each
+            if problem := self._problem(each, found, file):
+                # A line is looked for only now, since that takes long in a file of many classes.
+                line = inspect.getsourcelines(each)[1]
+                raise UsageError(f"plugin {file}:{line}: {problem}")
+            found[self.kind, vars(each)["name"]] = each
         return found
 
-    def _check_complete(self, found: type, where: str) -> None:
-        """Raise `UsageError` if a class lacks what every one of its kind has."""
-        if missing := sorted(getattr(found, "__abstractmethods__", ())):
-            lacking = ", ".join(missing)
-            raise UsageError(f"{where}: {self.kind} {found.__name__} lacks {lacking}")
+    def _problem(self, found: type, known: Mapping[tuple[str, str], type], file: str) -> str | None:
+        """Why a class of a plugin file can't be used beside those known of it, if it can't."""
+        name = vars(found)["name"]
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+            return f"the name of {found.__name__} is {name!r}; expected a word"
+        if (self.kind, name) in known:
+            return self._clash(name, f"plugin {file}")
+        if name in self.installed() or name in self._in_files():
+            return self._clash(name, self.origin(name) or "stacktrans")
+        return self._lack(found)
 
-    def _clash(self, where: str, name: str, other: str) -> UsageError:
-        return UsageError(f"{where}: {self.kind} {name}: {other} has one of this name")
+    def _lack(self, found: type) -> str | None:
+        """What a class lacks that every one of its kind has, if anything."""
+        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        return f"{self.kind} {found.__name__} lacks {missing}" if missing else None
+
+    def _clash(self, name: str, other: str) -> str:
+        return f"{self.kind} {name}: {other} has one of this name"
+
+
+class Memories(Registry):
+    """Those of memories, of which several may stand side by side: queue+stack, 2*stack+queue.
+
+    Such a name is written in one way: without spaces, and the same in a row counted.
+    """
+
+    MOST = 16
+    """The most that stand side by side."""
+    ALONE = ("stack-rnn", "list-rnn", "none")
+    """What can't stand beside others: what has settings of its own, or nothing to push to."""
+
+    def __contains__(self, name: object) -> bool:
+        try:
+            return isinstance(name, str) and bool(self.parts(name))
+        except ValueError:
+            return False
+
+    def check(self, name: str) -> None:
+        self.parts(name)
+
+    def load(self, name: str) -> Any:
+        try:
+            parts = self.parts(name)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        if len(parts) == 1:
+            return super().load(*parts)
+        return importlib.import_module("stacktrans.memory.several").several(parts)
+
+    def origin(self, name: str) -> str | None:
+        origins = dict.fromkeys(map(super().origin, self.parts(name)))
+        return ", ".join(filter(None, origins)) or None
+
+    def canonical(self, name: str) -> str:
+        """A name in the one way in which it is written; an unknown one as it is."""
+        return self.together(self.parts(name)) if name in self else name
+
+    def together(self, parts: Sequence[str]) -> str:
+        """The name of memories side by side."""
+        runs = [(name, len([*run])) for name, run in itertools.groupby(parts)]
+        return "+".join(f"{count}*{name}" if count > 1 else name for name, count in runs)
+
+    def parts(self, name: str) -> tuple[str, ...]:
+        """The names of the memories that stand side by side, or the name of a single one.
+
+        Raises:
+            ValueError: one of them is unknown, or can't stand beside others; or there are too many.
+        """
+        if not re.search(r"[+*]", name) or self._names_one(name):
+            super().check(name)
+            return (name,)
+        found: list[str] = []
+        for term in name.split("+"):
+            count, times, each = term.rpartition("*")
+            if not each.strip() or (times and not re.fullmatch(r"\s*[0-9]+\s*", count)):
+                expected = "expected names such as queue+stack or 2*stack+queue"
+                raise ValueError(f"{self.kind} {shown(name)}: {expected}")
+            super().check(each.strip())
+            number = int(count) if times and len(count) < 9 else self.MOST + 1 if times else 1
+            if not 1 <= number <= self.MOST - len(found):
+                expected = f"expected 1 to {self.MOST} side by side"
+                raise ValueError(f"{self.kind} {shown(name)}: {expected}")
+            found += [each.strip()] * number
+        alone = next((each for each in found if each in self.ALONE and found[1:]), None)
+        if alone:
+            others = ", ".join(each for each in self.builtin if each not in self.ALONE)
+            raise ValueError(f"{self.kind} {alone} can't stand beside others; {others} can")
+        return tuple(found)
 
 
 def _package(point: "EntryPoint") -> str:
@@ -187,7 +270,7 @@ def plugin_options() -> list[str]:
     return [word for plugin in _loaded.values() for word in ("--plugin", plugin.name)]
 
 
-MEMORIES = Registry(
+MEMORIES = Memories(
     "memory",
     "stacktrans.memories",
     "stacktrans.memory.base:Memory",

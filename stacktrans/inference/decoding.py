@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from stacktrans.kernels.sequences import Running
+from stacktrans.model.definition import Run
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Stream
 
@@ -66,14 +68,36 @@ def transduce(
             answers.update(zip(group, found, strict=True))
     else:
         assert isinstance(layout, JointSequence | Stream)
-        limits = [layout.longest_answer(len(source), limit) for source in sources]
-        sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
-        for group in batches_of(sizes, STEPS_AT_ONCE):
-            for length in {len(sources[index]) for index in group}:
-                same = [index for index in group if len(sources[index]) == length]
-                found = _decode(model, layout, [sources[index] for index in same], limits[same[0]])
-                answers.update(zip(same, found, strict=True))
+        for group, most in side_by_side(layout, sources, limit):
+            found = _decode(model, layout, [sources[index] for index in group], most)
+            answers.update(zip(group, found, strict=True))
     return [answers[index] for index in range(len(sources))]
+
+
+def side_by_side(
+    layout: JointSequence | Stream, sources: Sequence[Ids], limit: int | None, width: int = 1
+) -> Iterator[tuple[list[int], int]]:
+    """Groups of sources of one length, by their indices, with the most symbols of their answers.
+
+    Each source takes room for `width` of them.
+    """
+    limits = [layout.longest_answer(len(source), limit) for source in sources]
+    sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
+    for group in batches_of(sizes, STEPS_AT_ONCE // width):
+        for length in {len(sources[index]) for index in group}:
+            same = [index for index in group if len(sources[index]) == length]
+            yield same, limits[same[0]]
+
+
+def after_prefixes(
+    model: Transducer, layout: JointSequence | Stream, sources: Sequence[Ids]
+) -> tuple[Running | Run, Tensor]:
+    """A run over sources of one length up to their answers, and its last output, [B, H]."""
+    prefixes = torch.stack([torch.from_numpy(layout.prefix(source)) for source in sources])
+    run = model.start(len(sources))
+    for piece in prefixes.to(model.classifier.weight.device).split(PIECE, dim=1):
+        hidden = run.step(piece).hidden
+    return run, hidden[:, -1]
 
 
 def _in_step(model: Transducer, layout: InStep, read: list[Ids]) -> list[Answer]:
@@ -107,21 +131,23 @@ def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
     return best.indices, best.values
 
 
+def ends_of(layout: JointSequence | Stream) -> tuple[int, int]:
+    """The output that ends an answer, and the last symbol of one; `NO_SYMBOL` for none."""
+    end, last = (NO_SYMBOL if none is None else none for none in (layout.end, layout.last))
+    return end, last
+
+
 def _decode(
     model: Transducer, layout: JointSequence | Stream, sources: list[Ids], limit: int
 ) -> list[Answer]:
     """Greedy answers to sources of one length, decoded side by side."""
-    device = model.classifier.weight.device
-    prefixes = torch.stack([torch.from_numpy(layout.prefix(source)) for source in sources])
-    run = model.start(len(sources))
-    for piece in prefixes.to(device).split(PIECE, dim=1):
-        hidden = run.step(piece).hidden
-    running = torch.ones(len(sources), dtype=torch.bool, device=device)
+    run, hidden = after_prefixes(model, layout, sources)
+    running = torch.ones(len(sources), dtype=torch.bool, device=hidden.device)
     total = hidden.new_zeros(len(sources), dtype=torch.float64)
     symbols: list[Tensor] = []
-    end, last = (NO_SYMBOL if none is None else none for none in (layout.end, layout.last))
+    end, last = ends_of(layout)
     while True:
-        logits = model.read_out(hidden[:, -1])
+        logits = model.read_out(hidden)
         chosen = logits.argmax(dim=-1)
         probability = torch.log_softmax(logits, dim=-1).gather(1, chosen.unsqueeze(1))
         ending = chosen == end
@@ -132,7 +158,7 @@ def _decode(
         if len(symbols) > limit or not running.any():
             break
         inputs = torch.where(ending, 0, chosen + layout.first_target)
-        hidden = run.step(inputs.unsqueeze(1)).hidden
+        hidden = run.step(inputs.unsqueeze(1)).hidden[:, -1]
     endless = end == last  # neither exists
     return [
         Answer([symbol for symbol in row if symbol != NO_SYMBOL], log_probability, endless or ended)

@@ -8,7 +8,8 @@ import contextlib
 import functools
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,12 @@ from torch.nn import functional
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.decoding import NO_SYMBOL, STEPS_AT_ONCE, batches_of
+from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task
-from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair
+from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair, Stream
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -42,6 +44,8 @@ class Scores:
         scored: [n] how many there are.
         differing: [n] of a model that is run hard, how many of them differ from its soft answer;
             zeros of any other.
+        predictions: [n] what the model says to each source of its own accord, as `Prediction`s;
+            None where that was not asked.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -49,6 +53,7 @@ class Scores:
     right: npt.NDArray[np.int64]
     scored: npt.NDArray[np.int64]
     differing: npt.NDArray[np.int64]
+    predictions: npt.NDArray[np.object_] | None = None
 
     @property
     def count(self) -> int:
@@ -80,6 +85,15 @@ class Scores:
         """Share of all scored symbols at which the hard model differs from the soft one."""
         return float(self.differing.sum() / max(self.scored.sum(), 1))
 
+    @property
+    def symbol_error_rate(self) -> float | None:
+        """Edits that make all answers their targets, a symbol of these; None without answers."""
+        if self.predictions is None:
+            return None
+        edits: int = sum(each.edits for each in self.predictions)
+        symbols: int = sum(each.symbols for each in self.predictions)
+        return edits / max(symbols, 1)
+
     def by_length(self) -> dict[int, "Scores"]:
         """The scores of the strings of each length, the shortest first."""
         return {each: self.of_lengths(each, each) for each in sorted(set(self.lengths.tolist()))}
@@ -87,11 +101,17 @@ class Scores:
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
         chosen = (self.lengths >= shortest) & (self.lengths <= longest)
-        return Scores(*(numbers[chosen] for numbers in vars(self).values()))
+        return Scores(**{name: part[chosen] for name, part in self._parts().items()})
 
     def __add__(self, other: "Scores") -> "Scores":
-        both = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Scores(*(np.concatenate(numbers) for numbers in both))
+        both = other._parts()
+        return Scores(
+            **{name: np.concatenate([part, both[name]]) for name, part in self._parts().items()}
+        )
+
+    def _parts(self) -> dict[str, npt.NDArray[Any]]:
+        """What there is, by its name."""
+        return {name: part for name, part in vars(self).items() if part is not None}
 
 
 @torch.no_grad()
@@ -122,6 +142,25 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
                 begin += layout.steps(pairs[index])
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing)
+
+
+def with_predictions(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], scores: Scores, beam: int | None
+) -> Scores:
+    """The scores of pairs with what the model says to each source, searched with a beam.
+
+    A greedy answer is known where no error was found; but in a stream, where pairs follow one
+    another, and each is answered by itself. With a beam wider than 1, coarse and fine accuracy are
+    those of the answers, too. Without a beam nothing is asked.
+    """
+    if beam is None:
+        return scores
+    greedy = beam == 1 or isinstance(checkpoint.layout, InStep)
+    known = (scores.fine == 1) & (greedy and not isinstance(checkpoint.layout, Stream))
+    found = np.empty(len(pairs), dtype=np.object_)
+    found[:] = predictions(checkpoint, pairs, known, beam)
+    fine = scores.fine if greedy else np.array([each.fine for each in found])
+    return replace(scores, fine=fine, predictions=found)
 
 
 def _batches(
@@ -209,32 +248,41 @@ def scores_of_range(
     count: int | None,
     seed: int,
     each: bool = False,
+    beam: int | None = None,
 ) -> Scores:
     """The scores of `count` strings that are drawn from a range, 1000 unless given.
 
     With `each`, of `count` strings of every length in it that the task has, 100 unless given.
+    With a beam, see `with_predictions`.
 
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
     count = count or (100 if each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
-    found = []
+    found, drawn = [], []
     for part in [Lengths(length, length) for length in every] if each else [lengths]:
         with contextlib.suppress(NoSuchLength) if each else contextlib.nullcontext():
             for start in range(0, count, BLOCK):
                 rng = generator(seed, Purpose.EVALUATION, start)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
                 found.append(score(checkpoint.model, checkpoint.layout, pairs))
+                drawn += pairs if beam else []
     if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
-    return functools.reduce(operator.add, found)
+    return with_predictions(checkpoint, drawn, functools.reduce(operator.add, found), beam)
 
 
 def scores_of_pairs(
-    checkpoint: Checkpoint, pairs: Sequence[Pair], bounds: Sequence[Lengths], name: str
+    checkpoint: Checkpoint,
+    pairs: Sequence[Pair],
+    bounds: Sequence[Lengths],
+    name: str,
+    beam: int | None = None,
 ) -> list[tuple[Lengths, Scores]]:
     """The scores of pairs, by ranges of lengths; of one range if none is given.
+
+    With a beam, see `with_predictions`.
 
     Raises:
         UsageError: there are none, or none of some range; the message begins with their name.
@@ -242,6 +290,7 @@ def scores_of_pairs(
     if not pairs:
         raise UsageError(f"{name}: no pairs")
     scores = score(checkpoint.model, checkpoint.layout, pairs)
+    scores = with_predictions(checkpoint, pairs, scores, beam)
     found = Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
     results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
     for range_, within in results:

@@ -10,13 +10,29 @@ from typing import Any
 import torch
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.inference.decoding import likeliest, transduce
+from stacktrans.inference.beam import search
+from stacktrans.inference.decoding import Answer, likeliest
 from stacktrans.inference.perplexity import Following, followings
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import UNKNOWN, with_marks
+from stacktrans.tasks.base import UNKNOWN, Task, with_marks
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layouts import UnknownSymbol
 from stacktrans.tasks.lines import Piece, check_length, decode_line, line_groups
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One of the answers to a source that a beam search found.
+
+    Attributes:
+        text: the answer.
+        log_probability: of the whole answer, in nats.
+        ended: whether the model ended it; otherwise it was cut off.
+    """
+
+    text: str
+    log_probability: float
+    ended: bool
 
 
 @dataclass
@@ -30,6 +46,7 @@ class Line:
         scored: of each of its symbols, whether it is scored; None where all are.
         probability: of the whole answer; None if the line is empty or there is no answer.
         ended: whether the model ended the answer; None likewise.
+        hypotheses: the best that a beam found, the answer first; None without one.
         following: of a model of a text, its predictions after each symbol; None of others.
         error: why there is no answer.
         last: whether no further line is ready.
@@ -42,6 +59,7 @@ class Line:
     scored: list[bool] | None = None
     probability: float | None = None
     ended: bool | None = None
+    hypotheses: list[Hypothesis] | None = None
     following: list[Following] | None = None
     error: str | None = None
     last: bool = False
@@ -58,6 +76,15 @@ class Line:
         }
         if self.scored is not None:
             entry["scored"] = self.scored
+        if self.hypotheses is not None:
+            entry["hypotheses"] = [
+                {
+                    "output": found.text,
+                    "log_probability": found.log_probability,
+                    "ended": found.ended,
+                }
+                for found in self.hypotheses
+            ]
         if self.following is not None:  # of the sentence as a whole, its end included
             log_probability = sum(each.log_probability for each in self.following)
             mean = log_probability / len(self.following)
@@ -73,6 +100,7 @@ def transduce_lines(
     max_length: int | None,
     as_json: bool = False,
     marked: bool = False,
+    beam: int | None = None,
 ) -> Iterator[Line]:
     """Transduce every line of an open file or pipe, in order.
 
@@ -85,6 +113,7 @@ def transduce_lines(
         max_length: longest answer in symbols; None for the layout's usual limit.
         as_json: whether to wait for whole lines, and to fill in all that `Line.as_json` shows.
         marked: whether there is a mark in the place of each symbol that is not scored.
+        beam: the width of the beam that answers are searched with; None for greedy ones.
     """
     in_step = checkpoint.task.same_length and not checkpoint.model.config.buffers
     stream = LineStream(checkpoint, marked) if in_step and not as_json else None
@@ -102,7 +131,7 @@ def transduce_lines(
                 line.source = decode_line(piece.raw)
             except StacktransError as error:
                 line.error = str(error)
-        _answer(checkpoint, lines, max_length, marked)
+        _answer(checkpoint, lines, max_length, marked, beam, best=beam if as_json else 1)
         if as_json and isinstance(checkpoint.task, Corpus):
             words = checkpoint.task.vocabulary
             for line in lines:
@@ -117,15 +146,22 @@ def transduce_lines(
 
 
 def transduce_strings(
-    checkpoint: Checkpoint, sources: Sequence[str], max_length: int | None, marked: bool = False
+    checkpoint: Checkpoint,
+    sources: Sequence[str],
+    max_length: int | None,
+    marked: bool = False,
+    beam: int | None = None,
+    best: int | None = None,
 ) -> list[Line]:
-    """Transduce strings, a line each, in order, with answers of up to `max_length` symbols.
+    """Transduce strings, a line each, in order; arguments as for `transduce_lines`.
+
+    With a beam, up to `best` hypotheses of each are found, unless given all that the beam has.
 
     Raises:
         StacktransError: one can't be transduced; the message says which, from 1.
     """
     lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
-    _answer(checkpoint, lines, max_length, marked)
+    _answer(checkpoint, lines, max_length, marked, beam, best or beam)
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")
@@ -133,7 +169,12 @@ def transduce_strings(
 
 
 def _answer(
-    checkpoint: Checkpoint, lines: Sequence[Line], max_length: int | None, marked: bool
+    checkpoint: Checkpoint,
+    lines: Sequence[Line],
+    max_length: int | None,
+    marked: bool,
+    beam: int | None,
+    best: int | None,
 ) -> None:
     """Answer the lines that have a source."""
     task = checkpoint.task
@@ -151,18 +192,29 @@ def _answer(
             waiting.append((line, symbols))
         except StacktransError as error:
             line.error = str(error)
-    answers = transduce(checkpoint.model, checkpoint.layout, sources, max_length)
-    for (line, symbols), answer in zip(waiting, answers, strict=True):
+    answers = search(checkpoint.model, checkpoint.layout, sources, beam or 1, best or 1, max_length)
+    for (line, symbols), found in zip(waiting, answers, strict=True):
+        answer = found[0]
         if math.isnan(answer.log_probability):
             line.error = OVERFLOW
             continue
-        said = task.target.decode(answer.target)
         if task.same_length:
             line.scored = [*task.scored(symbols)]
-            said = with_marks(said, line.scored) if marked else said
-        line.output = task.target.join(said)
+        texts = [_written(task, each, line.scored if marked else None) for each in found]
+        line.output = texts[0]
         line.probability = math.exp(answer.log_probability)
         line.ended = answer.ended
+        if beam:
+            line.hypotheses = [
+                Hypothesis(text, each.log_probability, each.ended)
+                for text, each in zip(texts, found, strict=True)
+            ]
+
+
+def _written(task: Task, answer: Answer, scored: Sequence[bool] | None) -> str:
+    """An answer as text, with marks where it is not scored."""
+    said = task.target.decode(answer.target)
+    return task.target.join(said if scored is None else with_marks(said, scored))
 
 
 class LineStream:

@@ -62,6 +62,12 @@ class Store(Protocol):
     def after(self, steps: int) -> Self:
         """The memory after some steps."""
 
+    def chosen(self, items: Array) -> Self:
+        """The memory of some of the batch, by their indices; one may be there several times.
+
+        It takes the place of this one, which is not used any more.
+        """
+
     @property
     def held(self) -> Held | None:
         """What it holds; None for a memory that is not carried from piece to piece."""

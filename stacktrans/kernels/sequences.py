@@ -407,3 +407,10 @@ class Running:
         self._store = self._store.after(steps)
         hidden, signals, reads = (part.unflatten(0, (batch, steps)) for part in trace[1:4])
         return SequenceOutput(hidden[:, :, -1], signals, reads)
+
+    def choose(self, items: Tensor) -> None:
+        """Go on with other strings, each from where one of these is, by their indices."""
+        self._sizes = self._sizes._replace(batch=len(items))
+        self._state = self._state.index_select(2, items)
+        self._read = self._read[items]
+        self._store = self._store.chosen(as_array(items))

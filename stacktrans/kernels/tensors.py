@@ -101,6 +101,18 @@ def workspace(*shape: int, dtype: torch.dtype) -> Array:
     return as_array(fresh(*shape, dtype=dtype))
 
 
+def taken(array: Array, items: Array) -> Array:
+    """Items of an array [B, ...], by their indices, of which one may be there several times.
+
+    If they are B, the array is changed in place, so that only those that change are copied.
+    """
+    if len(items) != len(array):
+        return array[items]
+    changed = np.flatnonzero(items != np.arange(len(array)))
+    array[changed] = array[items[changed]]
+    return array
+
+
 def check_shape(what: str, given: Sequence[int], expected: tuple[int, ...]) -> None:
     """Raise `ValueError` unless a shape is the expected one."""
     if tuple(given) != expected:

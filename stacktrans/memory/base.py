@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class MemoryState:
-    """What a memory holds after some steps, for a batch of B strings; never changed in place."""
+    """What a memory holds after some steps, for a batch of B strings; never changed in place.
+
+    The first dimension of every tensor in it is B: a beam search chooses strings by it.
+    """
 
 
 State = TypeVar("State", bound=MemoryState)

@@ -314,8 +314,7 @@ class Operation(nn.Module):
             if self.signals.bias is None:
                 return
             for index, name in enumerate(self.signal_names):
-                bias = start.signal_bias.get(name, start.signal_bias.get(name.split()[0], 0.0))
-                self.signals.bias[index] = bias
+                self.signals.bias[index] = start.bias_of(name)
 
     def forward(
         self, hidden: Tensor, state: MemoryState, hard: bool = False

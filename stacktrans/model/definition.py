@@ -1,7 +1,7 @@
 """A transducer step by step in torch, on any device: what compiled code is compared with."""
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
@@ -47,20 +47,28 @@ class TransducerState:
 
     def detach(self) -> Self:
         """The same without its past, through which no gradient goes back."""
-        return cast(Self, _detached(self))
+        return cast(Self, _changed(self, Tensor.detach))
+
+    def chosen(self, items: Tensor) -> Self:
+        """Those of some of the strings, by their indices; one may be there several times."""
+        return cast(Self, _changed(self, lambda tensor: tensor.index_select(0, items)))
 
 
-def _detached(held: Any) -> Any:
-    """A state, or a part of one, whatever its memory keeps it in."""
+def _changed(held: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A state, or a part of one, whatever its memory keeps it in, with all tensors changed."""
     if isinstance(held, Tensor):
-        return held.detach()
+        return change(held)
     if isinstance(held, tuple):
-        parts = [_detached(part) for part in held]
+        parts = [_changed(part, change) for part in held]
         return type(held)(*parts) if hasattr(held, "_fields") else tuple(parts)
+    if isinstance(held, list):
+        return [_changed(part, change) for part in held]
+    if isinstance(held, dict):
+        return {name: _changed(part, change) for name, part in held.items()}
     other = copy.copy(held)
     names: Iterable[str] = getattr(held, "__dataclass_fields__", getattr(held, "__dict__", ()))
     for name in names:
-        object.__setattr__(other, name, _detached(getattr(held, name)))
+        object.__setattr__(other, name, _changed(getattr(held, name), change))
     return other
 
 
@@ -146,6 +154,10 @@ class Run:
         """The next T steps: ids [B, T]."""
         unrolled, self._state = unroll(self._model, inputs, self._state)
         return unrolled
+
+    def choose(self, items: Tensor) -> None:
+        """Go on with other strings, each from where one of these is, by their indices."""
+        self._state = self._state.chosen(items)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

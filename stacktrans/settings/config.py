@@ -129,6 +129,8 @@ class MemoryConfig(Named):
             if name not in kinds or parameter.default is parameter.empty:
                 raise ValueError(f"{found.__name__}: {name} needs a type and a default")
             fields[name] = (kinds[name], parameter.default)
+        if not fields:
+            return VectorMemoryConfig
         return create_model(found.__name__, __base__=VectorMemoryConfig, **fields)
 
 
@@ -240,13 +242,25 @@ class StartConfig(Strict):
     the gate that keeps makes a controller that forgets, and so has to learn to use its memory."""
     signal_bias: dict[str, Number] = Field(default_factory=dict)
     """initial biases of the signals, by the signal's name ("push bottom") or its first word
-    ("push"); b_u is "pop", b_d is "push"."""
+    ("push"); b_u is "pop", b_d is "push". Of several memories, "push" is all of them, "push queue"
+    each queue, and "push queue 2" the second."""
     weights: Literal["uniform", "normal"] = "uniform"
     """distribution of the initial weights. "uniform": as in torch, up to 1/sqrt(n) for n inputs;
     "normal": with standard deviation 1/sqrt(n) for n outputs, and biases of 0 (hao2018, section
     5)."""
     scale: ScaleConfig = ScaleConfig()
     """factors on the initial weights of signals, of values, and of the vectors read."""
+
+    @staticmethod
+    def keys_of(signal: str) -> list[str]:
+        """What the bias of a signal may be found by: its name, without its last word, and so on."""
+        words = signal.split()
+        return [" ".join(words[:count]) for count in range(len(words), 0, -1)]
+
+    def bias_of(self, signal: str) -> float:
+        """The initial bias of a signal."""
+        found = (key for key in self.keys_of(signal) if key in self.signal_bias)
+        return next((self.signal_bias[key] for key in found), 0.0)
 
 
 class ModelConfig(Strict):
@@ -279,7 +293,7 @@ class ModelConfig(Strict):
         memories = [MEMORIES.load(name)() for name in MEMORIES.builtin]
         memories.append(MEMORIES.load(self.memory.name).from_config(self))
         signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
-        signals |= {name.split()[0] for name in signals}
+        signals |= {key for name in signals for key in StartConfig.keys_of(name)}
         for kind, names, existing in (
             ("gate", self.start.gate_bias, gates),
             ("signal", self.start.signal_bias, signals),
@@ -610,6 +624,11 @@ class RunConfig(Strict):
             for attempt in range(2, len(self.training.restart.starts) + 2):
                 self.model_of(attempt)
         return self
+
+    @property
+    def title(self) -> str:
+        """Task, memory and seed, as a directory is called; a shell would take * for a pattern."""
+        return f"{self.task.name}-{self.model.memory.name}-{self.seed}".replace("*", "x")
 
     def model_of(self, attempt: int) -> ModelConfig:
         """The model as the weights start at a run's n-th attempt, from 1."""

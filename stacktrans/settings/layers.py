@@ -17,6 +17,7 @@ from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
 from stacktrans.common.kinds import alternatives, without_null
 from stacktrans.common.reading import read_text
+from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.packaged import BY_KIND, recipe_names
 from stacktrans.settings.renamed import hint
 
@@ -272,7 +273,7 @@ def recipe_layers(
     files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
     found = [read_layer(path) for path in files if path == files[0] or path.is_file()]
     found += [layer.section("recipes", recipe) for layer in task_layers]
-    kinds = {"by_memory": name_of(model["memory"])}
+    kinds = {"by_memory": MEMORIES.canonical(name_of(model["memory"]))}
     usual = overlay(checked(part for layer in found for part in _expanded(layer, kinds)))
     kinds["by_controller"] = name_of(overlaid(usual, {"model": model})["model"]["controller"])
     return checked(part for layer in found for part in _expanded(layer, kinds))

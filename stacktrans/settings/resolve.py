@@ -180,7 +180,7 @@ def contestants(names: Sequence[str] = (), **asked: Unpack[Asked]) -> dict[str, 
     kind = kind_of(_checked_task(overlay([first, *changes]), [first, *changes])[1])
     memory = in_parts(overlay(layers).get("model", {}).get("memory"))
     named = isinstance(memory, str) or (isinstance(memory, dict) and "name" in memory)
-    found = chosen(names, kind, name_of(memory) if named else None)
+    found = chosen(names, kind, MEMORIES.canonical(name_of(memory)) if named else None)
     return {name: resolve(recipe=name, **asked) for name in found or [DEFAULT_RECIPE]}
 
 

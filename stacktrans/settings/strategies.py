@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.layers import Layer, Settings, read_layer, validated
 from stacktrans.settings.values import Strict
 
@@ -36,7 +37,7 @@ class Strategy(Strict):
     def memory(self) -> str:
         """The name of its memory."""
         memory = self.settings["model"]["memory"]
-        return str(memory["name"] if isinstance(memory, dict) else memory)
+        return MEMORIES.canonical(str(memory["name"] if isinstance(memory, dict) else memory))
 
 
 class _File(Strict):

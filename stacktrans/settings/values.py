@@ -106,7 +106,7 @@ class Named(Strict):
     @classmethod
     def _exists(cls, name: str) -> str:
         cls.REGISTRY.check(name)
-        return name
+        return cls.REGISTRY.canonical(name)
 
     @classmethod
     def of_class(cls, found: type) -> "type[Self]":

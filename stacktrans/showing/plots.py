@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import write_atomically
+from stacktrans.common.files import check_place_of, write_atomically
 from stacktrans.common.visible import visible
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Trace
@@ -28,8 +28,7 @@ def check_plot(path: Path) -> None:
     """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: no folder {path.parent}")
+    check_place_of(path)
 
 
 def empty_figure(width: float, height: float) -> "Figure":

@@ -23,37 +23,62 @@ def _interval(accuracy: float, count: int) -> str:
     return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False) -> Iterator[Table]:
+Results = Sequence[tuple[Lengths, Scores]]
+"""The scores of each range of lengths."""
+
+
+def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
     """Accuracy of each range of lengths, then by length within those that have several.
 
     With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
     """
-    ranges = Table(
-        "lengths",
-        Column("strings", drop=1),
-        "coarse [95%]",
-        Column("fine [95%]", drop=2),
-        Column("symbols", drop=3),
-        *(("hard ≠ soft",) if hard else ()),
-    )
+    yield _ranges_table([((), results)], hard)
     lengths = Table("length", Column("strings", drop=1), "coarse", "fine", "symbols")
     for bounds, scores in results:
-        ranges.add_row(
-            bounds,
-            scores.count,
-            _interval(scores.coarse_accuracy, scores.count),
-            _interval(scores.fine_accuracy, scores.count),
-            f"{scores.symbol_accuracy:.4f}",
-            *((f"{scores.differing_share:.4f}",) if hard else ()),
-        )
         parts = list(_spread(bounds, scores))
         for part, within in parts if len(parts) > 1 else ():
             coarse, fine = within.coarse_accuracy, within.fine_accuracy
             cells = accuracy_cells(coarse, fine, within.symbol_accuracy)
             lengths.add_row(part, within.count, *cells)
-    yield ranges
     if lengths.rows:
         yield lengths
+
+
+def scores_table(measured: Sequence[tuple[str, Results]], hard: bool = False) -> Table:
+    """Accuracy of each of some checkpoints, by their names, on each range of lengths."""
+    by_name = [((name,), results) for name, results in measured]
+    return _ranges_table(by_name, hard, "checkpoint")
+
+
+def _ranges_table(
+    measured: Sequence[tuple[tuple[str, ...], Results]], hard: bool, *before: str
+) -> Table:
+    """A row for each range, which begins with cells under the headings `before`."""
+    answered = any(scores.predictions is not None for _, found in measured for _, scores in found)
+    table = Table(
+        *before,
+        "lengths",
+        Column("strings", drop=1),
+        "coarse [95%]",
+        Column("fine [95%]", drop=2),
+        Column("symbols", drop=3),
+        *((Column("error rate", drop=4),) if answered else ()),
+        *(("hard ≠ soft",) if hard else ()),
+    )
+    for first, results in measured:
+        for bounds, scores in results:
+            rate = scores.symbol_error_rate
+            table.add_row(
+                *first,
+                bounds,
+                scores.count,
+                _interval(scores.coarse_accuracy, scores.count),
+                _interval(scores.fine_accuracy, scores.count),
+                f"{scores.symbol_accuracy:.4f}",
+                *(() if rate is None else (f"{rate:.4f}",)),
+                *((f"{scores.differing_share:.4f}",) if hard else ()),
+            )
+    return table
 
 
 def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]:
@@ -65,9 +90,23 @@ def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]
             yield part, within
 
 
-def scores_json(
-    results: Sequence[tuple[Lengths, Scores]], hard: bool = False
-) -> list[dict[str, Any]]:
+def scores_entries(
+    measured: Sequence[tuple[str, Results]], hard: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The numbers of `scores_table`, in full, one flat entry a row."""
+    for name, results in measured:
+        for bounds, scores in results:
+            entry: dict[str, Any] = {"checkpoint": name, **bounds._asdict()}
+            for key, value in _scores_entry(scores).items():
+                if key.endswith("_interval"):
+                    measure = key.removesuffix("_interval")
+                    entry[f"{measure}_low"], entry[f"{measure}_high"] = value
+                else:
+                    entry[key] = value
+            yield entry | ({"differing": scores.differing_share} if hard else {})
+
+
+def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
     """The numbers of `scores_tables`, one entry a range."""
     return [
         {
@@ -85,6 +124,7 @@ def scores_json(
 
 def _scores_entry(scores: Scores) -> dict[str, Any]:
     coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
+    rate = scores.symbol_error_rate
     return {
         "count": count,
         "coarse": coarse,
@@ -92,21 +132,35 @@ def _scores_entry(scores: Scores) -> dict[str, Any]:
         "fine": fine,
         "fine_interval": confidence_interval(fine, count),
         "symbols": scores.symbol_accuracy,
+        **({} if rate is None else {"symbol_error_rate": rate}),
     }
 
 
 def perplexity_table(texts: Mapping[str, Perplexity]) -> Table:
     """The perplexity of some texts, by their names."""
+    return _texts_table([((), texts)])
+
+
+def perplexities_table(measured: Sequence[tuple[str, Mapping[str, Perplexity]]]) -> Table:
+    """The perplexity of some texts by each of some checkpoints, by their names."""
+    return _texts_table([((name,), texts) for name, texts in measured], "checkpoint")
+
+
+def _texts_table(
+    measured: Sequence[tuple[tuple[str, ...], Mapping[str, Perplexity]]], *before: str
+) -> Table:
     table = Table(
-        "text",
+        *before,
+        Column("text", left=True),
         Column("symbols", drop=2),
         Column("unknown", drop=1),
         "perplexity",
         Column("nats/symbol", drop=3),
     )
-    for name, found in texts.items():
-        perplexity, nats = f"{found.perplexity:.2f}", f"{found.nats:.4f}"
-        table.add_row(name, found.symbols, found.unknown, perplexity, nats)
+    for first, texts in measured:
+        for name, found in texts.items():
+            perplexity, nats = f"{found.perplexity:.2f}", f"{found.nats:.4f}"
+            table.add_row(*first, name, found.symbols, found.unknown, perplexity, nats)
     return table
 
 

@@ -1,6 +1,7 @@
 """Training as it goes, and how it ended."""
 
 import math
+import re
 from collections import deque
 from collections.abc import Iterator
 
@@ -17,6 +18,8 @@ from stacktrans.training.records import Accuracy, Record, Summary, decided_by, r
 
 RECORDS_KEPT = 12
 """The records that a run's speed is measured over."""
+_NUMBERED = re.compile(r"^(\S+) [0-9]+$")
+"""An action of one of several stacks or lists."""
 SCORES = ("coarse", "fine", "symbols")
 
 
@@ -153,7 +156,7 @@ def mean_signals(record: Record) -> dict[str, float]:
     """The mean of each signal; of several stacks or lists, of the same action."""
     by_action: dict[str, list[float]] = {}
     for name, mean in record.signals.items():
-        by_action.setdefault(name.rstrip(" 0123456789"), []).append(mean)
+        by_action.setdefault(_NUMBERED.sub(r"\1", name), []).append(mean)
     return {action: sum(means) / len(means) for action, means in by_action.items()}
 
 

@@ -51,8 +51,7 @@ class PlannedRun:
     @property
     def directory(self) -> str:
         """The name of its directory."""
-        config = self.config
-        return f"{config.task.name}-{config.model.memory.name}-{config.seed}-{self.identity}"
+        return f"{self.config.title}-{self.identity}"
 
     @property
     def name(self) -> str:

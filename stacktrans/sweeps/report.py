@@ -1,12 +1,11 @@
 """A sweep's table as Markdown and JSON, and its runs as CSV."""
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from stacktrans.common.visible import in_a_line, visible
+from stacktrans.showing.exports import csv_text
 from stacktrans.sweeps.file import Figure, Measure, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.table import Cell, Records, cells_of, holds
@@ -26,8 +25,6 @@ _ACCURACIES = {
 _MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
 """What Markdown would take for emphasis, code, a link, a picture or a heading."""
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_FORMULA = ("=", "+", "-", "@")
-"""What a spreadsheet would take for the beginning of a formula."""
 
 
 def markdown(plan: Plan, records: Records) -> str:
@@ -220,7 +217,6 @@ def _run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
 
 def as_csv(plan: Plan, records: Records) -> str:
     """One line a run, with a column for each measure."""
-    stream = io.StringIO()
     own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
     rows = [["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"]]
     for run in plan.runs:
@@ -230,13 +226,4 @@ def as_csv(plan: Plan, records: Records) -> str:
             known = ("" if value is None else value for value in values)
             last = (record.get("error", ""), record["command"])
             rows.append([run.condition, *run.axes.values(), *known, *last])
-    csv.writer(stream, lineterminator="\n").writerows(map(as_cell, row) for row in rows)
-    return stream.getvalue()
-
-
-def as_cell(value: Any) -> Any:
-    """A value as it is written in CSV: texts that a spreadsheet would compute begin with a '."""
-    if isinstance(value, int | float):
-        return value
-    text = visible(str(value))
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return csv_text(rows)

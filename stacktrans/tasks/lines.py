@@ -1,12 +1,13 @@
 """Strings in files and pipes: lines in, pairs in and out."""
 
+import functools
 import os
 import select
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.reading import parsed_json, read_bytes
@@ -132,8 +133,14 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
 
 def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
     """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
-    content = sys.stdin.buffer.read() if Path(path) == STDIN else read_bytes(path)
+    content = _all_of(sys.stdin.buffer) if Path(path) == STDIN else read_bytes(path)
     return content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+
+
+@functools.lru_cache(maxsize=1)
+def _all_of(stream: BinaryIO) -> bytes:
+    """What comes from a stream, which comes only once."""
+    return stream.read()
 
 
 def check_length(symbols: Sequence[str]) -> None:

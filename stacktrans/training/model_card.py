@@ -41,7 +41,7 @@ def model_card(
     config = checkpoint.config
     count = sum(weight.numel() for weight in checkpoint.model.parameters())
     paragraphs = [
-        f"# {_text(config.task.name)}, memory {config.model.memory.name}",
+        f"# {_text(config.task.name)}, memory {_text(config.model.memory.name)}",
         f"Task: {_text(config.task.description)}" if config.task.description else "",
         f"{_text(model_line(config))}; {count:,} parameters.",
         _console(*_use(checkpoint, shlex.quote(str(directory)), source)),

@@ -18,6 +18,7 @@ from stacktrans.kernels.tensors import (
     fresh_zeros,
     in_place,
     room_for,
+    taken,
     workspace,
 )
 from stacktrans.memory.actions import EMPTY
@@ -154,6 +155,11 @@ class Cells(NamedTuple):
     def after(self, steps: int) -> "Cells":
         """See `Store`; it is changed in place."""
         return self
+
+    def chosen(self, items: Array) -> "Cells":
+        """See `Store`."""
+        own = (taken(array, items) for array in self[1:6])
+        return Cells._make((self.actions, *own, *self[6:]))
 
     def moved(self, room: int) -> "Cells":
         """A copy that has room for so many cells in each row."""

@@ -14,6 +14,9 @@ links and the strength of a row taken away stay as they were, so that going back
 can be put back: what has to be recorded is only, for each pop, the row at the end and the
 strength of the boundary before it.
 
+Several memories side by side are one with a ring each, whose rows are numbered together: the ends
+of the n-th ring, from 0, are 2 n + TOP and 2 n + BOTTOM, so that the other end is `end ^ 1`.
+
 Derivatives, in terms of strengths. A pop leaves to the boundary the sum of its own strength
 and those of the rows taken away, less u: so its gradient goes to each of them, and, with
 minus, to u. A read gives the boundary, the row within which the sum reaches 1, the rest to
@@ -26,6 +29,7 @@ read, it has no part in it. A row pushed with strength 0 has the gradient of the
 step, whether or not they get that far, and of the first pop after it, if it is taken away by it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -41,18 +45,19 @@ from stacktrans.kernels.tensors import (
     fresh_zeros,
     in_place,
     room_for,
+    taken,
     workspace,
 )
 
 TOP, BOTTOM = 0, 1
-"""The ends of rows."""
+"""The ends of the first ring."""
 
 
 class Ends(NamedTuple):
     """What a step does with a memory: all pops, then all pushes, then all reads, in this order.
 
     Attributes:
-        pops: [pops, 2] the signal, and the end it pops from.
+        pops: [pops, 2] the signal, and the end it pops from; those of a ring stand together.
         pushes: [pushes, 2] the signal, and the end it pushes to.
         reads: [reads] the ends read.
     """
@@ -70,7 +75,8 @@ class Rows(NamedTuple):
     Attributes:
         ends: what a step does.
         strength: [B, rows + 1] the strength of each row.
-        links: [B, 2, rows + 1] the row below each row, and the row above it.
+        links: [B, 2 * rings, rows + 1] of each ring, the row below each of its rows, and the row
+            above it.
         values: [B, rows, m] the vectors of all rows.
         first_before: [B, T, pops] the row at the end before each pop.
         strength_before: [B, T, pops] the strength of the boundary before each pop.
@@ -117,13 +123,18 @@ class Rows(NamedTuple):
         left = rows_left(self.links)
         shape = (batch, room_for(left, left + added), columns)
         values = workspace(*shape, dtype=TENSOR_DTYPES[self.values.dtype])
-        moved = _empty_rows(self.ends, values, steps)._replace(old=left)
+        moved = _empty_rows(self.ends, self.links.shape[1] // 2, values, steps)._replace(old=left)
         move_rows(self, moved)
         return moved
 
     def after(self, steps: int) -> "Rows":
         """See `Store`."""
         return self._replace(old=self.old + steps * len(self.ends.pushes))
+
+    def chosen(self, items: Array) -> "Rows":
+        """See `Store`."""
+        strength, links, values = (taken(array, items) for array in self[1:4])
+        return self._replace(strength=strength, links=links, values=values)
 
 
 class Backward(NamedTuple):
@@ -145,10 +156,10 @@ class Backward(NamedTuple):
     grad_values: Array
 
 
-def _empty_rows(ends: Ends, values: Array, steps: int) -> Rows:
+def _empty_rows(ends: Ends, rings: int, values: Array, steps: int) -> Rows:
     """A memory without rows, which may get as many as there are values."""
     batch, rows, _ = values.shape
-    links = np.empty((batch, 2, rows + 1), dtype=np.int32)
+    links = np.empty((batch, 2 * rings, rows + 1), dtype=np.int32)
     links[:, :, 0] = 0
     strength = np.empty((batch, rows + 1), dtype=values.dtype)
     return Rows(ends, strength, links, values, *_records(ends, batch, steps, values.dtype))
@@ -166,9 +177,11 @@ class StrengthKernel(Kernel):
 
     Attributes:
         ends: what a step does.
+        rings: how many memories stand side by side.
     """
 
     ends: Ends
+    rings: int = 1
 
     @classmethod
     def of(
@@ -179,6 +192,20 @@ class StrengthKernel(Kernel):
         ends = Ends(tables[0], tables[1], np.array(reads, dtype=np.int64))
         return cls(len(pops) + len(pushes), len(pushes), len(reads), ends)
 
+    @classmethod
+    def side_by_side(cls, kernels: Iterable[Self]) -> Self:
+        """One that does what all of them do, each with its own signals, pushes and reads."""
+        pops, pushes, reads = [], [], []
+        signals = rings = 0
+        for each in kernels:
+            later = np.array([signals, 2 * rings])
+            pops.append(each.ends.pops + later)
+            pushes.append(each.ends.pushes + later)
+            reads.append(each.ends.reads + 2 * rings)
+            signals, rings = signals + each.signals, rings + each.rings
+        ends = Ends(*map(np.concatenate, (pops, pushes, reads)))
+        return cls(signals, len(ends.pushes), len(ends.reads), ends, rings)
+
     def store(self, room: Room) -> Rows:
         """See `Kernel.store`; nothing is known of what is held."""
         shape = (room.batch, room.steps * self.pushes, room.columns)
@@ -186,7 +213,7 @@ class StrengthKernel(Kernel):
             values = workspace(*shape, dtype=room.dtype)
         else:
             values = as_array(room.values.reshape(shape))
-        return _empty_rows(self.ends, values, room.steps)
+        return _empty_rows(self.ends, self.rings, values, room.steps)
 
 
 # In what follows, `inward` are the links from a row to the next one further from the end at
@@ -303,11 +330,11 @@ def _read_backward(
 
 
 @compiled
-def _forget_empty(first: int, after: int, strength: Array, grad: Array) -> None:
-    """Take their gradients from those of some rows that have strength 0."""
-    for row in range(first, after):
-        if strength[row] == 0:
-            grad[row] = 0
+def _forget_empty(first: int, ring: int, pushes: Array, strength: Array, grad: Array) -> None:
+    """Take their gradients from those of a step's rows, from `first`, that a ring has empty."""
+    for push in range(pushes.shape[0]):
+        if pushes[push, 1] // 2 == ring and strength[first + push] == 0:
+            grad[first + push] = 0
 
 
 @kernel.implements(kernel.pushed, Rows)
@@ -346,12 +373,12 @@ def step_forward(
         signal, end = pops[pop]
         first_before[item, step, pop] = links[end, 0]
         strength_before[item, step, pop] = _pop(
-            signals[signal], strength, links[end], links[1 - end]
+            signals[signal], strength, links[end], links[end ^ 1]
         )
     for push in range(pushes.shape[0]):
         signal, end = pushes[push]
         strength[new + push] = signals[signal]
-        _push(new + push, links[end], links[1 - end])
+        _push(new + push, links[end], links[end ^ 1])
     size = values.shape[1]
     for read in range(ends.shape[0]):
         out = reads[read * size : (read + 1) * size]
@@ -382,23 +409,23 @@ def step_backward(
         boundary = _read_backward(strength, links[end], values, part, grad, grad_values)
         for row in range(new, new + count):
             # What was pushed at the other end lies beyond any boundary.
-            if boundary != 0 and strength[row] == 0 and pushes[row - new, 1] != end:
+            if boundary != 0 and strength[row] == 0 and pushes[row - new, 1] == end ^ 1:
                 grad[row] += dot(part, values[row - 1])
     for push in range(count - 1, -1, -1):
         signal, end = pushes[push]
         grad_signals[signal] = grad[new + push]
-        _push_undone(new + push, links[end], links[1 - end])
+        _push_undone(new + push, links[end], links[end ^ 1])
     for pop in range(pops.shape[0] - 1, -1, -1):
         signal, end = pops[pop]
-        if pop == 0 and step > 0:
-            _forget_empty(new - count, new, strength, grad)
+        if step > 0 and (pop == 0 or pops[pop - 1, 1] // 2 != end // 2):  # the ring's first
+            _forget_empty(new - count, end // 2, pushes, strength, grad)
         grad_signals[signal] = _pop_backward(
             signals[signal],
             first_before[item, step, pop],
             strength_before[item, step, pop],
             strength,
             links[end],
-            links[1 - end],
+            links[end ^ 1],
             grad,
         )
 
@@ -408,29 +435,31 @@ def rows_left(links: Array) -> int:
     """The largest number of rows that an item of the batch has left."""
     most = 0
     for item in range(links.shape[0]):
-        above = links[item, 1]
-        row = above[0]
         count = 0
-        while row != 0:
-            count += 1
-            row = above[row]
+        for ring in range(links.shape[1] // 2):
+            above = links[item, 2 * ring + BOTTOM]
+            row = above[0]
+            while row != 0:
+                count += 1
+                row = above[row]
         most = max(most, count)
     return most
 
 
 @compiled_entry
 def move_rows(rows: Rows, to: Rows) -> None:
-    """Move the rows that are left to new arrays, numbered from the bottom."""
+    """Move the rows that are left to new arrays, numbered ring by ring from the bottom."""
     for item in range(rows.links.shape[0]):
-        above = rows.links[item, 1]
-        below, outward = to.links[item, TOP], to.links[item, BOTTOM]
-        below[0] = 0
-        outward[0] = 0
-        row = above[0]
         count = 0
-        while row != 0:
-            count += 1
-            to.strength[item, count] = rows.strength[item, row]
-            copy(to.values[item, count - 1], rows.values[item, row - 1])
-            _push(count, below, outward)
-            row = above[row]
+        for ring in range(rows.links.shape[1] // 2):
+            above = rows.links[item, 2 * ring + BOTTOM]
+            below, outward = to.links[item, 2 * ring + TOP], to.links[item, 2 * ring + BOTTOM]
+            below[0] = 0
+            outward[0] = 0
+            row = above[0]
+            while row != 0:
+                count += 1
+                to.strength[item, count] = rows.strength[item, row]
+                copy(to.values[item, count - 1], rows.values[item, row - 1])
+                _push(count, below, outward)
+                row = above[row]

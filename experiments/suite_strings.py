@@ -1,0 +1,215 @@
+"""Tasks of the suite whose sources are any strings: each is a function of the whole string.
+
+Symbols of a string are told apart by their places in the alphabet: every other one of these, from
+the second on, is odd.
+"""
+
+import numpy as np
+
+from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.rearrangement import Rearrangement
+
+
+class Doubled(Rearrangement):
+    """abc -> abcabc"""
+
+    name = "doubled"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.tile(source, 2)
+
+
+class DoubledSymbols(Rearrangement):
+    """abc -> aabbcc"""
+
+    name = "doubled-symbols"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.repeat(source, 2)
+
+
+class SomeDoubled(Rearrangement):
+    """abcd -> abbcdd: odd symbols are doubled"""
+
+    name = "some-doubled"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.repeat(source, 1 + source % 2)
+
+
+class HalvesSwapped(Rearrangement):
+    """abcd -> cdab; lengths are even"""
+
+    name = "halves-swapped"
+    multiple_of = 2
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.roll(source, len(source) // 2)
+
+
+class RotatedLeft(Rearrangement):
+    """abcd -> bcda"""
+
+    name = "rotated-left"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.roll(source, -1)
+
+
+class RotatedRight(Rearrangement):
+    """abcd -> dabc"""
+
+    name = "rotated-right"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.roll(source, 1)
+
+
+class EndsExchanged(Rearrangement):
+    """abcd -> dbca"""
+
+    name = "ends-exchanged"
+
+    def rearrange(self, source: Ids) -> Ids:
+        exchanged = source.copy()
+        exchanged[:1], exchanged[-1:] = source[-1:], source[:1]
+        return exchanged
+
+
+class OddLeftOut(Rearrangement):
+    """abcd -> ac: odd symbols are noise"""
+
+    name = "odd-left-out"
+
+    def rearrange(self, source: Ids) -> Ids:
+        kept: Ids = source[source % 2 == 0]
+        return kept
+
+
+class OddLeftOutReversed(Rearrangement):
+    """abcd -> ca: reversed, and odd symbols are noise"""
+
+    name = "odd-left-out-reversed"
+
+    def rearrange(self, source: Ids) -> Ids:
+        kept: Ids = source[source % 2 == 0][::-1]
+        return kept
+
+
+class EverySecondLeftOut(Rearrangement):
+    """abcde -> ace"""
+
+    name = "every-second-left-out"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return source[::2]
+
+
+class Replaced(Rearrangement):
+    """abc -> bcd: each symbol by one that comes later in the alphabet, which is a circle
+
+    Args:
+        symbols: how many different symbols there are.
+        shift: how much later.
+    """
+
+    name = "replaced"
+
+    def __init__(self, symbols: int = 128, shift: int = 1) -> None:
+        super().__init__(symbols)
+        self.shift = shift
+
+    def rearrange(self, source: Ids) -> Ids:
+        return (source + self.shift) % len(self.source)
+
+
+class Palindrome(Rearrangement):
+    """abc -> abccba"""
+
+    name = "palindrome"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.concatenate([source, source[::-1]])
+
+
+class ReversedAndCopied(Rearrangement):
+    """abc -> cbaabc"""
+
+    name = "reversed-and-copied"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.concatenate([source[::-1], source])
+
+
+class ReversedAndDoubled(Rearrangement):
+    """abc -> ccbbaa"""
+
+    name = "reversed-and-doubled"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.repeat(source[::-1], 2)
+
+
+class OutsideIn(Rearrangement):
+    """abcde -> aebdc: the first, the last, the second, the last but one, ..."""
+
+    name = "outside-in"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.stack([source, source[::-1]], axis=1).ravel()[: len(source)]
+
+
+class EvenFirst(Rearrangement):
+    """abacd -> aacbd: even symbols before odd ones, otherwise in their order"""
+
+    name = "even-first"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.concatenate([source[source % 2 == 0], source[source % 2 == 1]])
+
+
+class FirstAfterEach(Rearrangement):
+    """abc -> aabaca: the first symbol once more after each"""
+
+    name = "first-after-each"
+
+    def rearrange(self, source: Ids) -> Ids:
+        firsts = np.repeat(source[:1], len(source))
+        return np.stack([source, firsts], axis=1).ravel()
+
+
+class TrigramFlip(Rearrangement):
+    """abcdef -> cbafed; lengths are multiples of 3"""
+
+    name = "trigram-flip"
+    multiple_of = 3
+
+    def rearrange(self, source: Ids) -> Ids:
+        return source.reshape(-1, 3)[:, ::-1].ravel()
+
+
+class RunningSum(Rearrangement):
+    """The sum of all symbols so far, by their places in the alphabet, which is a circle"""
+
+    name = "running-sum"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.cumsum(source) % len(self.source)
+
+
+class SumAppended(Rearrangement):
+    """The string, then the sum of its symbols by their places in the alphabet, a circle"""
+
+    name = "sum-appended"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.append(source, source.sum() % len(self.source))
+
+
+class Sum(Rearrangement):
+    """The sum of all symbols, by their places in the alphabet, which is a circle"""
+
+    name = "sum"
+
+    def rearrange(self, source: Ids) -> Ids:
+        return np.array([source.sum() % len(self.source)])

@@ -1,0 +1,112 @@
+"""What a model says to sources of its own accord, beside what it should say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isnan
+
+import numpy as np
+import numpy.typing as npt
+
+from stacktrans.inference.beam import search
+from stacktrans.inference.decoding import Answer
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.base import Task, with_marks
+from stacktrans.tasks.layouts import JointSequence, Pair, Stream
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A model's answer to a source with a known target.
+
+    Attributes:
+        source: as it is written; `target` and `answer` in the same way, the answer with `·` for
+            symbols that are not scored.
+        right: whether the answer is the target, and was ended there.
+        first_wrong: of a wrong answer, the first place that differs from the target's, from 1; one
+            after the target's last symbol if the answer is longer, or was not ended. None of a
+            right one.
+        edits: the fewest symbols to insert, delete or replace in the answer to make it the target
+            (Levenshtein's distance), of those that are scored.
+        symbols: how many of the target's symbols are scored.
+        fine: the share of the target, its end included, before the first error.
+        pair: source and target as ids.
+    """
+
+    source: str
+    target: str
+    answer: str
+    right: bool
+    first_wrong: int | None
+    edits: int
+    symbols: int
+    fine: float = field(repr=False)
+    pair: Pair = field(repr=False, compare=False)
+
+
+def predictions(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], known: npt.NDArray[np.bool_], beam: int
+) -> list[Prediction]:
+    """What a model says to the sources of pairs, each by itself, in their order.
+
+    An answer is not cut off before its target would end.
+
+    Args:
+        checkpoint: the model.
+        pairs: sources and targets.
+        known: [n] the pairs whose targets the model is known to say: only the others are answered.
+        beam: the width of the beam that searches for answers; greedy ones with 1.
+    """
+    found = {
+        index: Answer([*pairs[index].target], 0.0, True) for index in np.flatnonzero(known).tolist()
+    }
+    asked: dict[int | None, list[int]] = {}
+    for index in np.flatnonzero(~known).tolist():
+        asked.setdefault(_limit(checkpoint, pairs[index]), []).append(index)
+    for limit, group in asked.items():
+        sources = [pairs[index].source for index in group]
+        answers = search(checkpoint.model, checkpoint.layout, sources, beam, limit=limit)
+        found.update(zip(group, (best for best, *_ in answers), strict=True))
+    counts_end = getattr(checkpoint.layout, "end", None) is not None
+    return [
+        _compared(checkpoint.task, pair, found[index], counts_end)
+        for index, pair in enumerate(pairs)
+    ]
+
+
+def _limit(checkpoint: Checkpoint, pair: Pair) -> int | None:
+    """The most symbols of an answer; None for as many as usual."""
+    layout, needed = checkpoint.layout, len(pair.target)
+    if not isinstance(layout, JointSequence | Stream):
+        return None
+    return needed if needed > layout.longest_answer(len(pair.source), None) else None
+
+
+def _compared(task: Task, pair: Pair, answer: Answer, counts_end: bool) -> Prediction:
+    """An answer beside its target; `counts_end` where the end of a target is scored, too."""
+    from rapidfuzz.distance import Levenshtein  # waits until it is needed
+
+    # What overflows says nothing.
+    said, ended = ([], False) if isnan(answer.log_probability) else (answer.target, answer.ended)
+    target: list[int] = pair.target.tolist()
+    written, edits = task.target.decode(said), Levenshtein.distance(said, target)
+    places = [*range(len(target))]
+    if pair.scored is not None:  # a symbol for each symbol, or none
+        places = np.flatnonzero(pair.scored).tolist()
+        own = [said[place] for place in places] if said else []
+        edits = Levenshtein.distance(own, [target[place] for place in places])
+        written = with_marks(written, pair.scored) if said else []
+    wrong = [place for place in places if said[place : place + 1] != target[place : place + 1]]
+    if not (ended and len(said) == len(target)):
+        wrong.append(len(target))
+    before = sum(place < wrong[0] for place in places) if wrong else 0
+    return Prediction(
+        task.source.join(task.source.decode(pair.source)),
+        task.target.join(task.target.decode(target)),
+        task.target.join(written),
+        not wrong,
+        wrong[0] + 1 if wrong else None,
+        edits,
+        len(places),
+        before / max(len(places) + counts_end, 1) if wrong else 1.0,
+        pair,
+    )

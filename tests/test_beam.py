@@ -1,0 +1,176 @@
+"""Beam search: against every answer there is, and against a search that keeps lists of symbols."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from shapes import shaped
+
+from stacktrans.inference.beam import search
+from stacktrans.inference.decoding import Answer, transduce
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.layouts import Ids, JointSequence, SameLength, Stream
+
+LAYOUT = JointSequence(source_size=2, target_size=2)
+MEMORIES = ["stack", "queue", "deque", "none", "stack-rnn", "list-rnn"]
+SOURCES = [
+    np.array(source, dtype=np.int64)
+    for source in ([0], [1, 0, 1], [1, 1, 0], [], [0, 0, 1, 1, 0, 1])
+]
+
+
+def tiny(
+    memory: str = "stack", layout: JointSequence | Stream = LAYOUT, kernel: str = "auto"
+) -> Transducer:
+    """A model without training whose answers differ, since its weights are large."""
+    shape = shaped(memory, hidden_size=8, size=4, embedding_size=4, output_size=6)
+    config = resolve(task="copy", settings={"model": shape}).model
+    torch.manual_seed(4)
+    model = Transducer(config.model_copy(update={"kernel": kernel}), layout.inputs, layout.outputs)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(5)
+        model.classifier.bias.zero_()
+    return model
+
+
+def logs_after(
+    model: Transducer, layout: JointSequence | Stream, source: Ids, said: Sequence[int]
+) -> list[float]:
+    """The logarithms of the probabilities of all outputs after a source and part of an answer."""
+    read = [*layout.prefix(source), *(layout.first_target + symbol for symbol in said)]
+    with torch.no_grad():
+        logits = model(torch.tensor([read]))[0, -1].double()
+    found: list[float] = torch.log_softmax(logits, dim=-1).tolist()
+    return found
+
+
+def every_answer(model: Transducer, source: Ids, limit: int) -> list[Answer]:
+    """All answers of up to `limit` symbols, the most probable first."""
+    found = []
+    for length in range(limit + 1):
+        for said in itertools.product(range(LAYOUT.end), repeat=length):
+            total = 0.0
+            for place, symbol in enumerate(said):
+                total += logs_after(model, LAYOUT, source, said[:place])[symbol]
+            logs = logs_after(model, LAYOUT, source, said)
+            ended = length < limit or max(logs) == logs[LAYOUT.end]
+            found.append(Answer([*said], total + ended * logs[LAYOUT.end], ended))
+    return sorted(found, key=lambda answer: -answer.log_probability)
+
+
+def kept_in_lists(
+    model: Transducer, layout: JointSequence | Stream, source: Ids, width: int, limit: int
+) -> list[Answer]:
+    """What a beam finds, one hypothesis at a time."""
+    beam = [Answer([], 0.0, ended=False)]
+    for _ in range(limit):
+        following = [answer for answer in beam if answer.ended]
+        for answer in beam:
+            if answer.ended:
+                continue
+            for symbol, log in enumerate(logs_after(model, layout, source, answer.target)):
+                said = [*answer.target, symbol]
+                total = answer.log_probability + log
+                if symbol == layout.end:
+                    following.append(Answer(answer.target, total, ended=True))
+                else:
+                    following.append(Answer(said, total, ended=symbol == layout.last))
+        beam = sorted(following, key=lambda answer: -answer.log_probability)[:width]
+    last = []
+    for answer in beam:
+        logs = logs_after(model, layout, source, answer.target)
+        if not answer.ended and logs.index(max(logs)) == layout.end:
+            last.append(Answer(answer.target, answer.log_probability + max(logs), ended=True))
+        else:
+            last.append(answer)
+    return sorted(last, key=lambda answer: -answer.log_probability)
+
+
+def same(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
+    assert [(answer.target, answer.ended) for answer in found] == [
+        (answer.target, answer.ended) for answer in expected
+    ]
+    assert [answer.log_probability for answer in found] == pytest.approx(
+        [answer.log_probability for answer in expected], abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_beam_that_is_wide_enough_finds_every_answer(memory: str) -> None:
+    model = tiny(memory)
+    found = search(model, LAYOUT, SOURCES, width=40, best=40, limit=4)
+    for source, answers in zip(SOURCES, found, strict=True):
+        expected = every_answer(model, source, limit=4)
+        assert len(expected) == 31
+        same(answers, expected)
+    total = sum(math.exp(answer.log_probability) for answer in found[0] if answer.ended)
+    assert 0 < total <= 1
+
+
+@pytest.mark.parametrize("kernel", ["auto", "torch"])
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_narrow_beam_is_that_of_lists(memory: str, kernel: str) -> None:
+    model = tiny(memory, kernel=kernel)
+    for width in (2, 3):
+        found = search(model, LAYOUT, SOURCES, width, best=width, limit=9)
+        for source, answers in zip(SOURCES, found, strict=True):
+            same(answers, kept_in_lists(model, LAYOUT, source, width, limit=9))
+        for answers, (first, *_) in zip(
+            search(model, LAYOUT, SOURCES, width, limit=9), found, strict=True
+        ):
+            same(answers, [first])
+
+
+def test_a_beam_finds_what_greed_misses() -> None:
+    model = tiny("deque")
+    greedy = transduce(model, LAYOUT, SOURCES, limit=6)
+    found = search(model, LAYOUT, SOURCES, width=8, limit=6)
+    gains = [
+        best.log_probability - answer.log_probability
+        for answer, (best,) in zip(greedy, found, strict=True)
+    ]
+    assert min(gains) > -1e-4
+    assert max(gains) > 1
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_a_beam_of_one_is_greedy(memory: str) -> None:
+    model = tiny(memory)
+    greedy = transduce(model, LAYOUT, SOURCES, limit=9)
+    assert search(model, LAYOUT, SOURCES, width=1, limit=9) == [[answer] for answer in greedy]
+
+
+@pytest.mark.parametrize(
+    "layout", [Stream(3, follow=0), Stream(3, last=2), Stream(3)], ids=["follow", "last", "endless"]
+)
+def test_streams_are_searched(layout: Stream) -> None:
+    model = tiny("stack-rnn", layout)
+    sources = [np.array([0, 1]), np.array([0, 2, 1, 2, 1])]
+    found = search(model, layout, sources, width=4, best=4, limit=5)
+    for source, answers in zip(sources, found, strict=True):
+        most = layout.longest_answer(len(source), 5)
+        expected = kept_in_lists(model, layout, source, 4, most)
+        if layout.end is None and layout.last is None:
+            expected = [Answer(each.target, each.log_probability, True) for each in expected]
+        same(answers, expected)
+
+
+def test_answers_in_step_are_greedy() -> None:
+    layout = SameLength(2, 3)
+    shape = shaped("stack", hidden_size=8, size=4, embedding_size=4, output_size=6)
+    model = Transducer(resolve(task="copy", settings={"model": shape}).model, 2, 3)
+    (greedy,) = transduce(model, layout, [SOURCES[1]])
+    assert search(model, layout, [SOURCES[1]], width=4, best=4) == [[greedy]]
+
+
+def test_numbers_that_overflow_are_told() -> None:
+    model = tiny()
+    with torch.no_grad():
+        model.classifier.bias.fill_(torch.inf)
+    for (answer,) in search(model, LAYOUT, SOURCES, width=3, limit=9):
+        assert math.isnan(answer.log_probability)

@@ -1,0 +1,187 @@
+"""The command line: what eval writes and shows of a model's answers, and of several models."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+PAIRS = "abc\tcba\nhello\tolleh\nab\tbb\n\nabcdef\tfedcb\nx\tx\n"
+ANSWERS = ["cba", "olleh", "ba", "fedcba", "x"]
+RIGHT = ["right", "right", "wrong", "wrong", "right"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Pairs of reversal, two of them wrong."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text(PAIRS, encoding="utf-8")
+    return path
+
+
+def test_predictions_are_written_as_tsv(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.tsv"
+    done = run("eval", "reverse-stack", "--data", data, "--predictions", out)
+    assert done.returncode == 0
+    assert b"coarse" in done.stdout
+    pairs = [line for line in PAIRS.splitlines() if line]
+    expected = zip(pairs, ANSWERS, RIGHT, strict=True)
+    assert out.read_text("utf-8").splitlines() == ["\t".join(fields) for fields in expected]
+    searched = tmp_path / "searched.tsv"
+    run("eval", "reverse-stack", "--data", data, "--predictions", searched, "--beam", "3")
+    assert searched.read_bytes() == out.read_bytes()
+
+
+def test_predictions_are_written_as_json_lines(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    run("eval", "reverse-stack", "--data", data, "--predictions", out)
+    found = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
+    assert [entry["answer"] for entry in found] == ANSWERS
+    assert [entry["right"] for entry in found] == [right == "right" for right in RIGHT]
+    assert found[2] == {"source": "ab", "target": "bb", "answer": "ba", "right": False}
+
+
+def test_predictions_are_printed_and_tables_beside_them(data: Path) -> None:
+    done = run("eval", "reverse-stack", "--data", data, "--predictions", "-")
+    assert [line.split("\t")[2] for line in done.stdout.decode().splitlines()] == ANSWERS
+    assert "error rate" in done.stderr.decode()
+
+
+def test_predictions_are_those_of_transduce(model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.tsv"
+    options = ("--lengths", "1:3", "--lengths", "6:7", "--count", "20")
+    done = run("eval", model, *options, "--predictions", out, "--json")
+    lines = [line.split("\t") for line in out.read_text("utf-8").splitlines()]
+    assert len(lines) == 40
+    assert [len(source) <= 3 for source, *_ in lines] == [True] * 20 + [False] * 20
+    sources = "".join(f"{source}\n" for source, *_ in lines)
+    answers = run("transduce", model, stdin=sources.encode()).stdout.decode()
+    assert [answer for _, _, answer, _ in lines] == answers.split("\n")[:-1]
+    plain = json.loads(run("eval", model, *options, "--json").stdout)["results"]
+    for result, before in zip(json.loads(done.stdout)["results"], plain, strict=True):
+        assert result.pop("symbol_error_rate") > 0.5
+        for part in result["by_length"]:
+            assert part.pop("symbol_error_rate") > 0
+        assert result == before
+
+
+def test_predictions_are_written_whole_or_not_at_all(data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.tsv"
+    out.write_text("before", encoding="utf-8")
+    data.write_text("abc\tcba\nab€\tba\n", encoding="utf-8")
+    done = run("eval", "reverse-stack", "--data", data, "--predictions", out)
+    assert done.returncode == 1
+    assert f"{data}:2: symbol 3 is '€'" in done.stderr.decode()
+    assert out.read_text("utf-8") == "before"
+    assert {path.name for path in tmp_path.iterdir()} == {"out.tsv", "pairs.tsv"}
+    for place, message in (("absent/out.tsv", "no folder"), (".", "expected a file")):
+        done = run("eval", "reverse-stack", "--predictions", place, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert message in done.stderr.decode()
+
+
+def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
+    shown = run("eval", "reverse-stack", "--data", data, "--errors", "1").stdout.decode()
+    lines = [line.split() for line in shown.splitlines()]
+    assert ["source", "target", "answer", "first", "wrong"] in lines
+    assert ["ab", "bb", "ba", "2"] in lines
+    assert not any(line[:1] == ["abcdef"] for line in lines)
+    assert shown.splitlines()[-1] == "2 of 5 answers are wrong; the first 1 are shown"
+    done = json.loads(
+        run("eval", "reverse-stack", "--data", data, "--errors", "5", "--json").stdout
+    )
+    assert done["errors"] == [
+        {"source": "ab", "target": "bb", "answer": "ba", "first_wrong": 2},
+        {"source": "abcdef", "target": "fedcb", "answer": "fedcba", "first_wrong": 6},
+    ]
+    (result,) = done["results"]
+    assert result["symbol_error_rate"] == 2 / (3 + 5 + 2 + 5 + 1)
+
+
+def test_of_long_strings_what_is_around_the_error_is_shown(tmp_path: Path) -> None:
+    source = "a" * 30 + "b" * 30
+    path = tmp_path / "long.tsv"
+    path.write_text(f"{source}\t{'b' * 30 + 'x' + 'a' * 29}\n", encoding="utf-8")
+    shown = run("eval", "reverse-stack", "--data", path, "--errors", "1").stdout.decode()
+    row = [line.split() for line in shown.splitlines() if line.startswith("a")]
+    target = f"...{'b' * 20}x{'a' * 19}..."
+    assert row == [["a" * 30 + "b" * 10 + "...", target, target.replace("x", "a"), "31"]]
+
+
+def test_several_models_are_shown_in_one_table(data: Path) -> None:
+    names = ["reverse-stack", "copy-queue", "copy-queue"]
+    alone = [json.loads(run("eval", name, "--data", data, "--json").stdout) for name in names]
+    content = data.read_bytes()
+    done = run("eval", *names, "--data", "-", "--json", stdin=content)
+    assert json.loads(done.stdout) == alone
+    shown = run("eval", *names, "--data", "-", stdin=content).stdout.decode().splitlines()
+    head, *rows = [line.split() for line in shown]
+    assert head[:2] == ["checkpoint", "lengths"]
+    assert [row[0] for row in rows] == names
+    # The queue's answers are the sources, but that to x; so they need 2 + 4 + 1 + 5 + 1 edits.
+    assert [row[-1] for row in rows] == ["0.1250", "0.8125", "0.8125"]
+
+
+def test_a_table_is_printed_as_csv(data: Path) -> None:
+    bounds = ("--lengths", "1:3", "--lengths", "5:6")
+    options = ("eval", "reverse-stack", "copy-queue", "--data", data, *bounds, "--hard")
+    found = json.loads(run(*options, "--json").stdout)
+    rows = [*csv.DictReader(run(*options, "--csv").stdout.decode().splitlines())]
+    assert [row["checkpoint"] for row in rows] == ["reverse-stack"] * 2 + ["copy-queue"] * 2
+    for row, result in zip(rows, [*found[0]["results"], *found[1]["results"]], strict=True):
+        assert [int(row["shortest"]), int(row["longest"])] == result["lengths"]
+        for name in ("count", "coarse", "fine", "symbols", "symbol_error_rate", "differing"):
+            assert float(row[name]) == result[name]
+        assert [float(row["fine_low"]), float(row["fine_high"])] == result["fine_interval"]
+
+
+def test_a_table_is_printed_as_latex(data: Path) -> None:
+    done = run("eval", "reverse-stack", "--data", data, "--latex", "--hard")
+    assert done.stdout.decode().splitlines() == [
+        r"\begin{tabular}{lrrrrrrr}",
+        r"\toprule",
+        r"checkpoint & lengths & strings & coarse [95\%] & fine [95\%] & symbols & error rate & "
+        r"hard $\neq$ soft \\",
+        r"\midrule",
+        r"reverse-stack & 1:6 & 5 & 0.600 [0.231, 0.882] & 0.833 [0.403, 0.974] & 0.9048 & 0.1250 "
+        r"& 0.0000 \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_names_are_escaped_in_latex(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "[50%_&]").symlink_to(model)
+    done = run("eval", "[50%_&]", "--count", "2", "--latex", cwd=tmp_path)
+    assert r"{}[50\%\_\&] & " in done.stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--json", "--csv"], "--json: cannot be used with --csv"),
+        (["--csv", "--latex"], "--csv: cannot be used with --latex"),
+        (["--predictions", "-", "--json"], "--predictions -: cannot be used with --json"),
+        (["--errors", "3", "--latex"], "--errors: cannot be used with --latex"),
+        (["copy-queue", "--predictions", "a"], "--predictions: expected one checkpoint, not 2"),
+        (["copy-queue", "--plot", "a.svg"], "--plot: expected one checkpoint, not 2"),
+        (["--errors", "0"], "--errors 0: expected a number of at least 1"),
+        (["--beam", "0"], "--beam 0: expected a number of at least 1"),
+        (["--beam", "9999"], "a beam of 9999: expected at most 4096"),
+        (["copy-queue", "absent"], "absent: no such checkpoint"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: list[str], message: str, tmp_path: Path) -> None:
+    done = run("eval", "reverse-stack", *options, "--count", "2", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2 if "absent" not in options else 1, b"")
+    assert message in done.stderr.decode()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_control_characters_do_not_reach_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"source": "a\\u001b[2J", "target": "b"}\n', encoding="utf-8")
+    done = run("eval", "copy-queue", "--data", path, "--errors", "1")
+    assert done.returncode == 1
+    assert b"\x1b" not in done.stdout + done.stderr
