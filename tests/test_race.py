@@ -1,24 +1,36 @@
 """Strategies that take turns: who is next, who wins, and that it comes out the same every time."""
 
 import json
+import os
+import shlex
+import shutil
 import signal
-from collections.abc import Mapping
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from command_line import SMALL, run
+import yaml
+from command_line import SMALL, run, start
+from test_full_disk import full_at
 
-from stacktrans.api.runs import after, begin_race, race_in
-from stacktrans.common.errors import UsageError
+import stacktrans
+from stacktrans.api.runs import begin_race, taken_up
+from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.model import checkpoint
 from stacktrans.settings import strategies
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.resolve import contestants, resolve
+from stacktrans.settings.contest import contestants
+from stacktrans.settings.resolve import resolve
 from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
-from stacktrans.training.turns import Standing
+from stacktrans.training.standings import FOLDER, RACE, Standing, read_race
+from stacktrans.training.start import Start
 
 NAMES = ("queue", "stack", "buffered-stack")
 CHANGES = SMALL[1::2]
+EASY = ("solved.accuracy=0.05", "solved.times=1", "learning_rate=0.02", "training.settle=null")
+"""Settings with which a task is solved soon."""
 
 
 def standings(**merits: float) -> dict[str, Standing]:
@@ -51,28 +63,34 @@ def test_a_run_that_has_taken_off_is_alone_for_a_while() -> None:
 
 
 def configs(*changes: str) -> dict[str, RunConfig]:
-    return contestants(NAMES, task="copy", assignments=[*CHANGES, *changes])
+    return contestants(names=NAMES, task="copy", assignments=[*CHANGES, *changes])
 
 
-def raced(directory: Path, workers: int = 1, *changes: str, rounds: int = 3) -> Race:
-    """A race of so many rounds."""
-    found = begin_race(configs(*changes), directory, "cpu", workers, ["train"])
+def begun(directory: Path, workers: int = 1, *changes: str, budget: float = 60) -> Race:
+    return begin_race(configs(*changes), directory, "cpu", ["train"], budget, workers)
 
-    def show(shown: Race) -> None:
-        if shown.rounds == rounds:
-            shown.stop_requested = signal.SIGINT
 
-    found.run(60, show)
+def carried_on(found: Race, rounds: int) -> Race:
+    """A race after so many rounds."""
+
+    def show() -> None:
+        if found.state.rounds + found.state.alone == rounds:
+            found.stop_requested = signal.SIGINT
+
+    with found.opened():
+        found.run(show)
     return found
 
 
 def weights(directory: Path) -> bytes:
     place = directory / "best" if (directory / "best").exists() else directory / "last"
-    return (place / "model.safetensors").read_bytes()
+    content = (place / "model.safetensors").read_bytes()
+    # Without the header, which tells of the configuration.
+    return content[8 + int.from_bytes(content[:8], "little") :]
 
 
 def told(found: Race) -> list[tuple[str, int, float | None, float]]:
-    return [(name, each.step, each.loss, each.fine) for name, each in found.standings.items()]
+    return [(name, each.step, each.loss, each.fine) for name, each in found.state.standings.items()]
 
 
 @pytest.fixture
@@ -81,8 +99,30 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_turns")
+def test_all_runs_have_turns_even_if_one_has_taken_off_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def turn(directory: Path, before: Standing, size: int, *_: object) -> Standing:
+        taken.append(directory.name)
+        ahead = 0.6 if directory.name == "queue" else 0.0
+        return Standing(step=before.step + size, loss=1.0, test=ahead)
+
+    monkeypatch.setattr(race, "take_turn", turn)
+    found = begin_race(
+        contestants(task="copy", assignments=CHANGES), tmp_path / "run", "cpu", ["train"], 60, 1
+    )
+    carried_on(found, 100)
+    assert taken.count("queue") > 80
+    others = [taken.count(name) for name in found.state.standings if name != "queue"]
+    assert len(others) > 3
+    assert min(others) >= 3
+
+
+@pytest.mark.usefixtures("short_turns")
 def test_processes_change_nothing_but_the_time(tmp_path: Path) -> None:
-    alone, together = raced(tmp_path / "1"), raced(tmp_path / "2", 2)
+    alone, together = (carried_on(begun(tmp_path / str(workers), workers), 3) for workers in (1, 2))
     assert told(alone) == told(together)
     for name in NAMES:
         assert weights(alone.place(name)) == weights(together.place(name))
@@ -90,44 +130,348 @@ def test_processes_change_nothing_but_the_time(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("short_turns")
 def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(tmp_path: Path) -> None:
-    whole = raced(tmp_path / "whole", rounds=4)
-    raced(tmp_path / "parts", rounds=1)
-    resumed = race_in(tmp_path / "parts", "cpu", 1)
-    assert resumed
-    resumed.run(60, lambda shown: setattr(shown, "stop_requested", shown.rounds == 4))
-    assert told(whole) == told(resumed)
+    whole = carried_on(begun(tmp_path / "whole"), 4)
+    carried_on(begun(tmp_path / "parts"), 1)
+    resumed = taken_up(tmp_path / "parts", "cpu")
+    assert isinstance(resumed, Race)
+    assert told(whole) == told(carried_on(resumed, 4))
 
 
 @pytest.mark.usefixtures("short_turns")
 def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
-    easy = ("solved.accuracy=0.05", "solved.times=1", "learning_rate=0.02", "training.settle=null")
-    found = begin_race(configs(*easy), tmp_path / "race", "cpu", 1, ["train", "--task", "copy"])
-    best = found.run(60, lambda _: None)
-    assert found.winner == best
-    trainer = after(found, best, "cpu")
-    summary = trainer.run(lambda _: None)
+    directory = tmp_path / "race"
+    found = begin_race(configs(*EASY), directory, "cpu", ["train", "--task", "copy"], 60, 1)
+    with found.opened():
+        found.run(lambda: None)
+        best = found.state.winner
+        summary = found.best_run().run(lambda _: None)
+        found.close()
+    assert best
     assert summary.outcome == "solved"
     assert summary.command == f"train --task copy --recipe {best}"
-    assert not (tmp_path / "race" / race.FOLDER).exists()
-    words = [word for each in (*CHANGES, *easy) for word in ("--set", each)]
+    assert not (directory / FOLDER).exists()
+    words = [word for each in (*CHANGES, *EASY) for word in ("--set", each)]
     done = run("train", "--task", "copy", "--recipe", best, *words, "--out", tmp_path / "alone")
     assert done.returncode == 0, done.stderr.decode()
-    assert weights(tmp_path / "race") == weights(tmp_path / "alone")
+    assert weights(directory) == weights(tmp_path / "alone")
+    card = (directory / "best" / "README.md").read_text()
+    assert f"Strategy: {best}" in card
 
 
-def test_a_race_without_a_winner_ends_with_the_best_model(tmp_path: Path) -> None:
-    names = ",".join(NAMES)
-    options = ["--strategies", names, "--budget", "4s", "--workers", "1"]
-    done = run("train", "--task", "copy", *SMALL, *options, "--out", tmp_path / "run")
+STRATEGIES = ("--strategies", ",".join(NAMES), "--workers", "1")
+
+
+def train(*options: str | Path, out: Path) -> Any:
+    return run("train", "--task", "copy", *SMALL, *STRATEGIES, *options, "--out", out)
+
+
+def test_a_race_without_a_winner_ends_with_the_best_model_and_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = train("--budget", "3s", out=out)
     assert done.returncode == 0, done.stderr.decode()
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["outcome"] == "max_steps"
-    assert summary["race"].keys() == set(NAMES)
-    said = done.stdout.decode()
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["outcome"] == "budget"
+    assert summary["race"]["winner"] is None
+    assert summary["race"]["strategies"].keys() == set(NAMES)
+    said, advice = done.stdout.decode(), done.stderr.decode()
     assert all(name in said for name in NAMES)
     assert f"--max-steps {summary['steps']}" in summary["command"]
-    answered = run("transduce", tmp_path / "run", stdin=b"!\n")
-    assert answered.returncode == 0
+    assert f"longer: stacktrans train --resume {out} --budget 12s" in advice
+    assert "other strategies: --strategies buffered,deque,queue-stack" in advice
+    assert run("transduce", out, stdin=b"!\n").returncode == 0
+
+    before = read_race(out)
+    again = run("train", "--resume", out, "--budget", "5s", "--workers", "1", "--json")
+    assert again.returncode == 0, again.stderr.decode()
+    after = read_race(out)
+    assert before.seconds < 5 <= after.seconds < 30
+    assert all(after.standings[name].step >= before.standings[name].step for name in NAMES)
+    assert after.standings != before.standings
+    longer = json.loads(again.stdout)
+    assert longer["steps"] == after.standings[after.best].step
+    shorter = run("train", "--resume", out, "--budget", "1s")
+    assert shorter.returncode == 2
+    assert "the race has already had" in shorter.stderr.decode()
+
+
+def test_a_race_that_was_cut_off_can_be_repeated_alone(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    done = train("--budget", "2s", "--no-buffered", out=out)
+    assert done.returncode == 0, done.stderr.decode()
+    command = json.loads((out / "summary.json").read_text())["command"]
+    alone = run(*shlex.split(command)[1:], "--out", tmp_path / "alone")
+    assert alone.returncode == 0, alone.stderr.decode()
+    assert weights(out) == weights(tmp_path / "alone")
+
+
+def test_a_race_too_short_for_a_turn_ends_with_a_model(tmp_path: Path) -> None:
+    done = train("--budget", "0.001s", out=tmp_path / "run")
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] >= 1
+    assert run("transduce", tmp_path / "run", stdin=b"!\n").returncode == 0
+
+
+def test_a_race_whose_runs_all_end_keeps_but_the_best(tmp_path: Path) -> None:
+    done = train("--max-steps", "10", out=tmp_path / "run")
+    assert done.returncode == 0, done.stderr.decode()
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["outcome"], summary["steps"]) == ("max_steps", 10)
+    assert {each["step"] for each in summary["race"]["strategies"].values()} == {10}
+    assert not (tmp_path / "run" / FOLDER).exists()
+    assert "longer:" not in done.stderr.decode()
+
+
+def test_a_race_in_which_every_run_fails_says_why(tmp_path: Path) -> None:
+    broken = ["--set", "learning_rate=1e30", "--set", "training.restart=null"]
+    done = train(*broken, "--set", "training.gradient_clip=null", out=tmp_path / "run")
+    assert done.returncode == 1
+    said = done.stderr.decode()
+    assert "no strategy could be trained" in said
+    assert all(f"\n{name}: the loss is not a finite number after batch" in said for name in NAMES)
+    again = run("train", "--resume", tmp_path / "run")
+    assert again.returncode == 1
+    assert "no strategy could be trained" in again.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_run_that_fails_does_not_end_the_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_batch = Start.train_on_batch
+
+    def large(start: Start) -> None:
+        if start.source.config.recipe == "queue":
+            raise MemoryError
+        on_batch(start)
+
+    monkeypatch.setattr(Start, "train_on_batch", large)
+    found = carried_on(begun(tmp_path / "run"), 2)
+    assert found.state.standings["queue"].failed == "not enough memory"
+    assert found.state.standings["stack"].step >= 10
+
+
+def workers_of(process: int) -> list[int]:
+    """The processes that work for another."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"popen_loky" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.usefixtures("short_turns")
+def test_a_turn_whose_process_is_killed_is_done_again(tmp_path: Path) -> None:
+    found, killed = begun(tmp_path / "killed", 2), list[int]()
+
+    def show() -> None:
+        if not killed:
+            killed.extend(workers_of(os.getpid()))
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+        if found.state.rounds == 2:
+            found.stop_requested = signal.SIGINT
+
+    with found.opened():
+        found.run(show)
+    assert len(killed) == 2
+    assert told(found) == told(carried_on(begun(tmp_path / "whole"), 2))
+
+
+RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "queue,stack", "--workers", "2")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
+    out = tmp_path / "a run"
+    process = start(*RACE_OF_TWO, "--out", out)
+    wait_until(lambda: (out / FOLDER / "queue" / "last" / "training.pt").exists())
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors.decode()
+    hint = errors.decode().splitlines()[-1]
+    assert hint.endswith(f"resume with: stacktrans train --resume '{out}'")
+    budget = f"{read_race(out).seconds + 2:.1f}s"
+    done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["outcome"] in ("budget", "solved")
+
+
+def wait_until(done: Any) -> None:
+    for _ in range(1200):
+        if done():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come")
+
+
+def test_a_race_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start(*RACE_OF_TWO, "--out", out)
+    wait_until(lambda: (out / FOLDER / "stack" / "last" / "training.pt").exists())
+    process.kill()
+    process.communicate(timeout=60)
+    done = run("train", "--resume", out, "--budget", "5s", "--workers", "1", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    strategies = json.loads(done.stdout)["race"]["strategies"]
+    assert [each["failed"] for each in strategies.values()] == [None, None]
+
+
+def test_two_processes_do_not_race_in_one_directory(tmp_path: Path) -> None:
+    found = begun(tmp_path / "run")
+    with found.opened():
+        done = run("train", "--resume", tmp_path / "run")
+    assert done.returncode == 1
+    assert f"{tmp_path / 'run'}: another process is training here" in done.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_full_disk_ends_a_race_which_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = carried_on(begun(tmp_path / "whole"), 2)
+    found = begun(tmp_path / "run")
+    monkeypatch.setattr(checkpoint, "write_flushed", full_at("training.pt", after=4))
+    with found.opened(), pytest.raises(CheckpointError, match="No space left on device"):
+        found.run(lambda: None)
+    monkeypatch.undo()
+    monkeypatch.setattr(race, "TURN", 10)
+    resumed = taken_up(tmp_path / "run", "cpu", workers=1)
+    assert isinstance(resumed, Race)
+    assert told(carried_on(resumed, 2)) == told(whole)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "race.json: damaged (Invalid JSON"),
+        ("[]", "race.json: damaged ("),
+        ('{"standings": {"../up": {}}}', "race.json: damaged ("),
+        ("WINNER", "race.json: damaged (winner: other)"),
+        ("STEP", "race.json: damaged (standings.queue.step: "),
+        ("LOSS", "race.json: damaged (standings.queue.loss: "),
+    ],
+)
+def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> None:
+    begun(tmp_path / "run")
+    path = tmp_path / "run" / RACE
+    state = json.loads(path.read_text())
+    if content == "WINNER":
+        state["winner"] = "other"
+    elif content == "STEP":
+        state["standings"]["queue"]["step"] = -1
+    elif content == "LOSS":
+        state["standings"]["queue"]["loss"] = float("nan")
+    path.write_text(json.dumps(state) if content.isalpha() else content)
+    done = run("train", "--resume", tmp_path / "run")
+    assert done.returncode == 1
+    assert message in done.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("missing", ["config.yaml", "last"])
+def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
+    found = carried_on(begun(tmp_path / "run"), 1)
+    path = found.place("stack") / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    done = run("train", "--resume", tmp_path / "run")
+    assert done.returncode == 1
+    assert f"{path}: missing; the race can't go on without it" in done.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_what_is_damaged_of_a_run_ends_the_race_and_is_named(tmp_path: Path) -> None:
+    found = carried_on(begun(tmp_path / "run"), 1)
+    path = found.place("stack") / "last" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    done = run("train", "--resume", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 1
+    assert str(path) in done.stderr.decode()
+
+
+def test_what_a_race_wrote_before_it_began_is_no_obstacle(tmp_path: Path) -> None:
+    found = begun(tmp_path / "run")
+    (found.directory / FOLDER).rename(found.directory / f".{FOLDER}.new")
+    done = train("--max-steps", "1", out=tmp_path / "run")
+    assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "0s"], "--budget 0s: expected a time such as"),
+        (["--budget", "-5s"], "--budget -5s: expected a time such as"),
+        (["--budget", "soon"], "--budget soon: expected a time such as"),
+        (["--budget", "9" * 400], "--budget 999"),
+        (["--workers", "0"], "--workers: workers: Input should be greater"),
+        (["--workers", "-1"], "--workers: workers: Input should be greater"),
+        (["--strategies", ","], "--strategies ,: expected names"),
+        (["--strategies", "quueue"], "unknown strategy 'quueue'; did you mean 'queue'"),
+        (["--strategies", "queue", "--memory", "stack"], "its memory is queue, not stack"),
+        (["--strategies", "queue", "--recipe", "default"], "strategies: only for the recipe auto"),
+        (["--budget", "1m", "--recipe", "queue"], "budget: only for the recipe auto"),
+        (["--task", "xor", "--strategies", "queue"], "not for a task of this kind (in step)"),
+        (["--recipe", "auot"], "did you mean 'auto'"),
+        (["--set", "learning_rate=-1"], "learning_rate"),
+        (["--hidden", "0"], "--hidden: model.controller.hidden_size"),
+    ],
+)
+def test_what_can_t_be_raced_is_refused(tmp_path: Path, options: list[str], message: str) -> None:
+    done = run("train", "--task", "copy", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
+    done = run("train", "--resume", trained, "--budget", "1m")
+    assert done.returncode == 2
+    assert "no race that could go on" in done.stderr.decode()
+
+
+def test_a_race_goes_on_by_its_budget_alone(tmp_path: Path) -> None:
+    begun(tmp_path / "run")
+    done = run("train", "--resume", tmp_path / "run", "--max-steps", "9")
+    assert done.returncode == 2
+    assert "--max-steps: a race goes on by its budget" in done.stderr.decode()
+
+
+def test_what_would_be_raced_is_shown(tmp_path: Path) -> None:
+    shown = run("train", "--task", "copy", "--dry-run", cwd=tmp_path)
+    assert shown.returncode == 0
+    known = strategies.strategies()
+    for name, each in known.items():
+        assert name in shown.stdout.decode()
+        assert each.idea in shown.stdout.decode()
+    assert "--recipe queue --dry-run" in shown.stderr.decode()
+    as_json = run("train", "--task", "copy", "--dry-run", "--json", cwd=tmp_path)
+    assert json.loads(as_json.stdout).keys() == known.keys()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_race_in_python_is_as_one_of_the_command(tmp_path: Path) -> None:
+    settings = {each.partition("=")[0]: yaml.safe_load(each.partition("=")[2]) for each in CHANGES}
+    found = stacktrans.train(
+        "copy", strategies=NAMES, budget=3, workers=1, settings=settings, out=tmp_path / "run"
+    )
+    assert found.summary.outcome == "budget"
+    assert found.summary.race
+    assert found.summary.race["strategies"].keys() == set(NAMES)
+    assert found.config.recipe in NAMES
+    words = shlex.split(found.summary.command)
+    assert words[:4] == ["stacktrans", "train", "--task", "copy"]
+    alone = run(*words[1:], "--out", tmp_path / "alone")
+    assert alone.returncode == 0, alone.stderr.decode()
+    assert weights(tmp_path / "run") == weights(tmp_path / "alone")
+    longer = stacktrans.resume(tmp_path / "run", budget=4, workers=1)
+    assert longer.summary.race
+    assert longer.summary.race["seconds"] >= 4
+    for wrong in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="budget"):
+            stacktrans.train("copy", budget=wrong, out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
@@ -140,20 +484,43 @@ def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
 
 
 def test_a_memory_restricts_the_race() -> None:
-    memory = {"model": {"memory": "queue"}}
-    found = contestants(task="copy", settings=memory)
-    assert found
-    assert {each.model.memory.name for each in found.values()} == {"queue"}
+    assert contestants(task="copy", settings={"model": {"memory": "queue"}}).keys() == {"queue"}
+    found = contestants(task="copy", settings={"model": {"memory": "stack"}})
+    assert found.keys() == {"stack", "buffered-stack"}
 
 
-@pytest.mark.parametrize(
-    ("names", "memory", "message"),
-    [
-        (["quueue"], None, "unknown strategy 'quueue'; did you mean 'queue'"),
-        (["queue"], "stack", "strategy queue: its memory is queue, not stack"),
-    ],
-)
-def test_strategies_that_can_t_be_raced(names: list[str], memory: str | None, message: str) -> None:
-    settings: Mapping[str, object] = {"model": {"memory": memory}} if memory else {}
-    with pytest.raises(UsageError, match=message):
-        contestants(names, task="copy", settings=dict(settings))
+def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
+    buffered = contestants(task="copy", settings={"model": {"buffers": {}}})
+    assert "buffered" in buffered
+    assert all(each.model.buffers for each in buffered.values())
+    assert not {"queue", "stack"} & buffered.keys()
+
+
+def test_strategies_that_come_to_the_same_are_raced_once() -> None:
+    same = {"training": {"gate_noise": 0, "curriculum": None}, "model": {"buffers": None}}
+    found = contestants(
+        task="copy", settings={**same, "model": {"memory": "stack", "buffers": None}}
+    )
+    assert found.keys() == {"stack"}
+
+
+def test_a_memory_without_a_strategy_is_trained_by_the_default_recipe() -> None:
+    (found,) = contestants(task="copy", settings={"model": {"memory": "stack-rnn"}}).values()
+    assert found == resolve("default", task="copy", settings={"model": {"memory": "stack-rnn"}})
+
+
+@pytest.mark.parametrize("place", ["settings", "assignments", "config"])
+def test_a_recipe_that_is_named_anywhere_is_not_raced(tmp_path: Path, place: str) -> None:
+    (tmp_path / "mine.yaml").write_text("recipe: stack\n")
+    places: dict[str, Any] = {
+        "settings": {"recipe": "stack"},
+        "assignments": ["recipe=stack"],
+        "config": str(tmp_path / "mine.yaml"),
+    }
+    asked: Any = {place: places[place]}
+    assert contestants(task="copy", **asked) == {"stack": resolve("stack", task="copy")}
+
+
+def test_a_budget_is_the_time_limit_of_a_run_without_a_race() -> None:
+    (found,) = contestants(task="copy", names=["deque"], budget=90).values()
+    assert found.training.time_limit == 90

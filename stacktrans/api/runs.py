@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,17 +14,22 @@ from typing import Any
 from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
 from stacktrans.common.errors import UsageError
-from stacktrans.common.visible import shell_text
+from stacktrans.common.processes import cores
 from stacktrans.model.devices import find_device
+from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.contest import contestants, title_of
 from stacktrans.settings.layers import Layer, given_layers
-from stacktrans.settings.resolve import resolve
+from stacktrans.settings.resolve import Asked, asked_layers
+from stacktrans.settings.strategies import AUTO
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
-from stacktrans.training.race import Race, is_race
+from stacktrans.training import race as races
+from stacktrans.training.race import Race
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.saving import check_free, claim, last_saved
-from stacktrans.training.trainer import Interrupted, Trainer, stopping
+from stacktrans.training.standings import is_race
+from stacktrans.training.trainer import Interrupted, Stoppable, Trainer, stopping
 
 Listener = Callable[[Record], None]
 """Called with every record of a run."""
@@ -67,6 +73,8 @@ def train(
     memory: Text | None = None,
     controller: Text | None = None,
     recipe: Text | None = None,
+    strategies: Sequence[Text] = (),
+    budget: float | None = None,
     config: Named | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: Seed | None = None,
@@ -81,40 +89,48 @@ def train(
 
     Args:
         task: name of a task, or its YAML file.
-        memory: its name (`stacktrans list memories`).
+        memory: its name (`stacktrans list memories`); auto, or nothing, for that which wins the
+            race of strategies.
         controller: its name; the recipe's unless given.
-        recipe: default or paper.
+        recipe: auto (used if none is given), a race of strategies; or one of these (`stacktrans
+            list strategies`), or default or paper.
+        strategies: those to race; unless given, all that are for the task and the memory.
+        budget: seconds of the race; 300, or the time limit, unless given.
         config: settings from a YAML file, such as a run's config.yaml.
         settings: changes to single settings, such as `{"hidden_size": 32}`.
         seed: random seed; 1 unless given.
-        workers: number of processes.
-        max_steps: stop after this many batches.
+        workers: number of processes; of a race, one on each core unless given.
+        max_steps: stop after this many batches, each run of a race by itself.
         time_limit: stop after this many seconds of training.
         out: the run's directory; one in checkpoints/ unless given.
         device: where to compute: auto, cpu, cuda, cuda:1, ...
-        listener: called with every record during the run.
+        listener: called with every record during the run, but not while strategies are raced.
 
     Raises:
         UsageError: the settings do not fit together, or `out` is taken.
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
-    asked = {
+    given = {
         "seed": ("seed", seed),
-        "workers": ("workers", workers),
-        "memory": ("model.memory", memory),
+        "memory": ("model.memory", None if memory == AUTO else memory),
         "controller": ("model.controller", controller),
         **_budgets(max_steps, time_limit),
     }
-    run = resolve(
-        task=None if task is None else os.fspath(task),
-        recipe=recipe,
-        config=None if config is None else os.fspath(config),
-        options=given_layers(asked),
-        assignments=assigned(settings),
-    )
+    asked: Asked = {
+        "task": None if task is None else os.fspath(task),
+        "config": None if config is None else os.fspath(config),
+        "options": [*given_layers({"workers": ("workers", workers)}), *given_layers(given)],
+        "assignments": assigned(settings),
+    }
+    configs = contestants(recipe, strategies, budget, **asked)
     place = None if out is None else Path(out)
-    return _finished(begin(run, place, device, "stacktrans.train"), listener)
+    if len(configs) == 1:
+        (run,) = configs.values()
+        return _finished(begin(run, place, device, "stacktrans.train"), listener)
+    command = training_command(asked_layers(None, {**asked, "options": given_layers(given)}))
+    race = begin_race(configs, place, device, command, budget, workers)
+    return _raced(race, None, listener)
 
 
 @checked
@@ -123,15 +139,19 @@ def resume(
     *,
     max_steps: Count | None = None,
     time_limit: float | None = None,
+    budget: float | None = None,
+    workers: Count | None = None,
     device: Text = "auto",
     listener: Listener | None = None,
 ) -> Run:
-    """Resume an interrupted run, as `stacktrans train --resume` does.
+    """Resume an interrupted run, or a race of strategies, as `stacktrans train --resume` does.
 
     Args:
         directory: of the run.
         max_steps: stop after this many batches of the whole run, instead of its own budget.
         time_limit: stop after this many seconds of training of the whole run, likewise.
+        budget: seconds of the whole race, instead of those that it had.
+        workers: number of processes of a race; one on each core unless given.
         device: where to compute.
         listener: called with every record during the run.
 
@@ -142,7 +162,10 @@ def resume(
         KeyboardInterrupt: it was interrupted, and is saved.
     """
     budgets = given_layers(_budgets(max_steps, time_limit))
-    return _finished(taken_up(Path(directory), budgets, device), listener)
+    found = taken_up(Path(directory), device, budgets, budget, workers)
+    return (
+        _raced(found, budget, listener) if isinstance(found, Race) else _finished(found, listener)
+    )
 
 
 def begin(
@@ -168,10 +191,19 @@ def begin_race(
     configs: Mapping[str, RunConfig],
     out: Path | None,
     device: str,
-    workers: int,
     command: Sequence[str],
+    budget: float | None,
+    workers: int | None,
 ) -> Race:
     """A race of strategies for a new run, with a directory of its own, as `begin` gives.
+
+    Args:
+        configs: of the strategies, by name.
+        out: the directory.
+        device: where to compute.
+        command: the words of a command that trains any of them alone, if its recipe is added.
+        budget: seconds; the time limit of each run, if it has one, unless given.
+        workers: number of processes; one on each core unless given.
 
     Raises:
         UsageError: something is missing, or does not fit.
@@ -180,42 +212,38 @@ def begin_race(
         check_free(out)
     for config in configs.values():
         Trainer(config, Path(), find_device(device), "")
-    first = next(iter(configs.values()))
-    race = Race(claim(out, f"{first.task.name}-auto-{first.seed}"), device, workers)
-    race.begin(configs, command)
-    return race
+    directory = claim(out, title_of(configs))
+    races.begin(directory, configs, command, budget)
+    return Race(directory, device, workers or cores())
 
 
-def race_in(directory: Path, device: str, workers: int) -> Race | None:
-    """The race that a run's directory has, if it has not ended; raises `StacktransError`."""
-    if not is_race(directory):
-        return None
-    race = Race(directory, device, workers)
-    race.load()
-    return race
+def taken_up(
+    directory: Path,
+    device: str,
+    budgets: Sequence[Layer] = (),
+    budget: float | None = None,
+    workers: int | None = None,
+) -> Trainer | Race:
+    """A trainer that resumes a run, perhaps with new budgets; or a race that is not over.
 
-
-def after(race: Race, chosen: str, device: str) -> Trainer:
-    """A trainer for the run that a race has chosen, which ends at once if it has not solved it."""
-    race.settle(chosen)
-    alone, spent = ["--recipe", chosen], []
-    if not race.winner:
-        most = max(1, race.standings[chosen].step)
-        alone += ["--max-steps", str(most)]
-        spent = [Layer("", {"training": {"max_steps": most}})]
-    trainer = Trainer.resume(race.directory, spent, find_device(device))
-    trainer.state.command = shell_text([*race.command, *alone])
-    return trainer
-
-
-def taken_up(directory: Path, budgets: Sequence[Layer], device: str) -> Trainer:
-    """A trainer that resumes a run, perhaps with new budgets.
+    Args:
+        directory: of the run.
+        device: where to compute.
+        budgets: of a run.
+        budget: seconds of a race.
+        workers: number of processes of a race; one on each core unless given.
 
     Raises:
         CheckpointError: there is none, or it is damaged.
-        UsageError: it has gone beyond one of the budgets already.
+        UsageError: it has gone beyond one of the budgets already, or is not what they are for.
     """
+    if is_race(directory):
+        if budgets:
+            raise UsageError(f"{budgets[0].origin}: a race goes on by its budget")
+        return Race(directory, device, workers or cores())
     last_saved(directory)
+    if budget is not None or workers is not None:
+        raise UsageError(f"{directory}: no race that could go on; it is a single run")
     trainer = Trainer.resume(directory, budgets, find_device(device))
     state = trainer.state
     done = {"max_steps": state.start.run_step, "time_limit": state.progress.seconds}
@@ -235,15 +263,34 @@ def _budgets(max_steps: int | None, time_limit: float | None) -> dict[str, tuple
     }
 
 
+def _raced(race: Race, budget: float | None, listener: Listener | None) -> Run:
+    with race.opened(budget):
+        with _stopping(race):
+            race.run(lambda: None)
+        if race.stop_requested:
+            raise KeyboardInterrupt(f"saved; resume with {_again(race.directory)}")
+        run = _finished(race.best_run(), listener)
+        race.close()
+    return run
+
+
 def _finished(trainer: Trainer, listener: Listener | None) -> Run:
-    again = f"stacktrans.resume({str(trainer.directory)!r})"
-    # Signals are received in the main thread alone.
-    main = threading.current_thread() is threading.main_thread()
+    again = _again(trainer.directory)
     try:
-        with stopping(trainer) if main else contextlib.nullcontext():
+        with _stopping(trainer):
             summary = trainer.run(listener or (lambda _: None))
     except Interrupted:
         raise KeyboardInterrupt(f"saved; resume with {again}") from None
     if trainer.stop_requested:  # in its last batch
         raise KeyboardInterrupt(f"the run had just ended; {again} gives it")
     return Run(trainer.directory, trainer.config, summary)
+
+
+def _again(directory: Path) -> str:
+    return f"stacktrans.resume({str(directory)!r})"
+
+
+def _stopping(run: Stoppable) -> AbstractContextManager[None]:
+    # Signals are received in the main thread alone.
+    main = threading.current_thread() is threading.main_thread()
+    return stopping(run) if main else contextlib.nullcontext()

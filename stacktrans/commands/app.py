@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from stacktrans import __version__
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, is_out_of_memory
 from stacktrans.common.messages import complain, silence
 from stacktrans.common.plugins import blamed
 from stacktrans.common.registry import use_plugins
@@ -95,7 +95,7 @@ def _ending(error: BaseException) -> tuple[int, Sequence[str]]:
         return (0, []) if closed else (1, [f"{where}{error.strerror}"])
     if said := blamed(error):
         return 1, [said]
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+    if is_out_of_memory(error):
         return 1, ["not enough memory for sizes, lengths or batches as large as these"]
     raise error
 

@@ -1,5 +1,6 @@
 """Options that several commands share, and reading their values."""
 
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, clipped
 from stacktrans.model.devices import find_device
 
 if TYPE_CHECKING:
@@ -75,15 +76,15 @@ def parse_numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def parse_seconds(text: str | None) -> float | None:
+def parse_seconds(text: str | None, option: str) -> float | None:
     """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is not one."""
     if text is None:
         return None
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
-    if total <= 0:
-        raise UsageError(f"--time-limit {text}: expected a time such as 90s, 5m or 1h30m")
+    if not 0 < total < math.inf:
+        raise UsageError(f"{option} {clipped(text)}: expected a time such as 90s, 5m or 1h30m")
     return total
 
 

@@ -1,6 +1,7 @@
 """The command `train`."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,22 +13,17 @@ from stacktrans.commands.options import TASK, DeviceOption, JsonOption, either, 
 from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
-from stacktrans.common.processes import cores
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
 from stacktrans.settings.strategies import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from stacktrans.settings.layers import Layer
+    from stacktrans.settings.config import RunConfig
     from stacktrans.training.race import Race
     from stacktrans.training.trainer import Trainer
 
 OF_RACES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
 """Options that do not change a run that takes part in a race."""
-BUDGET = 300.0
-"""Seconds of a race unless another budget is given."""
 
 
 def train(
@@ -81,8 +77,8 @@ def train(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Time for a race: 90s, 5m, 1h30m. Default: 5m. When it is over, the model that "
-            "has come furthest is kept.",
+            help="Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is "
+            "over, the model that has come furthest is kept. Time before a --resume counts.",
         ),
     ] = None,
     text: Annotated[
@@ -118,7 +114,10 @@ def train(
         ),
     ] = None,
     max_steps: Annotated[
-        int | None, typer.Option(help="Stop after this many batches. Default: the recipe's.")
+        int | None,
+        typer.Option(
+            help="Stop after this many batches; in a race, of each run. Default: the recipe's."
+        ),
     ] = None,
     time_limit: Annotated[
         str | None,
@@ -130,19 +129,25 @@ def train(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Directory of the run. Default: checkpoints/TASK-MEMORY-SEED."),
+        typer.Option(
+            help="Directory of the run. Default: checkpoints/TASK-MEMORY-SEED, in which the memory "
+            "is auto where several are raced."
+        ),
     ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Continue an interrupted run.", autocompletion=completion.runs
+            metavar="DIR",
+            help="Continue an interrupted run, or a race that did not solve its task.",
+            autocompletion=completion.runs,
         ),
     ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Print the configuration, in the form that --config reads, and train nothing.",
+            help="Print the configuration, in the form that --config reads, or the strategies that "
+            "would be raced, and train nothing.",
         ),
     ] = False,
     device: DeviceOption = "auto",
@@ -150,36 +155,47 @@ def train(
 ) -> None:
     """Train a transducer, with live progress.
 
+    Unless a memory or a recipe says how, several strategies are raced, until one has
+    solved the task: that run is kept, and the command that trains it alone is printed.
+
     Writes a directory with the resolved configuration, the metrics, the best
     and the last checkpoint and a summary. Ctrl-C finishes the batch, saves, and
     prints the command that resumes the run.
 
+        stacktrans train --task reverse
+        stacktrans train --task reverse --strategies stack,deque --budget 10m
         stacktrans train --task copy --memory queue
-        stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
+        stacktrans train --task reverse --recipe stack --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4
-        stacktrans train --task reversal --memory stack --buffered
+        stacktrans train --task reversal --recipe default --memory stack --buffered
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --task copy --memory queue --dry-run > mine.yaml
         stacktrans train --resume checkpoints/copy-queue-1
     """
+    from stacktrans.settings.contest import contestants
     from stacktrans.settings.layers import given_layers
-    from stacktrans.settings.resolve import Asked, contestants, is_whole, resolve
+    from stacktrans.settings.resolve import Asked
     from stacktrans.tasks.corpus import find_files
 
+    seconds = parse_seconds(budget, "--budget")
     limits = given_layers(
         {
             "--max-steps": ("training.max_steps", max_steps),
-            "--time-limit": ("training.time_limit", parse_seconds(time_limit)),
+            "--time-limit": ("training.time_limit", parse_seconds(time_limit, "--time-limit")),
         }
     )
     if resume:
         _check_resumes_as_it_is(ctx)
-        _resume(resume, limits, parse_seconds(budget), workers, device, dry_run, as_json)
+        # Only now, so that errors are reported without waiting for torch.
+        from stacktrans.api.runs import taken_up
+
+        _train(taken_up(resume, device, limits, seconds, workers), seconds, dry_run, as_json)
         return
     buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
     options = given_layers(
         {
+            "--workers": ("workers", workers),
             "--seed": ("seed", seed),
             "--memory": ("model.memory", None if memory == AUTO else memory),
             "--controller": ("model.controller", controller),
@@ -197,53 +213,58 @@ def train(
         "options": [*options, *limits],
         "assignments": set_ or [],
     }
-    named = [*filter(None, (strategies or "").split(","))]
-    if recipe in (None, AUTO) and not (config and is_whole(config)):
-        configs = contestants(named, **asked)
-        from stacktrans.api.runs import begin_race
+    configs = contestants(recipe, _names(strategies), seconds, **asked)
+    if dry_run and len(configs) > 1:
+        _print_contestants(configs, as_json)
+        return
+    from stacktrans.api.runs import begin, begin_race
 
-        if len(configs) > 1 and not dry_run:
-            race = begin_race(configs, out, device, workers or cores(), _words(ctx))
-            _run_race(race, parse_seconds(budget), device, as_json)
-            return
-        recipe = next(iter(configs))
-    elif named:
-        raise UsageError("--strategies: only for the recipe auto, which races them")
-    asked["options"] = [*given_layers({"--workers": ("workers", workers)}), *asked["options"]]
-    run = resolve(recipe, **asked)
-    # Only now, so that errors are reported without waiting for torch.
-    from stacktrans.api.runs import begin
-
-    command = shell_text(["stacktrans", *sys.argv[1:]])
-    trainer = begin(run, out, device, command, rehearsal=dry_run)
-    _show_or_run(trainer, dry_run, as_json)
+    if len(configs) > 1:
+        race = begin_race(configs, out, device, _words(ctx), seconds, workers)
+        _train(race, None, dry_run, as_json)
+    else:
+        (run,) = configs.values()
+        command = shell_text(["stacktrans", *sys.argv[1:]])
+        trainer = begin(run, out, device, command, rehearsal=dry_run)
+        _train(trainer, None, dry_run, as_json)
 
 
-def _show_or_run(trainer: "Trainer", dry_run: bool, as_json: bool) -> None:
-    if dry_run and as_json:
-        print_json(trainer.config.model_dump(mode="json"))
+def _names(listed: str | None) -> list[str]:
+    """The names of strategies, as they are listed; raises `UsageError` if there is none."""
+    names = [*filter(None, (listed or "").split(","))]
+    if listed is not None and not names:
+        raise UsageError(f"--strategies {listed}: expected names such as queue,stack")
+    return names
+
+
+def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json: bool) -> None:
+    """Train a run, or race; or show the configuration of what would be trained."""
+    from stacktrans.training.race import Race
+
+    if isinstance(found, Race) and dry_run:
+        _print_contestants(found.configs(), as_json)
+    elif isinstance(found, Race):
+        _race(found, budget, as_json)
+    elif dry_run and as_json:
+        print_json(found.config.model_dump(mode="json"))
     elif dry_run:
-        for line in trainer.config.to_yaml().splitlines():
+        for line in found.config.to_yaml().splitlines():
             print_data(line)
     else:
-        _run(trainer, as_json)
+        _run(found, as_json)
 
 
-def _resume(
-    directory: Path,
-    limits: "Sequence[Layer]",
-    budget: float | None,
-    workers: int | None,
-    device: str,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    from stacktrans.api.runs import race_in, taken_up
+def _print_contestants(configs: "Mapping[str, RunConfig]", as_json: bool) -> None:
+    """Who would be raced, and how."""
+    from stacktrans.showing.race import contestants_table
+    from stacktrans.showing.tables import remark
 
-    if race := race_in(directory, device, workers or cores()):
-        _run_race(race, budget, device, as_json)
-    else:
-        _show_or_run(taken_up(directory, limits, device), dry_run, as_json)
+    if as_json:
+        print_json({name: config.model_dump(mode="json") for name, config in configs.items()})
+        return
+    print_out(contestants_table(configs))
+    one = f"the settings of one of them: --recipe {next(iter(configs))} --dry-run"
+    print_out(remark(one), beside=True)
 
 
 def _words(ctx: typer.Context) -> list[str]:
@@ -255,28 +276,41 @@ def _words(ctx: typer.Context) -> list[str]:
         if not source or source.name != "COMMANDLINE" or option.name in OF_RACES or value == AUTO:
             continue
         for each in value if isinstance(value, (list, tuple)) else [value]:
-            words += option.opts[:1] if each is True else [option.opts[0], str(each)]
+            if isinstance(each, bool):
+                words += (option.opts if each else option.secondary_opts)[:1]
+            else:
+                words += [option.opts[0], str(each)]
     return words
 
 
-def _run_race(race: "Race", budget: float | None, device: str, as_json: bool) -> None:
-    """Race, and then finish the run that has won."""
-    from stacktrans.api.runs import after
+def _race(race: "Race", budget: float | None, as_json: bool) -> None:
+    """Race, and then finish the run that has come furthest."""
+    from stacktrans.commands.advice import worth_a_try
+    from stacktrans.settings.contest import not_raced
     from stacktrans.showing.race import RaceDisplay
     from stacktrans.training.trainer import stopping
 
-    display = RaceDisplay(progress_console(), race)
-    with stopping(race), display:
-        best = race.run(budget or BUDGET, display.show)
-    if race.stop_requested:
-        _say_how_to_resume(race.directory)
-        raise typer.Exit(128 + race.stop_requested)
-    _run(after(race, best, device), as_json)
+    with race.opened(budget):
+        display = RaceDisplay(progress_console(), race)
+        with stopping(race), display:
+            race.run(display.show)
+        if race.stop_requested:
+            _say_how_to_resume(race.directory)
+            raise typer.Exit(128 + race.stop_requested)
+        trainer = race.best_run()
+        _run(trainer, as_json)
+        if race.outcome:
+            others = not_raced(trainer.config.task, race.state.standings)
+            complain(*worth_a_try(race.state, others, _resuming(race.directory)))
+        race.close()
+
+
+def _resuming(directory: Path) -> list[str]:
+    return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
 
 
 def _say_how_to_resume(directory: Path) -> None:
-    again = ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
-    complain(f"saved; resume with: {shell_text(again)}")
+    complain(f"saved; resume with: {shell_text(_resuming(directory))}")
 
 
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:
@@ -287,7 +321,7 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
         if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
             raise UsageError(
                 "--resume continues a run as it is; "
-                "only --max-steps and --time-limit can be changed"
+                "only --max-steps and --time-limit can be changed, and the --budget of a race"
             )
 
 

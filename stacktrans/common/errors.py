@@ -33,6 +33,11 @@ class CheckpointError(StacktransError):
     """A checkpoint can't be read or written."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was too little memory."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)
+
+
 def check_positive(**given: int | None) -> None:
     """Raise `UsageError` for a number under 1, by the names of options or arguments."""
     for name, value in given.items():

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import IO, Any
 
@@ -78,16 +79,21 @@ def tidy(path: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def locked(stream: IO[Any]) -> bool:
-    """Whether a file could be had for this process alone, until it is closed."""
+def locked(stream: IO[Any], patience: float = 0.0) -> bool:
+    """Whether a file could be had, within so many seconds, for this process alone until closed."""
     try:
         import fcntl
     except ImportError:  # not on every system
         return True
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # not on every file system
-        return True
-    return True
+    ends = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= ends:
+                return False
+            time.sleep(0.1)
+        except OSError:  # not on every file system
+            return True
+        else:
+            return True

@@ -20,7 +20,6 @@ from stacktrans.settings.layers import (
     check_recipes,
     checked,
     in_parts,
-    name_of,
     nearest_place,
     option_layer,
     overlay,
@@ -28,11 +27,11 @@ from stacktrans.settings.layers import (
     recipe_layers,
     validated,
 )
-from stacktrans.settings.strategies import Kind, chosen, layer_of, strategies
+from stacktrans.settings.strategies import AUTO, layer_of, strategies
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream
+from stacktrans.tasks.layouts import JointSequence, SameLength
 
 DEFAULT_RECIPE = "default"
 
@@ -60,12 +59,12 @@ def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
     """
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
     layers = [read_layer(find_task(name)), *changes]
-    task, _ = _checked_task(overlay(layers), layers)
+    task, _ = checked_task(overlay(layers), layers)
     check_recipes(layers, packaged.recipe_names())
     return task
 
 
-def _checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile, Task]:
+def checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile, Task]:
     """The task of some settings, and what it makes; raises `UsageError` saying where it can't."""
     task = validated(TaskFile, settings, layers)
     try:
@@ -106,34 +105,41 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
     Raises:
         UsageError: something is missing, unknown or wrong; the message says where.
     """
-    layers = _layers(recipe, asked)
+    return resolved(asked_layers(recipe, asked))
+
+
+def resolved(layers: Sequence[Layer]) -> RunConfig:
+    """The configuration of what is asked for in some layers; raises as `resolve` does."""
     whole = next((layer for layer in layers if layer.settings.get("format")), None)
+    wanted = overlay(layers)
     if whole:
         _check_whole(whole)
-    wanted = overlay(layers)
+    elif (name := str(wanted.get("recipe"))) in strategies():
+        layers = [layer_of(name), *layers]
+        wanted = overlay(layers)
     if whole and wanted["recipe"] != whole.settings["recipe"]:
         raise UsageError(
             f"recipe {wanted['recipe']}: {whole.origin} is a whole configuration, "
             "which takes nothing from a recipe"
         )
-    first, *changes = _task_layers(layers)
+    first, *changes = task_layers(layers)
     # The task may be another than the whole configuration's own.
     own_task = whole is not None and first.origin == whole.origin
     recipes = [] if own_task else _recipes_under(wanted, [first, *changes])
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
-    task_layers = [first, *of_recipes, *changes]
-    task_settings = overlay(task_layers)
-    made = _checked_task(task_settings, task_layers)[1]
+    of_task = [first, *of_recipes, *changes]
+    task_settings = overlay(of_task)
+    made = checked_task(task_settings, of_task)[1]
     given = task_settings.get("parameters", {})
     defaults = default_parameters(task_settings["generator"])
     task_settings["parameters"] = {**given, **defaults, **given}  # in the order of those given
     task_settings.pop("recipes", None)
 
     everything = layers if whole else [*recipes, *layers]
-    resolved = {"recipe": DEFAULT_RECIPE, **overlay(everything), "task": task_settings}
+    merged = {"recipe": DEFAULT_RECIPE, **overlay(everything), "task": task_settings}
     users = [layer.section("model").settings for layer in layers]
-    resolved["model"] = _fitting(resolved.get("model", {}), users)
-    run = validated(RunConfig, resolved, everything)
+    merged["model"] = _fitting(merged.get("model", {}), users)
+    run = validated(RunConfig, merged, everything)
     if run.model.buffers and not isinstance(made.layout, JointSequence | SameLength):
         # In a stream the model reads the target, too, and may write what it says of a symbol after
         # it has read it.
@@ -145,8 +151,8 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
     return run
 
 
-def _layers(recipe: str | None, asked: Asked) -> list[Layer]:
-    """What is asked for, in layers."""
+def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:
+    """What is asked for, in layers; raises as `resolve` does."""
     file, settings = asked.get("config"), asked.get("settings")
     said = {
         "task": {"task": task} if (task := asked.get("task")) else None,
@@ -155,33 +161,12 @@ def _layers(recipe: str | None, asked: Asked) -> list[Layer]:
     }
     return checked(
         [
-            *([layer_of(recipe)] if recipe in strategies() else []),
             *([of_today(read_layer(file))] if file else []),
             *(Layer(name, settings) for name, settings in said.items() if settings),
             *asked.get("options", ()),
             *(option_layer(each, RunConfig) for each in asked.get("assignments", ())),
         ]
     )
-
-
-def is_whole(config: str) -> bool:
-    """Whether a file is a whole configuration, which takes nothing from a recipe."""
-    return "format" in read_layer(config).settings
-
-
-def contestants(names: Sequence[str] = (), **asked: Unpack[Asked]) -> dict[str, RunConfig]:
-    """The configurations of the strategies that are raced: those named, or all that fit.
-
-    Where none fits, as for a memory of one's own, that of the default recipe. What else is asked
-    for, and what is raised, is as for `resolve`.
-    """
-    layers = _layers(None, asked)
-    first, *changes = _task_layers(layers)
-    kind = kind_of(_checked_task(overlay([first, *changes]), [first, *changes])[1])
-    memory = in_parts(overlay(layers).get("model", {}).get("memory"))
-    named = isinstance(memory, str) or (isinstance(memory, dict) and "name" in memory)
-    found = chosen(names, kind, MEMORIES.canonical(name_of(memory)) if named else None)
-    return {name: resolve(recipe=name, **asked) for name in found or [DEFAULT_RECIPE]}
 
 
 def _check_whole(file: Layer) -> None:
@@ -224,26 +209,17 @@ def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
     return fitting
 
 
-def kind_of(task: Task) -> Kind:
-    """What a model reads and says of a task."""
-    kinds: dict[type[Layout], Kind] = {
-        Sentences: "text",
-        Stream: "stream",
-        SameLength: "in step",
-        JointSequence: "pairs",
-    }
-    return kinds[type(task.layout)]
-
-
-def _recipes_under(asked: Settings, task_layers: Sequence[Layer]) -> list[Layer]:
+def _recipes_under(asked: Settings, of_task: Sequence[Layer]) -> list[Layer]:
     """What the recipe says that lies under what is asked for."""
+    name, known = str(asked.get("recipe", DEFAULT_RECIPE)), packaged.recipe_names()
+    if name not in (*known, *strategies()):
+        raise UsageError(unknown_name("recipe", name, [AUTO, *known, *strategies()]))
     memory = in_parts(asked.get("model", {}).get("memory"))
     if memory is None or (isinstance(memory, dict) and "name" not in memory):
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
-    paper = validated(TaskFile, overlay(task_layers), task_layers).paper
-    name = str(asked.get("recipe", DEFAULT_RECIPE))
-    name = DEFAULT_RECIPE if name in strategies() else name
-    return recipe_layers(packaged.recipes(), name, paper, asked["model"], task_layers)
+    paper = validated(TaskFile, overlay(of_task), of_task).paper
+    below = DEFAULT_RECIPE if name in strategies() else name  # which a strategy changes
+    return recipe_layers(packaged.recipes(), below, paper, asked["model"], of_task)
 
 
 def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missing") -> None:
@@ -281,7 +257,7 @@ def defines_task(task: object) -> bool:
     return isinstance(task, dict) and {"name", "generator"} <= task.keys()
 
 
-def _task_layers(layers: Sequence[Layer]) -> list[Layer]:
+def task_layers(layers: Sequence[Layer]) -> list[Layer]:
     """What the layers say of the task: its definition, then changes to it."""
     base, changes = parted_task(layers)
     if base is None:

@@ -4,13 +4,11 @@ Each is what one idea changes of the default recipe, and can be given by its nam
 """
 
 import functools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.layers import Layer, Settings, read_layer, validated
 from stacktrans.settings.values import Strict
@@ -54,21 +52,3 @@ def strategies() -> dict[str, Strategy]:
 def layer_of(name: str) -> Layer:
     """What a strategy changes of the default recipe."""
     return Layer(f"strategy {name}", strategies()[name].settings)
-
-
-def chosen(names: Sequence[str], kind: Kind, memory: str | None) -> list[str]:
-    """The strategies to race: those named, or all that are for a kind of task and a memory.
-
-    Raises:
-        UsageError: one is unknown, or not for this task or memory.
-    """
-    known = strategies()
-    for name in names:
-        if name not in known:
-            raise UsageError(unknown_name("strategy", name, known))
-        if kind not in known[name].kinds:
-            raise UsageError(f"strategy {name}: not for a task of this kind")
-        if memory not in (None, known[name].memory):
-            raise UsageError(f"strategy {name}: its memory is {known[name].memory}, not {memory}")
-    fitting = (name for name, each in known.items() if kind in each.kinds)
-    return [*names] or [name for name in fitting if memory in (None, known[name].memory)]

@@ -3,48 +3,57 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.strategies import strategies
 from stacktrans.showing.progress import ProgressDisplay
-from stacktrans.showing.tables import GAP, Column, Table
+from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.race import Race
-from stacktrans.training.turns import Standing
+from stacktrans.training.standings import Standing
 
 
 class RaceDisplay(ProgressDisplay):
     """Shows who takes part and how far each has come: a live table, or a line for each turn."""
 
     def __init__(self, console: Console, race: Race) -> None:
-        self._race, self._shown = race, dict(race.standings)
+        self._race, self._shown = race, dict(race.state.standings)
         super().__init__(console, transient=True)
 
     def _open(self) -> None:
-        count = len(self._race.standings)
-        self._say(f"{count} strategies take turns; in {self._race.directory}")
+        state = self._race.state
+        self._say(
+            f"{len(state.standings)} strategies take turns, until one has solved the task or for "
+            f"{state.budget:.0f} s; in {self._race.directory}"
+        )
 
-    def show(self, race: Race) -> None:
+    def show(self) -> None:
         """Show how the runs stand after one more turn."""
+        standings = self._race.state.standings
         if self.live:
             self._refresh()
         else:
-            for name, standing in race.standings.items():
+            for name, standing in standings.items():
                 if self._shown.get(name) != standing:
                     self._say(_line(name, standing))
-        self._shown = dict(race.standings)
+        self._shown = dict(standings)
 
     def _now(self) -> RenderableType:
-        return race_table({name: vars(each) for name, each in self._race.standings.items()})
+        state = self._race.state
+        table = race_table({name: each.model_dump() for name, each in state.standings.items()})
+        return Group(table, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} s"))
 
     def _close(self) -> None:
-        if self.live:
+        # How a race has ended is in the summary.
+        if self.live and self._race.stop_requested:
             self._print(self._now())
 
 
 def _line(name: str, standing: Standing) -> str:
-    state = _state(vars(standing))
+    state = _state(standing.model_dump())
     loss = "" if standing.loss is None else f"loss {standing.loss:.4f} nats/symbol"
     longer = f"longer strings coarse {standing.test:.2f} fine {standing.fine:.2f}"
-    parts = (name, f"batch {standing.step}", loss, longer if standing.fine else "", state)
+    parts = (name, f"batch {standing.step}", loss, longer if standing.loss else "", state)
     return GAP.join(filter(None, parts))
 
 
@@ -56,18 +65,30 @@ def race_table(standings: Mapping[str, Mapping[str, Any]]) -> Table:
     """How strategies stand, those with the best first."""
     table = Table(
         Column("strategy", left=True),
-        "batches",
+        Column("batches", drop=5),
         Column("seconds", drop=3),
         Column("nats/symbol", drop=2),
         Column("coarse", "training lengths", drop=1),
         Column("coarse", "longer strings"),
         Column("fine", "longer strings", drop=4),
-        Column("", left=True),
+        Column("", left=True, fold=" "),
     )
-    for name, each in sorted(
-        standings.items(), key=lambda item: Standing(**item[1]).merit, reverse=True
-    ):
+    ranked = sorted(standings, key=lambda name: Standing(**standings[name]).merit, reverse=True)
+    for name in ranked:
+        each = standings[name]
         loss = "" if each["loss"] is None else f"{each['loss']:.4f}"
         accuracies = (f"{each[part]:.2f}" for part in ("train", "test", "fine"))
         table.add_row(name, each["step"], f"{each['seconds']:.0f}", loss, *accuracies, _state(each))
+    return table
+
+
+def contestants_table(configs: Mapping[str, RunConfig]) -> Table:
+    """Who is raced: the idea of each, and its memory."""
+    table = Table(
+        Column("strategy", left=True),
+        Column("memory", left=True),
+        Column("idea", left=True, fold=" "),
+    )
+    for name, config in configs.items():
+        table.add_row(name, config.model.memory.name, strategies()[name].idea)
     return table

@@ -165,8 +165,8 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
     ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{starts}"
     return Group(
-        *([race_table(summary.race)] if summary.race else []),
-        remark(f"{ended}, {summary.seconds:.0f} seconds"),
+        *([race_table(summary.race["strategies"])] if summary.race else []),
+        remark(f"{ended}, {summary.seconds:.0f} seconds{_of_race(summary)}"),
         remark(f"stopped by: {summary.decided_by}"),
         remark(f"reported on: {summary.reported_on}"),
         _accuracy_table(summary, config)
@@ -175,6 +175,10 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([remark(f"alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
     )
+
+
+def _of_race(summary: Summary) -> str:
+    return f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
 
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:

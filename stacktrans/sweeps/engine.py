@@ -10,13 +10,11 @@ from typing import Any
 from joblib import cpu_count
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.processes import one_process
+from stacktrans.common.processes import KILLED, MOST_DEATHS, one_process
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import Store
 from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, work
 
-MOST_DEATHS = 2
-"""A run whose process was killed as often as this has failed."""
 CONNECTION_SECONDS = 10
 
 
@@ -76,7 +74,7 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
                     (job.directory / RUNNING).unlink(missing_ok=True)
                     deaths[job.run.identity] += 1
                     killed = deaths[job.run.identity] == MOST_DEATHS
-                    record = failure(job, "its process was killed") if killed else None
+                    record = failure(job, KILLED) if killed else None
                     executor = one_process(workers)
                 free.append(executor)
                 if record is None:  # or another sweep works on it

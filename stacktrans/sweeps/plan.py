@@ -1,27 +1,21 @@
 """From a sweep's file to the runs that it asks for."""
 
-import contextlib
 import itertools
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.registry import plugin_options, use_plugins
+from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import shell_text
+from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.contest import contestants, identity_of, title_of
 from stacktrans.settings.layers import (
-    NAMED,
     Layer,
-    Settings,
     nearest_place,
     nested,
     overlay,
@@ -29,29 +23,38 @@ from stacktrans.settings.layers import (
     setting_path,
     validated,
 )
-from stacktrans.settings.resolve import defines_task, parted_task, resolve
+from stacktrans.settings.resolve import DEFAULT_RECIPE
 from stacktrans.sweeps.checks import check_axes, check_names, check_runs
 from stacktrans.sweeps.file import SweepFile
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run: its row of the table, its place in the grid, and the command that repeats it."""
+    """A run: its row of the table, its place in the grid, and the command that repeats it.
+
+    Attributes:
+        configs: by the name of the recipe; several where strategies are raced.
+    """
 
     condition: str
     axes: Mapping[str, Any]
-    config: RunConfig
+    configs: Mapping[str, RunConfig]
     command: str
+
+    @property
+    def config(self) -> RunConfig:
+        """Its configuration; that of the first strategy where several are raced."""
+        return next(iter(self.configs.values()))
 
     @cached_property
     def identity(self) -> str:
-        """Changes whenever anything does that decides the run, the version included."""
-        return self.config.identity()
+        """Changes whenever a setting does that decides the run, or another strategy is raced."""
+        return identity_of(self.configs)
 
     @property
     def directory(self) -> str:
         """The name of its directory."""
-        return f"{self.config.title}-{self.identity}"
+        return f"{title_of(self.configs)}-{self.identity}"
 
     @property
     def name(self) -> str:
@@ -111,7 +114,9 @@ def _runs_of(
         for point in itertools.product(*axes):
             asked = [*own, *(layer for _, layer in point)]
             place = dict(zip(file.grid, (value for value, _ in point), strict=True))
-            runs.append(PlannedRun(condition, place, resolve(options=asked), _command(asked)))
+            configs = contestants(usual=DEFAULT_RECIPE, options=asked)
+            command = training_command([Layer("", {"recipe": DEFAULT_RECIPE}), *asked])
+            runs.append(PlannedRun(condition, place, configs, shell_text(command)))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         first, *others = error.problems
@@ -124,46 +129,3 @@ def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[tupl
     origin = nearest_place(layers, ("grid", key))
     path = setting_path(key, RunConfig, origin)
     return [(value, Layer(origin, nested(path, value))) for value in values]
-
-
-def _command(layers: Sequence[Layer]) -> str:
-    """The command line that trains with what some layers say."""
-    words = ["stacktrans", "train", *plugin_options()]
-    base, changes = parted_task(layers)
-    tasks = [layer.settings["task"] for layer in (base, *changes) if layer]
-    if tasks and isinstance(tasks[0], str):
-        words += ["--task", tasks.pop(0)]
-    of_task = overlay(Layer("", {"task": task}) for task in tasks)
-    for path, value in _leaves({**overlay(layers), "task": {}, **of_task}):
-        option = _OPTIONS.get(path)
-        words += [option, str(value)] if option else ["--set", f"{path}={_as_yaml(value)}"]
-    return shell_text(words)
-
-
-def _as_yaml(value: Any) -> str:
-    """A value in one line of YAML that is read as this very value."""
-    plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    with contextlib.suppress(DocumentError):
-        if plain.isprintable() and repr(parsed(plain).value) == repr(value):
-            return plain
-    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
-    return dumped.removesuffix("\n...\n").strip()
-
-
-_OPTIONS = {
-    "recipe": "--recipe",
-    "model.memory.name": "--memory",
-    "model.controller.name": "--controller",
-    "seed": "--seed",
-}
-
-
-def _leaves(settings: Settings, section: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings and their paths; a whole task, and a block of training, at once."""
-    for key, value in settings.items():
-        path = section + key
-        parted = not section or (section == "model." and key in NAMED)
-        if parted and isinstance(value, dict) and not defines_task(value):
-            yield from _leaves(value, f"{path}.")
-        else:
-            yield path, value

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shlex
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,9 @@ class _Finished(_OfARun):
     torch: str
     measured: dict[str, _Measured]
     perplexities: dict[str, float] = {}
+    strategy: str | None = None
+    won: bool | None = None
+    alone: str | None = None
 
 
 def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
@@ -165,19 +169,35 @@ def _record(job: Job) -> Record:
             name: _measured(job, measure, summary) for name, measure in job.measures.items()
         },
         "command": job.run.command,
+        **_of_race(job, summary),
         **{key: summary[key] for key in ("version", "torch", "seed")},
     }
     write_atomically(job.directory / RECORD, json.dumps(record) + "\n")
     return record
 
 
+def _of_race(job: Job, summary: Mapping[str, Any]) -> Record:
+    """What a record says of the race of strategies that a run has come from, if it is one."""
+    with undamaged(job.directory / SUMMARY):
+        race, alone = summary.get("race"), summary["command"]
+        if not race:
+            return {}
+        strategy = resolve(config=str(job.directory / CONFIG)).recipe
+        # What came after the race takes time, too.
+        after = summary["seconds"] - race["strategies"][strategy]["seconds"]
+        seconds = round(race["seconds"] + max(0.0, after), 1)
+        won = race["winner"] is not None
+    return {"seconds": seconds, "strategy": strategy, "won": won, "alone": alone}
+
+
 def _refuse_another_run(job: Job) -> None:
     """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
     path = job.directory / CONFIG
     there = resolve(config=str(path)) if path.exists() else job.run.config
+    wanted = job.run.configs.get(there.recipe, job.run.config)
     # The task of a text has learned its words since.
     deciding = ("model", "training", "seed")
-    if any(getattr(there, part) != getattr(job.run.config, part) for part in deciding):
+    if any(getattr(there, part) != getattr(wanted, part) for part in deciding):
         raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
 
 
@@ -191,18 +211,34 @@ def undamaged(path: Path) -> Iterator[Path]:
 
 
 def _train(job: Job) -> None:
-    from stacktrans.model.checkpoint import last_of
     from stacktrans.model.devices import find_device
+    from stacktrans.training.saving import has_last
+    from stacktrans.training.standings import is_race
     from stacktrans.training.trainer import Trainer
 
-    device = find_device(job.device)
-    try:
-        last_of(job.directory)
-    except StacktransError:
-        trainer = Trainer(job.run.config, job.directory, device, job.run.command)
-    else:
+    device, begun = find_device(job.device), has_last(job.directory)
+    if is_race(job.directory) or (len(job.run.configs) > 1 and not begun):
+        _race(job)
+        return
+    if begun:
         trainer = Trainer.resume(job.directory, [], device)
+    else:
+        trainer = Trainer(job.run.config, job.directory, device, job.run.command)
     trainer.run(lambda record: None)
+
+
+def _race(job: Job) -> None:
+    """Race strategies in this process, and keep but the best."""
+    from stacktrans.training.race import Race, begin
+    from stacktrans.training.standings import is_race
+
+    if not is_race(job.directory):
+        begin(job.directory, job.run.configs, shlex.split(job.run.command))
+    race = Race(job.directory, job.device, workers=1)
+    with race.opened():
+        race.run(lambda: None)
+        race.best_run().run(lambda record: None)
+        race.close(keep=False)
 
 
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:

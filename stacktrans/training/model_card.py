@@ -12,6 +12,7 @@ from stacktrans.inference.decoding import transduce
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.strategies import strategies
 from stacktrans.tasks.base import Lengths
 
 LONGEST_EXAMPLE = 100
@@ -85,11 +86,24 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
     said = [
         f"Lengths of sources: {lengths.train}" if lengths else "",
         f"Seed: {summary['seed']}",
+        _strategy(config, summary),
         f"Ended after {summary['steps']:,} batches, in start {summary['attempts']}: "
         f"{_text(summary['rule'])}",
         f"Versions: stacktrans {_text(summary['version'])}, torch {_text(summary['torch'])}",
     ]
     return "\n".join(f"- {part}" for part in said if part)
+
+
+def _strategy(config: RunConfig, summary: Mapping[str, Any]) -> str:
+    """Which strategy the run was trained by, if by one."""
+    strategy = strategies().get(config.recipe)
+    if strategy is None:
+        return ""
+    said, race = f"Strategy: {config.recipe}: {strategy.idea}", summary.get("race")
+    if not race:
+        return said
+    won = "It won" if race["winner"] else "It came furthest in"
+    return f"{said} {won} a race of {len(race['strategies'])} strategies."
 
 
 def _accuracies(

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
-RACE = "race.json"
-"""What a run's directory says of the race that the run has come from."""
 
 
 @dataclass
@@ -77,7 +75,8 @@ class Summary:
         best_step: the batch after which the kept weights were taken.
         train: accuracy of the kept weights on training lengths, or on the training set; so are
             `test` and `development`. None on a text.
-        race: how the strategies stood that were raced, by name; see `turns.Standing`.
+        race: of the race of strategies that the run has come from, the winner's name, the seconds
+            and how all of them stood, by name; see `standings.Standing`. None if there was none.
         texts: perplexity of the validation and the test text, if they are learned.
         version: of stacktrans; `torch` is that of torch.
     """
@@ -94,7 +93,7 @@ class Summary:
     test: Accuracy | None = None
     development: Accuracy | None = None
     texts: dict[str, "Perplexity"] = field(default_factory=dict)
-    race: dict[str, dict[str, Any]] = field(default_factory=dict)
+    race: dict[str, Any] | None = None
     parameters: int
     command: str
     version: str
@@ -111,7 +110,7 @@ def achieved(found: Record | Summary) -> dict[str, Any]:
     return measured | ({} if found.validation is None else {"validation": found.validation})
 
 
-BUDGETS = {"max_steps", "time_limit"}
+BUDGETS = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; the others are rules that a run has met."""
 RULES = {
     "solved": "the coarse accuracy in validation was high enough as often in a row as asked",
@@ -121,6 +120,7 @@ RULES = {
     "starts": "every start has come to its end",
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",
+    "budget": "the race of strategies was out of time",
 }
 
 

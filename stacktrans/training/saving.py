@@ -31,6 +31,7 @@ from stacktrans.training.records import (
     reported_on,
 )
 from stacktrans.training.sources import Source
+from stacktrans.training.standings import FOLDER, RACE, is_race
 from stacktrans.training.start import Start, Starts
 from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
 
@@ -42,6 +43,10 @@ class TrainingError(StacktransError):
     """Training can't continue."""
 
 
+class FailedStart(TrainingError):
+    """A start has failed, and no other may follow."""
+
+
 def check_free(directory: Path) -> None:
     """Raise `UsageError` if something is in a run's directory to be, or it can't be made.
 
@@ -50,10 +55,7 @@ def check_free(directory: Path) -> None:
     check_place(directory)
     if not directory.exists() or _is_free(directory):
         return
-    hint = ""
-    with suppress(CheckpointError):
-        checkpoint.last_of(directory)
-        hint = ", or resume the run"
+    hint = ", or resume the run" if has_last(directory) or is_race(directory) else ""
     raise UsageError(f"{directory}: something is there; choose another directory{hint}")
 
 
@@ -68,10 +70,20 @@ def last_saved(directory: Path) -> Path:
         raise
 
 
+def has_last(directory: Path) -> bool:
+    """Whether a run has a last checkpoint."""
+    try:
+        checkpoint.last_of(directory)
+    except CheckpointError:
+        return False
+    return True
+
+
 def _is_free(directory: Path) -> bool:
-    unsaved = checkpoint.unfinished("last")
+    # What a race has written before it has begun, too.
+    unsaved = {checkpoint.unfinished("last"), checkpoint.unfinished(FOLDER), RACE}
     return directory.is_dir() and all(
-        path.name == unsaved or (path.name == METRICS and not path.stat().st_size)
+        path.name in unsaved or (path.name == METRICS and not path.stat().st_size)
         for path in directory.iterdir()
     )
 
@@ -169,8 +181,11 @@ class SavedRun:
         return sum(weight.numel() for weight in self.start.model.parameters())
 
     @contextmanager
-    def opened(self, directory: Path) -> Iterator[None]:
-        """Have a directory, with a checkpoint in it, alone; else raise `TrainingError`."""
+    def opened(self, directory: Path, patience: float = 0.0) -> Iterator[None]:
+        """Have a directory, with a checkpoint in it, alone, perhaps after so many seconds.
+
+        Raises `TrainingError` if another process has it.
+        """
         path = directory / METRICS
         # Without a buffer, which would fail once more when it is closed on a full disk.
         mode = "r+" if path.exists() else "w"
@@ -180,7 +195,7 @@ class SavedRun:
             self._directory = directory
             self._staying = functools.partial(staying, directory, opened)
             self._metrics = stack.enter_context(FileIO(path, mode))
-            if not locked(self._metrics):
+            if not locked(self._metrics, patience):
                 raise TrainingError(f"{directory}: another process is training here")
             # What was recorded after the checkpoint that is resumed will be recorded again.
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))

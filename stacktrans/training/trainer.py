@@ -24,8 +24,12 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
-from stacktrans.training.records import BUDGETS, RACE, SUMMARY, Record, Summary, achieved
-from stacktrans.training.saving import SavedRun, TrainingError
+from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved
+from stacktrans.training.saving import FailedStart, SavedRun
+from stacktrans.training.standings import raced
+
+END_SECONDS = 5.0
+"""Within so many seconds of the process that they work for, others have ended, too."""
 
 
 class Interrupted(Exception):
@@ -42,6 +46,7 @@ class Trainer:
         config: of the run, with all that the source has learned of the task.
         state: how far it is, and what learns.
         stop_requested: set to a signal's number, it ends `run` after the batch.
+        outcome: the budget that `run` finds spent at once; None if it has its own budgets.
 
     Raises what `prepared` does.
     """
@@ -58,6 +63,7 @@ class Trainer:
         self.source = prepared(config, device)
         self.config = self.source.config
         self.directory, self.stop_requested = directory, 0
+        self.outcome: str | None = None
         self.state = SavedRun(self.source, device, command, attempt)
         self._max_steps, self._time_limit = config.training.max_steps, config.training.time_limit
 
@@ -95,19 +101,20 @@ class Trainer:
             self.state.write(checkpoint.CONFIG, self.config.to_yaml())
             return self._finish(self._train())
 
-    def run_until(self, step: int) -> None:
-        """Train until there were so many batches, or a rule or the budget ends it; save it."""
+    def run_until(self, step: int, unwanted: Callable[[], bool]) -> None:
+        """Train until there were so many batches, or it ends or is unwanted, and save it."""
         self._report = lambda _: None
-        state = self.state
+        state, left_off = self.state, False
         with (
-            state.opened(self.directory),
-            Ahead(self.config, self.directory, state.device) as ahead,
+            # A process of a race that was killed may take a moment to end.
+            state.opened(self.directory, patience=END_SECONDS),
+            Ahead(self.config, self.directory, state.device) as self._ahead,
         ):
-            self._ahead = ahead
-            while state.step < step and not state.progress.ended and not self.budget_spent():
+            while state.step < step and not (left_off or self._is_over):
                 began = time.monotonic()
                 self._advance()
                 state.progress.seconds += time.monotonic() - began
+                left_off = unwanted()
             self._check_weights()
             state.save_last()
 
@@ -123,7 +130,7 @@ class Trainer:
     def _train(self) -> str:
         """Train until a rule or a budget ends the run, and say which."""
         progress = self.state.progress
-        outcome = progress.outcome or self.budget_spent()
+        outcome = progress.outcome or self.outcome or self.budget_spent()
         with Ahead(self.config, self.directory, self.state.device) as self._ahead:
             while not outcome:
                 began = time.monotonic()
@@ -143,7 +150,12 @@ class Trainer:
                     raise Interrupted(stop)
         return outcome
 
+    @property
+    def _is_over(self) -> bool:
+        return bool(self.state.progress.ended or self.budget_spent())
+
     def budget_spent(self) -> str | None:
+        """The budget that is spent, if one is."""
         if self.state.progress.ended:  # what a rule has ended is made certain, whatever the budget
             return None
         if self._max_steps is not None and self.state.start.run_step >= self._max_steps:
@@ -220,7 +232,7 @@ class Trainer:
         """Have the run start again, if another start is allowed."""
         state = self.state
         if not state.starts.another_allowed:
-            raise TrainingError(f"{reason}; the best weights so far are in {self.directory}")
+            raise FailedStart(f"{reason}; the best weights so far are in {self.directory}")
         state.starts.failed, state.progress.ended = True, None
         state.start.rounding.uncertain = None
 
@@ -246,8 +258,7 @@ class Trainer:
         state.save_last()
         kept = state.load_best()
         summary = state.summary(outcome)
-        with contextlib.suppress(FileNotFoundError):
-            summary.race = json.loads((self.directory / RACE).read_text())["standings"]
+        summary.race = raced(self.directory)
         self.source.report(kept.model, state.start.moment, summary)
         card = model_card(kept, asdict(summary), self.directory)
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)

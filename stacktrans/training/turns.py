@@ -1,83 +1,73 @@
 """A turn of one of several runs that learn side by side: so many batches, then it waits."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from stacktrans.common.errors import CheckpointError, StacktransError
+from stacktrans.common.errors import StacktransError, is_out_of_memory
+from stacktrans.common.plugins import blamed
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.registry import use_plugins
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.saving import FailedStart, has_last
+from stacktrans.training.standings import Standing
 from stacktrans.training.trainer import Trainer
 
-
-@dataclass(frozen=True)
-class Standing:
-    """How far a run has come in its turns.
-
-    Attributes:
-        step: batches that it was trained on.
-        seconds: that this took.
-        ended: the rule or the budget that has ended its training, if one has.
-        failed: why it can't continue, if it can't.
-        loss: mean of its recent losses, nats a symbol; None before there is one.
-        train: coarse accuracy on strings of training lengths.
-        test: coarse accuracy on longer strings.
-        fine: fine accuracy on these.
-    """
-
-    step: int = 0
-    seconds: float = 0.0
-    ended: str | None = None
-    failed: str | None = None
-    loss: float | None = None
-    train: float = 0.0
-    test: float = 0.0
-    fine: float = 0.0
-
-    @property
-    def merit(self) -> tuple[Any, ...]:
-        """What runs are compared by, the more the better: strings longer than trained on first."""
-        loss = float("inf") if self.loss is None else self.loss
-        return self.ended == "solved", not self.failed, self.test, self.fine, -loss
+_trainers: dict[Path, Trainer] = {}
+"""Those that this process has had turns with, so that they need not be read again."""
 
 
-def take_turn(directory: Path, since: int, until: int, device: str, plugins: list[str]) -> Standing:
-    """Train a run from its n-th batch until it has had so many, or has ended, and save it.
+def take_turn(
+    directory: Path,
+    before: Standing,
+    size: int,
+    device: str,
+    plugins: list[str],
+    unwanted: Callable[[], bool],
+) -> Standing:
+    """Train a run for so many batches, or until it has ended or is unwanted, and save it.
 
     Its directory has a configuration and, if it had a turn before, what that has left.
 
     Returns:
         How it stands then.
+
+    Raises:
+        StacktransError: it can't be read or written, or the code of others has failed.
     """
     use_plugins(*plugins)
     try:
-        trainer = _trainer(directory, since, find_device(device))
-        trainer.run_until(until)
-    except StacktransError as error:
-        return Standing(step=until, failed=str(error))
+        trainer = _trainer(directory, before.step, find_device(device))
+        trainer.run_until(before.step + size, unwanted)
+        standing = _standing(trainer)
+    except Exception as error:
+        if isinstance(error, FailedStart):
+            return before.model_copy(update={"failed": str(error)})
+        if is_out_of_memory(error):
+            return before.model_copy(update={"failed": "not enough memory"})
+        if said := blamed(error):  # which would be forgotten on the way to another process
+            raise StacktransError(said) from error
+        raise
     _trainers[directory] = trainer
-    return _standing(trainer)
+    return standing
 
 
-_trainers: dict[Path, Trainer] = {}
-"""Those that this process has had turns with, so that they need not be read again."""
+def forget(directory: Path) -> None:
+    """Forget the runs in a directory, which others may change from now on."""
+    for place in [place for place in _trainers if place.parent == directory]:
+        del _trainers[place]
 
 
 def _trainer(directory: Path, since: int, device: torch.device) -> Trainer:
     known = _trainers.pop(directory, None)
     if known and known.state.step == since:  # or another process has had a turn with it
         return known
-    try:
-        checkpoint.last_of(directory)
-    except CheckpointError:
-        config = resolve(config=str(directory / checkpoint.CONFIG))
-        return Trainer(config, directory, device, "")
-    return Trainer.resume(directory, [], device)
+    if since or has_last(directory):
+        return Trainer.resume(directory, [], device)
+    return Trainer(resolve(config=str(directory / checkpoint.CONFIG)), directory, device, "")
 
 
 def _standing(trainer: Trainer) -> Standing:

@@ -1,0 +1,68 @@
+"""Commands that train with given settings, as they are written down for whoever repeats a run."""
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from stacktrans.common.documents import DocumentError, parsed
+from stacktrans.common.registry import plugin_options
+from stacktrans.settings.layers import NAMED, Layer, Settings, overlay
+from stacktrans.settings.resolve import defines_task, parted_task
+from stacktrans.settings.strategies import AUTO
+
+_OPTIONS = {
+    "recipe": "--recipe",
+    "model.memory.name": "--memory",
+    "model.controller.name": "--controller",
+    "seed": "--seed",
+}
+
+
+def training_command(layers: Sequence[Layer]) -> list[str]:
+    """The words of a command that trains with what some layers say.
+
+    The recipe auto is not named, so that another may be.
+    """
+    words = ["stacktrans", "train", *plugin_options()]
+    base, changes = parted_task(layers)
+    tasks = [layer.settings["task"] for layer in (base, *changes) if layer]
+    if tasks and isinstance(tasks[0], str):
+        words += ["--task", tasks.pop(0)]
+    of_task = overlay(Layer("", {"task": task}) for task in tasks)
+    for path, value in _leaves({**overlay(layers), "task": {}, **of_task}):
+        if (path, value) == ("recipe", AUTO):
+            continue
+        option = _OPTIONS.get(path)
+        words += [option, str(value)] if option else ["--set", f"{path}={_as_yaml(value)}"]
+    return words
+
+
+def alone(words: Sequence[str], recipe: str, max_steps: int | None) -> list[str]:
+    """The words of a command that trains one of the runs of a race, perhaps for so many batches."""
+    limit = ["--max-steps", str(max_steps)] if max_steps else []
+    return [*words, "--recipe", recipe, *limit]
+
+
+def _as_yaml(value: Any) -> str:
+    """A value in one line of YAML that is read as this very value."""
+    plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    with contextlib.suppress(DocumentError):
+        if plain.isprintable() and repr(parsed(plain).value) == repr(value):
+            return plain
+    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
+    return dumped.removesuffix("\n...\n").strip()
+
+
+def _leaves(settings: Settings, section: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings and their paths; a whole task, and a block of training, at once."""
+    for key, value in settings.items():
+        path = section + key
+        parted = not section or (section == "model." and key in NAMED)
+        if parted and isinstance(value, dict) and not defines_task(value):
+            yield from _leaves(value, f"{path}.")
+        else:
+            yield path, value

@@ -1,0 +1,156 @@
+"""Who takes part in a race: the strategies that are for a task, and fit what else is asked for."""
+
+import hashlib
+import math
+from collections.abc import Container, Mapping, Sequence
+from typing import Unpack
+
+from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.registry import MEMORIES
+from stacktrans.settings.config import RunConfig, TaskConfig
+from stacktrans.settings.layers import Layer, in_parts, name_of, overlay
+from stacktrans.settings.resolve import (
+    DEFAULT_RECIPE,
+    Asked,
+    asked_layers,
+    checked_task,
+    resolved,
+    task_layers,
+)
+from stacktrans.settings.strategies import AUTO, Kind, strategies
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream
+
+
+def contestants(
+    recipe: str | None = None,
+    names: Sequence[str] = (),
+    budget: float | None = None,
+    usual: str = AUTO,
+    **asked: Unpack[Asked],
+) -> dict[str, RunConfig]:
+    """The configurations to train, by their recipes; of the recipe auto, those that are raced.
+
+    These are the strategies that are named, or all that are for the task and the memory, and that
+    what else is asked for fits. Where there is but one, there is no race, and where there is none,
+    as for a memory of one's own, the recipe is the default one.
+
+    Args:
+        recipe: its name.
+        names: of strategies; all unless some are given.
+        budget: seconds of the race; of the run, if there is but one.
+        usual: the recipe where none is asked for.
+        asked: what else is asked for, as for `resolve`.
+
+    Raises:
+        UsageError: as `resolve` does, or strategies or a budget are given where nothing is raced.
+    """
+    if budget is not None and not 0 < budget < math.inf:
+        raise UsageError(f"budget {budget:g}: expected seconds, more than 0")
+    layers = asked_layers(recipe, asked)
+    wanted = overlay(layers)
+    if wanted.get("recipe", usual) != AUTO:
+        for name, given in (("strategies", names), ("budget", budget)):
+            if given:
+                raise UsageError(f"{name}: only for the recipe auto, which is a race")
+        run = resolved(layers)
+        return {run.recipe: run}
+    first, *changes = task_layers(layers)
+    kind = kind_of(checked_task(overlay([first, *changes]), [first, *changes])[1])
+    found = _resolved([*names] or [*strategies()], kind, _memory(wanted), layers, bool(names))
+    found = found or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
+    return _limited(found, budget) if len(found) == 1 and budget else found
+
+
+def _memory(wanted: Mapping[str, object]) -> str | None:
+    """The name of the memory that is asked for, if one is."""
+    model = wanted.get("model")
+    memory = in_parts(model.get("memory")) if isinstance(model, dict) else None
+    named = isinstance(memory, dict) and "name" in memory
+    return MEMORIES.canonical(name_of(memory)) if named else None
+
+
+def _resolved(
+    names: Sequence[str], kind: Kind, memory: str | None, layers: Sequence[Layer], named: bool
+) -> dict[str, RunConfig]:
+    """The different configurations of strategies; those that do not fit are an error if named."""
+    found: dict[str, RunConfig] = {}
+    identities, problems = set[str](), list[UsageError]()
+    for name in names:
+        if problem := _problem(name, kind, memory):
+            if named:
+                raise UsageError(problem)
+            continue
+        try:
+            run = _with_recipe(name, layers)
+        except UsageError as error:
+            if named:
+                raise
+            problems.append(error)
+            continue
+        if run.identity() not in identities:
+            found[name] = run
+            identities.add(run.identity())
+    if problems and not found:
+        raise problems[0]
+    return found
+
+
+def _problem(name: str, kind: Kind, memory: str | None) -> str | None:
+    """Why a strategy is not for a kind of task, or a memory."""
+    strategy = strategies().get(name)
+    if strategy is None:
+        return unknown_name("strategy", name, strategies())
+    if kind not in strategy.kinds:
+        return f"strategy {name}: not for a task of this kind ({kind})"
+    if memory not in (None, strategy.memory):
+        return f"strategy {name}: its memory is {strategy.memory}, not {memory}"
+    return None
+
+
+def _with_recipe(name: str, layers: Sequence[Layer]) -> RunConfig:
+    return resolved([*layers, Layer("", {"recipe": name})])
+
+
+def _limited(found: Mapping[str, RunConfig], budget: float) -> dict[str, RunConfig]:
+    """Runs with a time limit, if they have none."""
+
+    def limited(run: RunConfig) -> RunConfig:
+        limit = {"time_limit": run.training.time_limit or budget}
+        return run.model_copy(update={"training": run.training.model_copy(update=limit)})
+
+    return {name: limited(run) for name, run in found.items()}
+
+
+def not_raced(task: TaskConfig, names: Container[str]) -> list[str]:
+    """The strategies for a task that are not among some."""
+    kind = kind_of(make_task(task.name, task.generator, task.parameters))
+    return [name for name, each in strategies().items() if kind in each.kinds and name not in names]
+
+
+def kind_of(task: Task) -> Kind:
+    """What a model reads and says of a task."""
+    kinds: dict[type[Layout], Kind] = {
+        Sentences: "text",  # which are a stream, too
+        Stream: "stream",
+        SameLength: "in step",
+        JointSequence: "pairs",
+    }
+    return next(kind for layout, kind in kinds.items() if isinstance(task.layout, layout))
+
+
+def title_of(configs: Mapping[str, RunConfig]) -> str:
+    """What the directory of a run is called, or of a race of several."""
+    first, *others = configs.values()
+    if any(each.model.memory.name != first.model.memory.name for each in others):
+        return f"{first.task.name}-{AUTO}-{first.seed}"
+    return first.title
+
+
+def identity_of(configs: Mapping[str, RunConfig]) -> str:
+    """Changes whenever a setting does that decides what comes out, or another strategy is raced."""
+    identities = [each.identity() for each in configs.values()]
+    if len(identities) == 1:
+        return identities[0]
+    return hashlib.sha256("\n".join(identities).encode()).hexdigest()[:16]

@@ -1,0 +1,134 @@
+"""How far the runs of a race have come, and the file that says so."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.files import write_atomically
+from stacktrans.common.reading import MOST_BYTES, read_bytes
+from stacktrans.training.records import RULES
+from stacktrans.training.state import Count, Number
+
+RACE = "race.json"
+"""What a run's directory says of the race that the run has come from."""
+FOLDER = "race"
+"""Where in it the runs are that take part, until the race is over."""
+
+Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
+Seconds = Annotated[Number, Field(ge=0)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+
+
+class Standing(BaseModel):
+    """How far a run has come in its turns.
+
+    Attributes:
+        step: batches that it was trained on.
+        seconds: that this took.
+        ended: the rule or the budget that has ended its training, if one has.
+        failed: why it can't continue, if it can't.
+        loss: mean of its recent losses, nats a symbol; None before there is one.
+        train: coarse accuracy on strings of training lengths.
+        test: coarse accuracy on longer strings.
+        fine: fine accuracy on these.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    step: Count = 0
+    seconds: Seconds = 0.0
+    ended: Annotated[str, Field(pattern=f"^({'|'.join(RULES)})$")] | None = None
+    failed: str | None = None
+    loss: Number | None = None
+    train: Share = 0.0
+    test: Share = 0.0
+    fine: Share = 0.0
+
+    @property
+    def solved(self) -> bool:
+        """Whether it has solved the task."""
+        return self.ended == "solved"
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether it can have another turn."""
+        return not self.ended and not self.failed
+
+    @property
+    def merit(self) -> tuple[Any, ...]:
+        """What runs are compared by, the more the better: strings longer than trained on first."""
+        loss = float("inf") if self.loss is None else self.loss
+        return self.solved, not self.failed, self.test, self.fine, -loss
+
+
+class RaceState(BaseModel):
+    """How a race stands between two rounds.
+
+    Attributes:
+        command: the words of a command that trains any of the runs alone, if its recipe is added.
+        budget: seconds that the race has.
+        seconds: that it has taken.
+        rounds: number of rounds in which all could have a turn.
+        alone: number of rounds since the last of these, of runs that have taken off.
+        winner: the run that has solved the task; None before one has.
+        standings: of all runs, by name, in the order of strategies.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    command: list[str]
+    budget: Seconds
+    seconds: Seconds = 0.0
+    rounds: Count = 0
+    alone: Count = 0
+    winner: str | None = None
+    standings: Annotated[dict[Name, Standing], Field(min_length=1)]
+
+    @property
+    def best(self) -> str:
+        """The run that has won or, before one has, that has come furthest."""
+        return self.winner or max(self.standings, key=lambda name: self.standings[name].merit)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there would be more to train, if there was time."""
+        return not self.winner and any(each.can_go_on for each in self.standings.values())
+
+    def save(self, directory: Path) -> None:
+        """Write it into the directory of a race."""
+        content = self.model_dump(mode="json") | {"seconds": round(self.seconds, 1)}
+        write_atomically(directory / RACE, json.dumps(content, indent=2) + "\n")
+
+
+def is_race(directory: Path) -> bool:
+    """Whether a directory is that of a race that is not over."""
+    return (directory / RACE).is_file() and (directory / FOLDER).is_dir()
+
+
+def read_race(directory: Path) -> RaceState:
+    """How the race in a directory stands; raises `CheckpointError` if that can't be read."""
+    path = directory / RACE
+    try:
+        state = RaceState.model_validate_json(read_bytes(path, MOST_BYTES))
+    except UsageError as error:
+        raise CheckpointError(*error.problems) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        said = f"{place}: {first['msg']}" if place else first["msg"]
+        raise CheckpointError(f"{path}: damaged ({said})") from error
+    if state.winner not in (None, *state.standings):
+        raise CheckpointError(f"{path}: damaged (winner: {state.winner})")
+    return state
+
+
+def raced(directory: Path) -> dict[str, Any] | None:
+    """What a run's summary says of the race that it has come from; None if it comes from none."""
+    if not (directory / RACE).is_file():
+        return None
+    state = read_race(directory)
+    strategies = {name: each.model_dump() for name, each in state.standings.items()}
+    return {"winner": state.winner, "seconds": round(state.seconds, 1), "strategies": strategies}
