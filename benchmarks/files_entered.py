@@ -78,7 +78,9 @@ def in_a_step() -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             settings = {"measure.strings": 4}
             out = Path(folder) / "run"
-            stacktrans.train("copy", memory="queue", max_steps=4, out=out, settings=settings)
+            stacktrans.train(
+                "copy", memory="queue", recipe="default", max_steps=4, out=out, settings=settings
+            )
     finally:
         torch.Tensor.backward = backward  # type: ignore[method-assign]
         sys.setprofile(None)

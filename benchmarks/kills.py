@@ -128,7 +128,13 @@ def arguments_of(words: str, text: Path) -> list[str]:
     for part in joined:
         open_brace = bool(parts) and parts[-1].count("{") > parts[-1].count("}")
         parts = [*parts[:-1], f"{parts[-1]} {part}"] if open_brace else [*parts, part]
-    return ["train", *options.split(), *(word for part in parts for word in ("--set", part))]
+    return [
+        "train",
+        "--recipe",
+        "default",
+        *options.split(),
+        *(word for part in parts for word in ("--set", part)),
+    ]
 
 
 def write_text(folder: Path) -> Path:

@@ -261,7 +261,18 @@ def solve(run: tuple[str, str, int], more: Sequence[str]) -> dict[str, Any]:
     task, memory, seed = run
     print(f"training {task} with a {memory}, seed {seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as directory:
-        command = ["train", "--task", task, "--memory", memory, "--seed", str(seed), *more]
+        command = [
+            "train",
+            "--recipe",
+            "default",
+            "--task",
+            task,
+            "--memory",
+            memory,
+            "--seed",
+            str(seed),
+            *more,
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "stacktrans", *command, "--json", "--out", f"{directory}/run"],
             stdout=subprocess.PIPE,
@@ -305,7 +316,10 @@ def solutions(scale: Scale) -> Iterator[Result]:
                 ]
             )
     command = " ".join(
-        ["stacktrans train --task TASK --memory MEMORY --seed SEED", *scale.training]
+        [
+            "stacktrans train --recipe default --task TASK --memory MEMORY --seed SEED",
+            *scale.training,
+        ]
     )
     yield Result(
         "Time to solution",

@@ -50,35 +50,50 @@ class Model(NamedTuple):
 
 
 SHIPPED = [
-    Model("copy-queue", "hello", "--task copy --memory queue", "65:128"),
-    Model("copy-deque", "hello", "--task copy --memory deque", "65:128"),
-    Model("reverse-stack", "hello", "--task reverse --memory stack", "65:128"),
+    Model("copy-queue", "hello", "--task copy --memory queue --recipe default", "65:128"),
+    Model("copy-deque", "hello", "--task copy --memory deque --recipe default", "65:128"),
+    Model("reverse-stack", "hello", "--task reverse --memory stack --recipe default", "65:128"),
     Model(
-        "reversal-linear", "0110####", "--task reversal --memory stack --controller linear", "13:24"
+        "reversal-linear",
+        "0110####",
+        "--task reversal --memory stack --controller linear --recipe default",
+        "13:24",
     ),
     Model(
         "xor-buffered",
         "1101",
-        "--task xor --memory stack --controller linear --buffered --seed 2",
+        "--task xor --memory stack --controller linear --buffered --seed 2 --recipe default",
         "13:24",
     ),
     Model(
         "parenthesis-lstm",
         "([()]",
-        "--task parenthesis --memory stack --controller lstm",
+        "--task parenthesis --memory stack --controller lstm --recipe default",
         "22:110",
         coarse=0.99,
         symbols=0.999,
     ),
-    Model("anbncn", "aaab", "--task anbncn --memory stack-rnn", "20:60", hard="1000:1000"),
     Model(
-        "memorization",
-        "12212=",
-        "--task memorization --memory stack-rnn",
+        "anbncn",
+        "aaab",
+        "--task anbncn --memory stack-rnn --recipe default",
         "20:60",
         hard="1000:1000",
     ),
-    Model("addition", "101+1=", "--task addition --memory stack-rnn", "1:60", hard="1000:1000"),
+    Model(
+        "memorization",
+        "12212=",
+        "--task memorization --memory stack-rnn --recipe default",
+        "20:60",
+        hard="1000:1000",
+    ),
+    Model(
+        "addition",
+        "101+1=",
+        "--task addition --memory stack-rnn --recipe default",
+        "1:60",
+        hard="1000:1000",
+    ),
 ]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import SMALL, run
+from command_line import SMALL, TRAIN, run
 
 from stacktrans.common import registry
 from stacktrans.model import checkpoint
@@ -69,7 +69,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("runs") / "run"
     done = run(
-        "train", "--task", "copy", "--memory", "queue", "--max-steps", "20", "--out", directory,
+        *TRAIN, "--task", "copy", "--memory", "queue", "--max-steps", "20", "--out", directory,
         *SMALL,
     )  # fmt: skip
     assert done.returncode == 0

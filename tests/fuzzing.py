@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import yaml
-from command_line import Ended, invoke
+from command_line import TRAIN, Ended, invoke
 from hostile import VALUES, Random, as_yaml, one_of, wrong_bytes, wrong_tree
 from small_runs import SETTINGS
 from small_sweeps import sweep_file
@@ -68,7 +68,7 @@ def make_models(folder: Path) -> Path:
     with contextlib.chdir(folder):
         for name, words in RUNS.items():
             options, settings = _parted(words)
-            ended = invoke("train", *options, *settings, "--out", f"runs/{name}")
+            ended = invoke(*TRAIN, *options, *settings, "--out", f"runs/{name}")
             assert ended.returncode == 0, ended.stderr.decode()
     return folder
 
@@ -173,7 +173,7 @@ def _short_run(rng: Random, models: Path, place: Path) -> list[str]:
     name = one_of(rng, _RATES)
     value = json.dumps(one_of(rng, VALUES))
     return [
-        *("train", *options, *settings, "--set", "max_steps=2", "--set", f"{name}={value}"),
+        *(*TRAIN, *options, *settings, "--set", "max_steps=2", "--set", f"{name}={value}"),
         *("--out", "run"),
     ]
 
@@ -191,7 +191,7 @@ def _task(rng: Random, models: Path, place: Path) -> list[str]:
     path = one_of(rng, sorted((ROOT / "tasks").glob("*.yaml")))
     _write_wrong(rng, path.read_bytes(), place / "task.yaml")
     if rng.random() < 0.3:
-        return ["train", "--task", "task.yaml", "--memory", "stack", "--dry-run"]
+        return [*TRAIN, "--task", "task.yaml", "--memory", "stack", "--dry-run"]
     return ["generate", "--task", "task.yaml", "--count", "2", "--lengths", "2:6"]
 
 
@@ -244,7 +244,7 @@ def _text(rng: Random, models: Path, place: Path) -> list[str]:
     if rng.random() < 0.5:
         return ["eval", str(models / "runs" / "text"), "--text", str(path)]
     options, settings = _parted(RUNS["text"])
-    return ["train", *options, *settings, "--set", "max_steps=2", "--out", "run"]
+    return [*TRAIN, *options, *settings, "--set", "max_steps=2", "--out", "run"]
 
 
 def _checkpoint(rng: Random, models: Path, place: Path) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import TRAIN
 from command_line import run as command
 from small_runs import SETTINGS
 
@@ -143,6 +144,7 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
     run = stacktrans.train(
         "copy",
         memory="queue",
+        recipe="default",
         seed=2,
         max_steps=10,
         out=tmp_path / "run",
@@ -151,7 +153,7 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
     )
     words = [word for setting in SETTINGS for word in ("--set", setting)]
     told = command(
-        *("train", "--task", "copy", "--memory", "queue", "--seed", "2", "--max-steps", "10"),
+        *(*TRAIN, "--task", "copy", "--memory", "queue", "--seed", "2", "--max-steps", "10"),
         *(*words, "--out", str(tmp_path / "told")),
     )
     assert told.returncode == 0, told.stderr

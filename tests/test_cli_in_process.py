@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from command_line import TRAIN
 from small_runs import SETTINGS
 from typer.testing import CliRunner, Result
 
@@ -136,14 +137,14 @@ def test_a_dry_run_refuses_a_directory_that_can_not_be(tmp_path: Path) -> None:
     file.touch()
     options = ["--task", "copy", "--memory", "queue", "--out", str(file / "below" / "it")]
     for more in (["--dry-run"], []):
-        done = invoke("train", *options, *more)
+        done = invoke(*TRAIN, *options, *more)
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr.endswith(f"below/it: {file} is not a directory\n")
 
 
 def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> None:
     small = [word for setting in SETTINGS for word in ("--set", setting)]
-    options = ("train", "--task", "copy", "--memory", "stack", "--max-steps", "1", *small)
+    options = (*TRAIN, "--task", "copy", "--memory", "stack", "--max-steps", "1", *small)
     run = tmp_path / "run"
     printed = invoke(*options, "--out", run, "--dry-run").stdout
     assert not run.exists()
@@ -158,7 +159,8 @@ def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "copy"], "no memory given"),
+        (["--task", "copy", "--recipe", "default"], "no memory given"),
+        (["--task", "anbn"], "no memory given"),
         (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "setting lr=1"),
         (["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"], "9:"),
         (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),
@@ -182,7 +184,7 @@ def test_a_vocabulary_of_a_thousand_goes_through_every_command(tmp_path: Path) -
     run, sources = tmp_path / "run", tmp_path / "sources.txt"
     small = [word for setting in SETTINGS[1:] for word in ("--set", setting)]
     many = ("--set", "task.parameters.symbols=1000", "--max-steps", "1")
-    trained = invoke("train", "--task", "copy", "--memory", "queue", *many, *small, "--out", run)
+    trained = invoke(*TRAIN, "--task", "copy", "--memory", "queue", *many, *small, "--out", run)
     assert trained.exit_code == 0
     scores(invoke("eval", run, "--count", "5", "--lengths", "2:3", "--json"))
     sources.write_text("s1000 s7\ns7 s1001\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from changed_checkpoints import reseal
-from command_line import ENVIRONMENT, SMALL, STACKTRANS, run, shell, start, wait_for
+from command_line import ENVIRONMENT, SMALL, STACKTRANS, TRAIN, run, shell, start, wait_for
 
 from stacktrans.training.trainer import Trainer
 
@@ -50,7 +50,7 @@ def test_train_leaves_a_run(trained: Path) -> None:
     ]
     summary = json.loads((trained / "summary.json").read_text())
     assert summary["steps"] == 20
-    assert summary["command"].startswith("stacktrans train --task copy")
+    assert summary["command"].startswith("stacktrans train --recipe default --task copy")
 
 
 def test_train_repeats_a_configuration(trained: Path, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_train_repeats_a_configuration(trained: Path, tmp_path: Path) -> None:
 def test_train_chooses_a_free_directory(tmp_path: Path) -> None:
     for expected in ("copy-stack-4", "copy-stack-4-2"):
         done = run(
-            "train", "--task", "copy", "--memory", "stack", "--seed", "4", "--max-steps", "1",
+            *TRAIN, "--task", "copy", "--memory", "stack", "--seed", "4", "--max-steps", "1",
             *SMALL, cwd=tmp_path,
         )  # fmt: skip
         assert done.returncode == 0
@@ -75,7 +75,7 @@ def test_train_chooses_a_free_directory(tmp_path: Path) -> None:
 
 def test_train_does_not_write_over_a_run(trained: Path) -> None:
     before = (trained / "metrics.jsonl").read_bytes()
-    done = run("train", "--task", "copy", "--memory", "queue", "--out", trained, *SMALL)
+    done = run(*TRAIN, "--task", "copy", "--memory", "queue", "--out", trained, *SMALL)
     assert done.returncode == 2
     assert f"{trained}: something is there" in done.stderr.decode()
     assert (trained / "metrics.jsonl").read_bytes() == before
@@ -84,7 +84,8 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--task", "copy"], "no memory given"),
+        (["--task", "copy", "--recipe", "default"], "no memory given"),
+        (["--task", "anbn"], "no memory given"),
         (["--memory", "queue"], "no task given"),
         (["--task", "copy", "--memory", "quue"], "did you mean 'queue'"),
         (
@@ -119,7 +120,7 @@ def test_train_refuses_and_leaves_nothing(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupting_train_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     out = tmp_path / "a run"
-    process = start("train", "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
+    process = start(*TRAIN, "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
     wait_for(out / "metrics.jsonl")
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
@@ -136,7 +137,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     out = tmp_path / "run"
     # One batch takes long here.
     process = start(
-        "train", "--task", "copy", "--memory", "deque", "--out", out,
+        *TRAIN, "--task", "copy", "--memory", "deque", "--out", out,
         "--set", "task.lengths.train=[5000, 5000]", "--set", "kernel=torch",
     )  # fmt: skip
     wait_for(out / "last" / "training.pt")
@@ -160,7 +161,7 @@ def test_a_disk_that_fills_up_while_training_is_told(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-c", limited),
-            *("train", "--task", "copy", "--memory", "stack", "--out", str(out), *SMALL),
+            *(*TRAIN, "--task", "copy", "--memory", "stack", "--out", str(out), *SMALL),
         ],
         capture_output=True,
         env=ENVIRONMENT,
@@ -180,7 +181,7 @@ def test_eval_takes_the_task_s_ranges(trained: Path) -> None:
 def test_a_terminal_gets_a_live_table(tmp_path: Path) -> None:
     if shutil.which("script") is None:
         pytest.skip("needs script(1)")
-    words = [*STACKTRANS, "train", "--task", "copy", "--memory", "queue", "--out", "run", *SMALL]
+    words = [*STACKTRANS, *TRAIN, "--task", "copy", "--memory", "queue", "--out", "run", *SMALL]
     command = shlex.join([*words, "--max-steps", "10"])
     done = subprocess.run(
         ["script", "-qec", command, "/dev/null"],
@@ -211,7 +212,7 @@ def test_a_new_budget_stands_in_the_run_s_configuration(trained: Path, tmp_path:
 
 def test_a_run_that_goes_on_is_not_resumed_beside_itself(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    process = start("train", "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
+    process = start(*TRAIN, "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
     wait_for(out / "metrics.jsonl")
     beside = run("train", "--resume", out)
     process.send_signal(signal.SIGINT)
@@ -222,7 +223,7 @@ def test_a_run_that_goes_on_is_not_resumed_beside_itself(tmp_path: Path) -> None
 
 
 def test_runs_that_start_together_get_directories_of_their_own(tmp_path: Path) -> None:
-    arguments = ["train", "--task", "copy", "--memory", "stack", "--max-steps", "2", *SMALL]
+    arguments = [*TRAIN, "--task", "copy", "--memory", "stack", "--max-steps", "2", *SMALL]
     together = [start(*arguments, cwd=tmp_path) for _ in range(2)]
     for process in together:
         process.communicate(timeout=120)
@@ -234,7 +235,7 @@ def test_readers_may_leave_early(model: Path, tmp_path: Path) -> None:
     done = shell(f"stacktrans inspect {model} abc | true; echo ${{PIPESTATUS[0]}}", tmp_path)
     assert done.stdout == b"0\n"
     done = shell(
-        "stacktrans train --task copy --memory stack --max-steps 20 --out run "
+        "stacktrans train --recipe default --task copy --memory stack --max-steps 20 --out run "
         f"{shlex.join(SMALL)} 2>&1 >/dev/null | true; echo ${{PIPESTATUS[0]}}",
         tmp_path,
     )
@@ -262,7 +263,7 @@ def test_readers_may_leave_early(model: Path, tmp_path: Path) -> None:
     ],
 )
 def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], message: str) -> None:
-    done = run("train", "--task", "copy", "--memory", "queue", *arguments, cwd=tmp_path)
+    done = run(*TRAIN, "--task", "copy", "--memory", "queue", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr.decode()
     assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 import yaml
 from changed_checkpoints import reseal
-from command_line import SMALL
+from command_line import SMALL, TRAIN
 from shapes import shaped
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
@@ -77,7 +77,7 @@ def test_flipped_bits_are_refused_with_the_file_s_name(saved: Path) -> None:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two batches."""
     directory = tmp_path_factory.mktemp("runs") / "run"
-    command = ["train", "--task", "copy", "--memory", "queue", "--max-steps", "2", *SMALL]
+    command = [*TRAIN, "--task", "copy", "--memory", "queue", "--max-steps", "2", *SMALL]
     assert CliRunner().invoke(app, [*command, "--out", str(directory)]).exit_code == 0
     return directory
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from changed_checkpoints import reseal
+from command_line import TRAIN
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
@@ -80,7 +81,7 @@ UNFOLDING = "a0: &a0 [x]\n" + "".join(
     "command",
     [
         ["train", "--config", "odd.yaml"],
-        ["train", "--task", "./odd.yaml", "--memory", "queue"],
+        [*TRAIN, "--task", "./odd.yaml", "--memory", "queue"],
         ["generate", "--task", "./odd.yaml"],
         ["sweep", "odd.yaml"],
         ["eval", "run"],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import SMALL, run, shell
+from command_line import SMALL, TRAIN, run, shell
 from torch.autograd import gradcheck
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, use_plugins
@@ -73,7 +73,7 @@ def test_an_installed_package_is_known_everywhere(place: Path) -> None:
 
 
 def test_what_a_checkpoint_lacks_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = ["train", "--task", "copy", "--out", "run", "--max-steps", "2", *SMALL]
+    train = [*TRAIN, "--task", "copy", "--out", "run", "--max-steps", "2", *SMALL]
     plugins = ["--plugin", "mgu.py", "--plugin", "stacktrans_tape.py"]
     done = run(*train, "--memory", "tape", "--controller", "mgu", *plugins)
     assert done.returncode == 0, done.stderr.decode()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import SMALL
+from command_line import SMALL, TRAIN
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
@@ -21,7 +21,7 @@ from stacktrans.model.checkpoint import CheckpointError
 
 CPU = torch.device("cpu")
 FILES = ("config.yaml", "model.safetensors", "training.pt", "SHA256SUMS", "README.md")
-TRAIN = ["train", "--task", "copy", "--memory", "queue", *SMALL]
+COMMAND = [*TRAIN, "--task", "copy", "--memory", "queue", *SMALL]
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_run_that_fills_the_disk_ends_with_one_and_goes_on(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(checkpoint, "write_flushed", full_at("training.pt", after=1))
-    full = CliRunner().invoke(app, [*TRAIN, "--max-steps", "10", "--out", "run"])
+    full = CliRunner().invoke(app, [*COMMAND, "--max-steps", "10", "--out", "run"])
     assert full.exit_code == 1
     where = tmp_path / "run" / "last" / "training.pt"
     assert full.stderr.endswith(
@@ -102,7 +102,7 @@ def test_metrics_that_can_not_be_written_are_named(tmp_path: Path) -> None:
     # A checkpoint is smaller than what is recorded of so many batches.
     options = ["--set", "loss_every=1", "--set", "accuracy_every=1000", "--max-steps", "300"]
     with files_up_to(25_000):
-        full = CliRunner().invoke(app, [*TRAIN, *options, "--out", str(tmp_path / "run")])
+        full = CliRunner().invoke(app, [*COMMAND, *options, "--out", str(tmp_path / "run")])
     assert full.exit_code == 1
     assert full.stderr.endswith(f"{tmp_path / 'run' / 'metrics.jsonl'}: File too large\n")
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

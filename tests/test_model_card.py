@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import safetensors
 import torch
-from command_line import SMALL
+from command_line import SMALL, TRAIN
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        command = ["train", "--task", "copy", "--memory", "queue", "--max-steps", "5", *SMALL]
+        command = [*TRAIN, "--task", "copy", "--memory", "queue", "--max-steps", "5", *SMALL]
         assert CliRunner().invoke(app, [*command, "--out", "run"]).exit_code == 0
     return folder / "run"
 

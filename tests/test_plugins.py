@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from command_line import TRAIN
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
@@ -93,7 +94,7 @@ def test_the_environment_names_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
     for name, hint in (("tape", True), ("quue", False)):
-        result = invoke("train", "--task", "copy", "--memory", name)
+        result = invoke(*TRAIN, "--task", "copy", "--memory", name)
         assert result.exit_code == 2
         assert f"unknown memory '{name}'" in result.stderr
         assert ("one of your own needs its plugin file" in result.stderr) == hint
@@ -104,7 +105,7 @@ def test_what_fails_in_a_plugin_at_work_is_said_with_its_line() -> None:
     Path("mine.py").write_text(code)
     line = 1 + code[: code.index("left, stay, right = ")].count("\n")
     arguments = ["--task", "copy", "--memory", "tape", "--max-steps", "1", "--out", "run"]
-    result = invoke("train", "--plugin", "mine.py", *arguments)
+    result = invoke(*TRAIN, "--plugin", "mine.py", *arguments)
     assert result.exit_code == 1
     said = f"mine.py:{line}: ValueError: too many values to unpack"
     assert said in result.stderr
@@ -114,7 +115,7 @@ def test_what_fails_in_a_plugin_at_work_is_said_with_its_line() -> None:
 def test_reads_of_other_sizes_are_refused() -> None:
     Path("mine.py").write_text(TAPE.read_text().replace("    reads = 1", "    reads = 2"))
     arguments = ["--task", "copy", "--memory", "tape", "--max-steps", "1", "--out", "run"]
-    result = invoke("train", "--plugin", "mine.py", *arguments)
+    result = invoke(*TRAIN, "--plugin", "mine.py", *arguments)
     assert result.exit_code == 1
     assert "memory tape: read (10, 1, 32); expected (10, 2, 32)" in result.stderr
 
@@ -181,7 +182,7 @@ def test_what_the_constructor_of_a_memory_takes_are_its_settings() -> None:
     Path("mine.py").write_text(code)
     bare = code.replace("        super().__init__()\n", "").replace('"tape"', '"bare"')
     Path("bare.py").write_text(bare)
-    arguments = ("train", "--plugin", "mine.py", "--task", "copy", "--memory", "tape", "--dry-run")
+    arguments = (*TRAIN, "--plugin", "mine.py", "--task", "copy", "--memory", "tape", "--dry-run")
     for change, said in (("memory.heads=5", "heads: 5"), ("seed=1", "heads: 3")):
         assert said in invoke(*arguments, "--set", change).stdout
     wrong = invoke(*arguments, "--set", "memory.heads=many")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from command_line import TRAIN
 from rich.console import Console
 from test_sweep_tables import plan_of, records_of
 from typer.testing import CliRunner
@@ -100,8 +101,8 @@ def test_json_is_one_line_of_valid_json(capsys: pytest.CaptureFixture[str]) -> N
         ["generate", "--task", "{}"],
         ["eval", "{}"],
         ["transduce", "copy-queue", "{}"],
-        ["train", "--task", "copy", "--memory", "{}"],
-        ["train", "--task", "copy", "--memory", "queue", "--set", "{}=1"],
+        [*TRAIN, "--task", "copy", "--memory", "{}"],
+        [*TRAIN, "--task", "copy", "--memory", "queue", "--set", "{}=1"],
         ["sweep", "{}.yaml"],
     ],
     ids=lambda words: "-".join(words),
