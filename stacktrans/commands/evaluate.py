@@ -104,9 +104,17 @@ def eval(
         else:
             print_out(model_line(loaded.config), scores.perplexity_table(measured))
         return
+    names: list[str] = []
     if data:
         pairs = read_pairs(data, loaded.task)[:count]
         results = evaluation.scores_of_pairs(loaded, pairs, bounds, name_of(data))
+    elif loaded.task.paths:
+        if depth is not None or each:
+            raise UsageError(
+                f"{'--each' if each else '--depth'}: cannot be used with pairs in files"
+            )
+        found = evaluation.scores_of_sets(loaded, bounds, count)
+        names, results = [name for name, *_ in found], [(part, scores) for _, part, scores in found]
     else:
         usual = [config.ranges.train, config.ranges.test]
         results = [
@@ -117,6 +125,6 @@ def eval(
         plot_accuracy(results, config.ranges.train, model_line(loaded.config), plot)
     if as_json:
         facts = {"checkpoint": checkpoint, "task": config.name, "seed": seed, "hard": hard}
-        print_json({**facts, "results": scores.scores_json(results, hard)})
+        print_json({**facts, "results": scores.scores_json(results, hard, names)})
     else:
-        print_out(model_line(loaded.config), *scores.scores_tables(results, hard))
+        print_out(model_line(loaded.config), *scores.scores_tables(results, hard, names))

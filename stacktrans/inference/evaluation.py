@@ -212,11 +212,18 @@ def scores_of_range(
 ) -> Scores:
     """The scores of `count` strings that are drawn from a range, 1000 unless given.
 
-    With `each`, of `count` strings of every length in it that the task has, 100 unless given.
+    With `each`, of `count` strings of every length in it that the task has, 100 unless given. Of
+    pairs in files, those are measured that were not trained on, as many as there are unless given.
 
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
+    if sets := checkpoint.task.kept_apart():
+        pairs = [pair for kept in sets.values() for pair in kept]
+        within = [pair for pair in pairs if lengths.shortest <= pair.length <= lengths.longest]
+        if not within:
+            raise NoSuchLength(f"no pair that is kept apart has a length in {lengths}")
+        return score(checkpoint.model, checkpoint.layout, within[:count])
     count = count or (100 if each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     found = []
@@ -231,6 +238,36 @@ def scores_of_range(
     return functools.reduce(operator.add, found)
 
 
+def scores_of_sets(
+    checkpoint: Checkpoint, bounds: Sequence[Lengths], count: int | None, only: str | None = None
+) -> list[tuple[str, Lengths, Scores]]:
+    """The scores of the first `count` pairs of each set that was not trained on, by its name.
+
+    Each is parted by ranges of lengths, if any are given; those of them that it lacks are left out.
+    With `only`, one of the sets is measured.
+
+    Raises:
+        UsageError: the files of the sets can't be read, or are not what they were.
+        NoSuchLength: none has a pair of such lengths.
+    """
+    found = []
+    for name, pairs in checkpoint.task.kept_apart().items():
+        if name != (only or name):
+            continue
+        scores = score(checkpoint.model, checkpoint.layout, [*pairs[:count]])
+        for range_ in bounds or [_lengths_of(scores)]:
+            within = scores.of_lengths(*range_)
+            if within.count:
+                found.append((name, range_, within))
+    if not found:
+        raise NoSuchLength(f"no pair that is kept apart has a length in {bounds[0]}")
+    return found
+
+
+def _lengths_of(scores: Scores) -> Lengths:
+    return Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
+
+
 def scores_of_pairs(
     checkpoint: Checkpoint, pairs: Sequence[Pair], bounds: Sequence[Lengths], name: str
 ) -> list[tuple[Lengths, Scores]]:
@@ -242,8 +279,8 @@ def scores_of_pairs(
     if not pairs:
         raise UsageError(f"{name}: no pairs")
     scores = score(checkpoint.model, checkpoint.layout, pairs)
-    found = Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
-    results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
+    found = bounds or [_lengths_of(scores)]
+    results = [(range_, scores.of_lengths(*range_)) for range_ in found]
     for range_, within in results:
         if not within.count:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.registry import CONTROLLERS, MEMORIES
+from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
 from stacktrans.settings.layers import Settings, overlaid
 from stacktrans.settings.values import (
     Count,
@@ -349,6 +349,20 @@ class StreamConfig(Strict):
     """number of starts from different weights; the best is kept."""
 
 
+class PairsConfig(Strict):
+    """Pairs in files: a training set, a development set to choose by, and a test set.
+
+    Each batch is drawn from the training set. Whenever accuracy is measured, it is that on the
+    development set, whatever the loss, and the weights are kept that have the best coarse accuracy
+    there, then fine; so the run ends when all of it is right (see `stop.solved`), or when nothing
+    is gained any more.
+    """
+
+    patience: Count | None = 50
+    """measurements in a row that are no better than the best one, after which the run ends; null
+    for any number."""
+
+
 class DataConfig(OneOf):
     """What is trained on, if not strings that are new in each batch."""
 
@@ -356,6 +370,8 @@ class DataConfig(OneOf):
     """sets of examples that are used again in each epoch."""
     stream: StreamConfig | None = None
     """an unsegmented stream, for tasks that are one, and for texts."""
+    pairs: PairsConfig | None = None
+    """pairs in files, for tasks of the generator `pairs`, which have it by themselves."""
 
 
 class ClipConfig(OneOf):
@@ -422,10 +438,11 @@ class MeasureConfig(Strict):
     """batches between two measurements of accuracy."""
     accuracy_loss: Positive | None = None
     """accuracy is measured only while the mean of recent losses is under this, and at the end; null
-    for always."""
+    for always, as with pairs in files."""
     strings: Strings = 1000
     """strings as long as the test range in a measurement of accuracy; on training lengths at most
-    100 are measured, if only the others decide."""
+    100 are measured, if only the others decide. Of a larger development set of pairs in files, so
+    many are measured, the same every time."""
 
 
 class SolvedConfig(Strict):
@@ -434,7 +451,8 @@ class SolvedConfig(Strict):
     accuracy: Annotated[float, Field(gt=0, le=1)] = 1.0
     """coarse accuracy on validation strings at which the task counts as solved."""
     ranges: Literal["test", "both"] = "test"
-    """lengths of the validation strings that count: "test", or "both" ranges."""
+    """lengths of the validation strings that count: "test", or "both" ranges; of pairs in files,
+    all of the development set counts."""
     times: Count = 2
     """measurements in a row in which the task has to be solved. The more, the longer the run trains
     at the rate that it has settled at."""
@@ -553,9 +571,10 @@ class TrainingConfig(Strict):
             raise ValueError("stop.development and data.examples need each other")
         if self.stream and self.stop:
             raise ValueError("stop: expected null: the epochs and starts of a stream end it")
-        budget = self.stream or self.max_steps or self.time_limit
+        patient = self.pairs and self.pairs.patience
+        budget = self.stream or patient or self.max_steps or self.time_limit
         if self.stop is None and not budget:
-            raise ValueError("stop: null needs max_steps, time_limit or data.stream")
+            raise ValueError("stop: null needs max_steps, time_limit, data.stream or data.pairs")
         if self.stream and self.curriculum:
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
@@ -569,6 +588,11 @@ class TrainingConfig(Strict):
     def stream(self) -> StreamConfig | None:
         """The stream that is trained on, if it is one."""
         return self.data.stream if self.data else None
+
+    @property
+    def pairs(self) -> PairsConfig | None:
+        """How pairs in files are trained on, if they are."""
+        return self.data.pairs if self.data else None
 
     @property
     def solved(self) -> SolvedConfig:
@@ -623,6 +647,9 @@ class RunConfig(Strict):
     def identity(self) -> str:
         """Changes whenever a setting does that decides what comes out."""
         deciding = self.model_dump(mode="json", exclude=_DECIDES_NOTHING)
+        # Not where files are, but what they say.
+        for path in GENERATORS.load(self.task.generator).paths:
+            deciding["task"]["parameters"].pop(path, None)
         return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:

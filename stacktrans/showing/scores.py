@@ -23,22 +23,27 @@ def _interval(accuracy: float, count: int) -> str:
     return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def scores_tables(results: Sequence[tuple[Lengths, Scores]], hard: bool = False) -> Iterator[Table]:
+def scores_tables(
+    results: Sequence[tuple[Lengths, Scores]], hard: bool = False, names: Sequence[str] = ()
+) -> Iterator[Table]:
     """Accuracy of each range of lengths, then by length within those that have several.
 
     With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
+    The strings of each result may have names, such as "development".
     """
     ranges = Table(
+        *((Column("strings", left=True),) if names else ()),
         "lengths",
-        Column("strings", drop=1),
+        Column("count" if names else "strings", drop=1),
         "coarse [95%]",
         Column("fine [95%]", drop=2),
         Column("symbols", drop=3),
         *(("hard ≠ soft",) if hard else ()),
     )
     lengths = Table("length", Column("strings", drop=1), "coarse", "fine", "symbols")
-    for bounds, scores in results:
+    for index, (bounds, scores) in enumerate(results):
         ranges.add_row(
+            *names[index : index + 1],
             bounds,
             scores.count,
             _interval(scores.coarse_accuracy, scores.count),
@@ -66,11 +71,12 @@ def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]
 
 
 def scores_json(
-    results: Sequence[tuple[Lengths, Scores]], hard: bool = False
+    results: Sequence[tuple[Lengths, Scores]], hard: bool = False, names: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """The numbers of `scores_tables`, one entry a range."""
     return [
         {
+            **({"strings": names[index]} if names else {}),
             "lengths": list(bounds),
             **_scores_entry(scores),
             **({"differing": scores.differing_share} if hard else {}),
@@ -79,7 +85,7 @@ def scores_json(
                 for length, within in scores.by_length().items()
             ],
         }
-        for bounds, scores in results
+        for index, (bounds, scores) in enumerate(results)
     ]
 
 

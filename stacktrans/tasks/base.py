@@ -4,7 +4,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -84,13 +84,17 @@ class Task(ABC):
         source: the alphabet of sources.
         target: the alphabet of targets.
         same_length: whether there is a target symbol for each source symbol, in step.
-        drawn: whether its strings are drawn, by their lengths, and not read from files.
+        drawn: whether its strings have lengths, by which they are drawn.
+        columns: what stands in the columns of its pairs where they are written.
+        paths: which of its parameters only say where files are; none if it reads no pairs.
     """
 
     source: Alphabet
     target: Alphabet
     same_length: bool = False
     drawn: bool = True
+    columns: tuple[str, ...] = ("source", "target")
+    paths: ClassVar[tuple[str, ...]] = ()
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -121,6 +125,14 @@ class Task(ABC):
         if not len(ids) and not isinstance(self.layout, JointSequence):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
+
+    def learned(self, seed: int) -> dict[str, Any]:
+        """Settings of the task that its files tell, with the random seed of a run; often none."""
+        return {}
+
+    def kept_apart(self) -> dict[str, Sequence[Pair]]:
+        """The sets of pairs that are not trained on, by their names; none if strings are drawn."""
+        return {}
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         """The lengths that derivations within a depth have; raises `NoSuchLaw`."""

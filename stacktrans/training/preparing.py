@@ -12,6 +12,8 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.tasks import make_task
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layouts import Layout
+from stacktrans.tasks.pairs import Pairs
+from stacktrans.training.pairs import Files
 from stacktrans.training.sources import Examples, Source, Strings
 from stacktrans.training.streams import Streams, Texts
 
@@ -32,6 +34,12 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
     source: Source
     if isinstance(task, Corpus):
         source = Texts(config, task)
+    elif isinstance(task, Pairs):
+        if config.training.data and not config.training.pairs:
+            raise UsageError("training.data: pairs in files are trained on; expected pairs")
+        source = Files(config, task)
+    elif config.training.pairs:
+        raise UsageError(f"training.data.pairs: task {config.task.name} has no pairs in files")
     elif stream:
         source = Streams(config, task, stream)
     else:

@@ -91,6 +91,39 @@ class Patience(Rule):
         return "epochs" if self._epochs and self.count >= self._epochs else None
 
 
+class Development(Rule):
+    """Ends a start when the development set is right so often in a row, or gets no better.
+
+    Attributes:
+        best: the best accuracy, coarse and fine; empty before there is one.
+        since: number of measurements since then.
+        in_a_row: number of the last ones in which the task was solved.
+    """
+
+    best: Merit
+    since: Count = 0
+    in_a_row: Count = 0
+
+    def __init__(self, training: TrainingConfig) -> None:
+        self._solved = training.stop.solved if training.stop else None
+        self._patience = training.pairs.patience if training.pairs else None
+        self.best = []
+
+    def merit(self, record: Record) -> list[float] | None:
+        found = record.development
+        return [found.coarse, found.fine] if found else None
+
+    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        self.since += 1
+        if not self.best or merit > self.best:
+            self.best, self.since = merit, 0
+        right = self._solved is not None and merit[0] >= self._solved.accuracy
+        self.in_a_row = self.in_a_row + 1 if right else 0
+        if self._solved and self.in_a_row >= self._solved.times:
+            return "solved"
+        return "development" if self._patience and self.since >= self._patience else None
+
+
 class Falling(Rule):
     """Returns to the best weights with a lower rate after each epoch in which nothing is gained.
 
@@ -142,4 +175,6 @@ def rule_of(config: RunConfig, starts: "Starts", weights: Weights) -> Rule:
     if training.stream:
         return Falling(training.stream, starts, weights)
     patient = training.stop and (training.stop.converged or training.stop.development)
-    return Patience(training, patient.patience) if patient else Solved(training)
+    if patient:
+        return Patience(training, patient.patience)
+    return Development(training) if training.pairs else Solved(training)
