@@ -41,7 +41,7 @@ def random_pairs(count: int, seed: int, longest: int = 9) -> list[Pair]:
 def test_a_buffered_model_is_not_scored_where_it_reads_the_answer() -> None:
     config = tiny().config.model_copy(update={"buffers": BuffersConfig()})
     model = Transducer(config, LAYOUT.inputs, LAYOUT.outputs)
-    with pytest.raises(ValueError, match="a buffered model needs a target symbol for each"):
+    with pytest.raises(ValueError, match="a buffered model needs a layout in step"):
         score(model, LAYOUT, random_pairs(2, seed=1))
 
 

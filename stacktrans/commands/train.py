@@ -82,8 +82,7 @@ def train(
     buffered: Annotated[
         bool | None,
         typer.Option(
-            help="Read from an input buffer and write to an output buffer; for tasks with a target "
-            "symbol for each source symbol."
+            help="Read from an input buffer and write to an output buffer; for tasks of pairs."
         ),
     ] = None,
     recipe: Annotated[

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.layouts import Ids, JointSequence, Layout, SameLength, Stream
+from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Stream
 
 NO_SYMBOL = -1
 """The absence of a symbol, among ids."""
@@ -54,14 +54,15 @@ def transduce(
 ) -> list[Answer]:
     """The greedy answers to sources, in their order.
 
-    An answer has at most `limit` symbols, or the layout's usual number unless given; where a target
-    is as long as its source, the limit is ignored.
+    An answer has at most `limit` symbols, or the layout's usual number unless given; where answers
+    are given in step with sources, the limit is ignored.
     """
     answers: dict[int, Answer] = {}
-    if isinstance(layout, SameLength):
-        sizes = [model.steps_over(len(source)) for source in sources]
+    if isinstance(layout, InStep):
+        read = [layout.read(source) for source in sources]
+        sizes = [model.steps_over(len(each)) for each in read]
         for group in batches_of(sizes, STEPS_AT_ONCE):
-            found = _in_step(model, [sources[index] for index in group])
+            found = _in_step(model, layout, [read[index] for index in group])
             answers.update(zip(group, found, strict=True))
     else:
         assert isinstance(layout, JointSequence | Stream)
@@ -75,12 +76,12 @@ def transduce(
     return [answers[index] for index in range(len(sources))]
 
 
-def _in_step(model: Transducer, sources: list[Ids]) -> list[Answer]:
-    """Answers with a symbol for each symbol."""
-    lengths = [len(source) for source in sources]
+def _in_step(model: Transducer, layout: InStep, read: list[Ids]) -> list[Answer]:
+    """Answers in what is said with a symbol for each symbol read."""
+    lengths = [len(each) for each in read]
     if not any(lengths):
-        return [Answer([], 0.0, ended=True) for _ in sources]
-    inputs = pad_sequence([torch.from_numpy(source) for source in sources], batch_first=True)
+        return [Answer([], 0.0, ended=True) for _ in read]
+    inputs = pad_sequence([torch.from_numpy(each) for each in read], batch_first=True)
     inputs = inputs.to(model.classifier.weight.device)
     if model.config.buffers:
         everything = torch.ones_like(inputs, dtype=torch.bool)
@@ -91,10 +92,13 @@ def _in_step(model: Transducer, sources: list[Ids]) -> list[Answer]:
         pieces = inputs.split(PIECE, dim=1)
         said = [likeliest(model.read_out(run.step(piece).hidden)) for piece in pieces]
     symbols, probabilities = (torch.cat(parts, dim=1) for parts in zip(*said, strict=True))
-    return [
-        Answer(row[:length].tolist(), float(log[:length].sum(dtype=torch.float64)), ended=True)
-        for row, log, length in zip(symbols, probabilities, lengths, strict=True)
-    ]
+    answers = []
+    for row, log, length in zip(symbols.cpu().numpy(), probabilities, lengths, strict=True):
+        target, ended = layout.answered(row[:length])
+        scored = len(target) + (len(target) < length)  # the end of an answer included
+        total = float(log[:scored].sum(dtype=torch.float64))
+        answers.append(Answer(target.tolist(), total, ended))
+    return answers
 
 
 def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:

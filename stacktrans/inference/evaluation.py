@@ -23,7 +23,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task
-from stacktrans.tasks.layouts import Batch, Ids, Layout, Pair, SameLength
+from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -103,8 +103,8 @@ def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
     Raises:
         ValueError: a buffered model would find its answers in what it reads.
     """
-    if model.config.buffers and not isinstance(layout, SameLength):
-        raise ValueError("a buffered model needs a target symbol for each source symbol")
+    if model.config.buffers and not isinstance(layout, InStep):
+        raise ValueError("a buffered model needs a layout in step")
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
     for rows, batch in _batches(model, layout, pairs):

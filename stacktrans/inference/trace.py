@@ -15,7 +15,15 @@ from stacktrans.model import definition
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.definition import TransducerState
 from stacktrans.tasks.base import UNKNOWN, NotASource, with_marks
-from stacktrans.tasks.layouts import Ids, JointSequence, Stream, UnknownSymbol
+from stacktrans.tasks.layouts import (
+    Alphabet,
+    Ids,
+    InStep,
+    JointSequence,
+    Padded,
+    Stream,
+    UnknownSymbol,
+)
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 NOTHING = ""
@@ -126,7 +134,7 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     written = task.target.decode(answer.target)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
     if checkpoint.model.config.buffers:
-        steps = _buffered_steps(checkpoint, ids, source, written)
+        steps = _buffered_steps(checkpoint, ids, written)
     else:
         steps = _steps(checkpoint, ids, answer.target)
         if task.same_length:
@@ -193,7 +201,10 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]
     if isinstance(layout, JointSequence | Stream):
         read = [layout.first_target + index for index in target]
         inputs = [*layout.prefix(source).tolist(), *read]
-    if isinstance(layout, JointSequence):
+    if isinstance(layout, InStep):
+        filled = layout.read(source)
+        inputs, symbols = filled.tolist(), _shown(task.source, filled)
+    elif isinstance(layout, JointSequence):
         symbols = [BEGIN, *symbols, SEPARATOR, *task.target.decode(target)]
         first_answer = len(source) + 2
     elif isinstance(layout, Stream):
@@ -210,10 +221,19 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]
     return steps
 
 
-def _buffered_steps(
-    checkpoint: Checkpoint, source: Ids, symbols: list[str], answer: list[str]
-) -> list[Step]:
-    model = checkpoint.model
+def _shown(alphabet: Alphabet, read: Ids) -> list[str]:
+    """What ids read in step stand for: symbols, and after them the end, again and again."""
+    shown = [*alphabet.symbols, END]
+    return [shown[index] for index in read]
+
+
+def _buffered_steps(checkpoint: Checkpoint, source: Ids, answer: list[str]) -> list[Step]:
+    model, layout = checkpoint.model, checkpoint.layout
+    assert isinstance(layout, InStep)
+    source = layout.read(source)
+    symbols = _shown(checkpoint.task.source, source)
+    if isinstance(layout, Padded):
+        answer = [*answer, END][: len(source)]
     ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
     unrolled, states, reads = definition.unroll_buffered(model, ids, [len(source)])
     written = written_weights(model.written(unrolled), 0, len(answer))[0]

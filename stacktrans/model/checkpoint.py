@@ -39,7 +39,6 @@ from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import Layout
 
@@ -211,7 +210,7 @@ def _read(directory: Path) -> tuple[RunConfig, Task]:
     path = directory / WEIGHTS
     _check_origins(path)
     config = resolve(config=str(directory / CONFIG))
-    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    task = config.make_task()
     # Before the model is made, which may be too large to be made at all.
     try:
         model = without_numbers(config.model, task.layout.inputs, task.layout.outputs)

@@ -30,7 +30,8 @@ from stacktrans.settings.values import (
     Strict,
     Strings,
 )
-from stacktrans.tasks.base import LengthLaw, Lengths
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import LengthLaw, Lengths, Task
 
 FORMAT: Literal[3] = 3
 """Version of the layout of configurations and checkpoints; see `stacktrans.settings.formats`."""
@@ -208,8 +209,7 @@ BUFFER_SIGNALS = ("input read", "output write")
 class BuffersConfig(Strict):
     """A buffer that inputs are read from and one that outputs are written to.
 
-    The controller gives a strength for each (hao2018, section 3.2). For tasks with a target symbol
-    for each source symbol.
+    The controller gives a strength for each (hao2018, section 3.2).
     """
 
     steps_per_symbol: Annotated[int, Field(ge=1, le=64)] = 1
@@ -349,20 +349,6 @@ class StreamConfig(Strict):
     """number of starts from different weights; the best is kept."""
 
 
-class PairsConfig(Strict):
-    """Pairs in files: a training set, a development set to choose by, and a test set.
-
-    Each batch is drawn from the training set. Whenever accuracy is measured, it is that on the
-    development set, whatever the loss, and the weights are kept that have the best coarse accuracy
-    there, then fine; so the run ends when all of it is right (see `stop.solved`), or when nothing
-    is gained any more.
-    """
-
-    patience: Count | None = 50
-    """measurements in a row that are no better than the best one, after which the run ends; null
-    for any number."""
-
-
 class DataConfig(OneOf):
     """What is trained on, if not strings that are new in each batch."""
 
@@ -370,8 +356,6 @@ class DataConfig(OneOf):
     """sets of examples that are used again in each epoch."""
     stream: StreamConfig | None = None
     """an unsegmented stream, for tasks that are one, and for texts."""
-    pairs: PairsConfig | None = None
-    """pairs in files, for tasks of the generator `pairs`, which have it by themselves."""
 
 
 class ClipConfig(OneOf):
@@ -466,10 +450,18 @@ class ConvergedConfig(Strict):
 
 
 class DevelopmentConfig(Strict):
-    """The run ends when accuracy on the development set no longer improves."""
+    """The run ends when accuracy on the development set no longer improves.
+
+    With pairs in files, it also ends when all of the set is right in as many measurements in a row
+    as with `solved`; and with `solved`, also when accuracy no longer improves.
+    """
+
+    PATIENCE: ClassVar[int] = 50
+    """Measurements of pairs in files that are no better, after which a run ends with `solved`."""
 
     patience: Count = 5
-    """epochs in a row in which the share of correct symbols has not risen."""
+    """epochs in a row in which the share of correct symbols has not risen; of pairs in files,
+    measurements in a row in which coarse accuracy, or else fine, has not."""
 
 
 class StopConfig(OneOf):
@@ -480,7 +472,8 @@ class StopConfig(OneOf):
     converged: ConvergedConfig | None = None
     """when the training perplexity no longer improves."""
     development: DevelopmentConfig | None = None
-    """when accuracy on the development set of `training.data.examples` no longer improves."""
+    """when accuracy on the development set no longer improves: that of `training.data.examples`,
+    or of pairs in files."""
 
 
 class RoundingConfig(NamedTuple):
@@ -532,7 +525,7 @@ class TrainingConfig(Strict):
     gradient_clip: ClipConfig | None = None
     """bound on gradients; null for none."""
     data: DataConfig | None = None
-    """what is trained on; null for new strings in each batch."""
+    """what is trained on; null for new strings in each batch, or for pairs in files."""
     sequences: Size = 1
     """for new strings of a stream: how many make a piece, which begins with an empty memory."""
     length_law: LengthLaw | None = None
@@ -566,15 +559,11 @@ class TrainingConfig(Strict):
 
     @model_validator(mode="after")
     def _data_and_stop_agree(self) -> Self:
-        development = self.stop is not None and self.stop.development is not None
-        if (self.examples is not None) != development:
-            raise ValueError("stop.development and data.examples need each other")
         if self.stream and self.stop:
             raise ValueError("stop: expected null: the epochs and starts of a stream end it")
-        patient = self.pairs and self.pairs.patience
-        budget = self.stream or patient or self.max_steps or self.time_limit
+        budget = self.stream or self.max_steps or self.time_limit
         if self.stop is None and not budget:
-            raise ValueError("stop: null needs max_steps, time_limit, data.stream or data.pairs")
+            raise ValueError("stop: null needs max_steps, time_limit or data.stream")
         if self.stream and self.curriculum:
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
@@ -588,11 +577,6 @@ class TrainingConfig(Strict):
     def stream(self) -> StreamConfig | None:
         """The stream that is trained on, if it is one."""
         return self.data.stream if self.data else None
-
-    @property
-    def pairs(self) -> PairsConfig | None:
-        """How pairs in files are trained on, if they are."""
-        return self.data.pairs if self.data else None
 
     @property
     def solved(self) -> SolvedConfig:
@@ -624,8 +608,17 @@ class RunConfig(Strict):
     training: TrainingConfig
     """how."""
 
+    @property
+    def of_files(self) -> bool:
+        """Whether pairs in files are trained on."""
+        return bool(GENERATORS.load(self.task.generator).paths)
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
+        training = self.training
+        development = training.stop is not None and training.stop.development is not None
+        if (training.examples is not None) != development and not self.of_files:
+            raise ValueError("training: stop.development and data.examples need each other")
         if not isinstance(self.model.controller, RecurrentConfig) and self.training.read_rate != 1:
             raise ValueError("training.read_rate: a linear controller passes on what is read")
         if self.model.buffers and self.training.gate_noise:
@@ -643,6 +636,12 @@ class RunConfig(Strict):
             return self.model
         start = StartConfig.model_validate(overlaid(self.model.start.model_dump(), change))
         return ModelConfig.model_validate({**dict(self.model), "start": start})
+
+    def make_task(self) -> Task:
+        """The task, laid out as the model reads it; raises `TaskError`."""
+        made = make_task(self.task.name, self.task.generator, self.task.parameters)
+        made.in_step = self.model.buffers is not None
+        return made
 
     def identity(self) -> str:
         """Changes whenever a setting does that decides what comes out."""

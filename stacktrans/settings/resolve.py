@@ -30,6 +30,7 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.layouts import JointSequence, SameLength
 from stacktrans.tasks.lines import STDIN
 
 DEFAULT_RECIPE = "default"
@@ -188,16 +189,14 @@ def resolve(
     resolved = {"recipe": DEFAULT_RECIPE, **overlay(everything), "task": task_settings}
     users = [layer.section("model").settings for layer in layers]
     resolved["model"] = _fitting(resolved.get("model", {}), users)
-    if made.paths and overlay(everything).get("training", {}).get("data") is None:
-        resolved["training"] = overlaid(resolved.get("training", {}), {"data": {"pairs": {}}})
     run = validated(RunConfig, resolved, everything)
-    if run.model.buffers and not made.same_length:
-        # In a joint sequence or a stream the model reads the target, too, and may write what it
-        # says of a symbol after it has read it.
+    if run.model.buffers and not isinstance(made.layout, JointSequence | SameLength):
+        # In a stream the model reads the target, too, and may write what it says of a symbol after
+        # it has read it.
         raise UsageError(
             f"{nearest_place(layers, ('model', 'buffers'))}: task {run.task.name} is not for a "
-            "buffered model, which would read the answer before it gives it; expected a task "
-            "with a target symbol for each source symbol, such as reversal"
+            "buffered model, which would read the answer before it gives it; expected a task of "
+            "pairs, such as reverse"
         )
     return run
 

@@ -115,7 +115,7 @@ class TrainingDisplay(ProgressDisplay):
 
     def _measured(self, record: Record) -> tuple[Measured, ...]:
         """The two accuracies of a record, the first of which can be left out of a narrow table."""
-        if self.config.training.pairs:
+        if self.config.of_files:
             # What generalises is seen by the longest.
             longest = ("its longest", "its longest", record.test)
             return longest, ("development set", "development", record.development)
@@ -198,7 +198,7 @@ def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
     for name in ("train", "development", "test"):
         if accuracy := getattr(summary, name):
             lengths = str(config.task.ranges.test if name == "test" else config.task.ranges.train)
-            if name == "development" and config.training.pairs:
+            if name == "development" and config.of_files:
                 lengths = ""  # its own
             scores = accuracy_cells(accuracy.coarse, accuracy.fine, accuracy.symbols)
             table.add_row(name, lengths, accuracy.count, *scores)

@@ -13,7 +13,16 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.grammar.depth import DEEPEST
-from stacktrans.tasks.layouts import Alphabet, Ids, JointSequence, Layout, Pair, SameLength
+from stacktrans.tasks.layouts import (
+    Alphabet,
+    Ids,
+    JointSequence,
+    Layout,
+    Padded,
+    Pair,
+    SameLength,
+    Steps,
+)
 
 LONGEST = 1_000_000
 """The longest source that can be asked for, in symbols."""
@@ -60,6 +69,10 @@ def checked_lengths(shortest: int, longest: int, said: str) -> Lengths:
     return Lengths(shortest, longest)
 
 
+SAMPLED, SAMPLE = Lengths(1, 64), 200
+"""What is looked at to know how long answers are: sources of these lengths, and so many."""
+
+
 class NotASource(StacktransError):
     """A string over the right alphabet that the task gives no answer."""
 
@@ -87,6 +100,8 @@ class Task(ABC):
         drawn: whether its strings have lengths, by which they are drawn.
         columns: what stands in the columns of its pairs where they are written.
         paths: which of its parameters only say where files are; none if it reads no pairs.
+        in_step: whether a target of another length than its source is said in step with it, too,
+            as buffered models do, and not after it.
     """
 
     source: Alphabet
@@ -95,12 +110,24 @@ class Task(ABC):
     drawn: bool = True
     columns: tuple[str, ...] = ("source", "target")
     paths: ClassVar[tuple[str, ...]] = ()
+    in_step: bool = False
 
     @functools.cached_property
     def layout(self) -> Layout:
         """How its pairs become what a model reads and says."""
-        kind = SameLength if self.same_length else JointSequence
-        return kind(len(self.source), len(self.target))
+        sizes = len(self.source), len(self.target)
+        if self.same_length:
+            return SameLength(*sizes)
+        return Padded(*sizes, self.steps) if self.in_step else JointSequence(*sizes)
+
+    @property
+    def steps(self) -> Steps:
+        """How many steps a source needs for an answer in step with it, by a sample of pairs."""
+        try:
+            pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")
+        except NoSuchLength:
+            return Steps(2, 20)
+        return Steps.for_pairs(np.array([(len(each.source), len(each.target)) for each in pairs]))
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         """A source with its target, and which symbols of it are scored."""
@@ -122,7 +149,7 @@ class Task(ABC):
             NotASource: it is empty, and only its symbols are read.
         """
         ids = self.source.encode(source)
-        if not len(ids) and not isinstance(self.layout, JointSequence):
+        if not len(ids) and not isinstance(self.layout, JointSequence | Padded):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
 

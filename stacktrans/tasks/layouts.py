@@ -170,11 +170,23 @@ class Layout(ABC):
         return Batch(inputs, targets, mask, lengths)
 
 
-class SameLength(Layout):
-    """A target symbol for each source symbol, in step (hao2018, section 4).
+class InStep(Layout):
+    """The n-th symbol is said when the n-th is read, or, by buffered models, after all are read.
 
-    The model says the target's n-th symbol when it has read the source's n-th; a buffered one
-    when it has read them all.
+    It does not read what it has said.
+    """
+
+    @abstractmethod
+    def read(self, source: Ids) -> Ids:
+        """What the model reads of a source."""
+
+    @abstractmethod
+    def answered(self, said: Ids) -> tuple[Ids, bool]:
+        """The answer in what a model has said from beginning to end, and whether it ended it."""
+
+
+class SameLength(InStep):
+    """A target symbol for each source symbol (hao2018, section 4).
 
     Args:
         source_size: number of source symbols.
@@ -184,6 +196,12 @@ class SameLength(Layout):
     def __init__(self, source_size: int, target_size: int) -> None:
         self.inputs, self.outputs = source_size, target_size
 
+    def read(self, source: Ids) -> Ids:
+        return source
+
+    def answered(self, said: Ids) -> tuple[Ids, bool]:
+        return said, True
+
     def steps(self, pair: Pair) -> int:
         return len(pair.source)
 
@@ -191,6 +209,74 @@ class SameLength(Layout):
         (pair,) = pairs
         scored = np.ones(len(pair.target), np.bool_) if pair.scored is None else pair.scored
         return pair.source, pair.target, scored
+
+
+class Steps(NamedTuple):
+    """How many steps a source of k symbols is given for its answer: `each` * k + `further`."""
+
+    each: int
+    further: int
+
+    def of(self, length: int) -> int:
+        """The steps for a source of so many symbols."""
+        return max(1, self.each * length + self.further)
+
+    @classmethod
+    def for_pairs(cls, lengths: npt.NDArray[np.int64]) -> "Steps":
+        """The fewest that suffice for pairs with sources and targets of some lengths, [n, 2].
+
+        Of bounds that are as close, the one that grows faster with the source is chosen, since
+        longer sources are to come.
+        """
+        sources, needed = lengths[:, 0], lengths[:, 1] + 1
+        steepest = int((-(-needed // np.maximum(sources, 1))).max())
+
+        def bound(each: int) -> Steps:
+            return cls(each, max(0, int((needed - each * sources).max())))
+
+        def steps(bound: Steps) -> int:
+            return int((bound.each * sources + bound.further).sum())
+
+        return min((bound(each) for each in range(steepest, 0, -1)), key=steps)
+
+
+class Padded(InStep):
+    """Both sides filled up: `a1 .. ak` with blanks, `b1 .. bl` with `</s>`, which ends the answer.
+
+    What hao2018 writes as w #^|w|, for targets of any length. The model is scored on b1 .. bl and
+    the first `</s>`.
+
+    Args:
+        source_size: number of source symbols.
+        target_size: number of target symbols.
+        given: the steps that a source is given.
+    """
+
+    def __init__(self, source_size: int, target_size: int, given: Steps) -> None:
+        self.blank, self.inputs = source_size, source_size + 1
+        self.end, self.outputs = target_size, target_size + 1
+        self.given = given
+
+    def read(self, source: Ids) -> Ids:
+        return self._filled(source, self.blank, self.given.of(len(source)))
+
+    def answered(self, said: Ids) -> tuple[Ids, bool]:
+        ends = np.flatnonzero(said == self.end)
+        return (said[: ends[0]], True) if len(ends) else (said, False)
+
+    def steps(self, pair: Pair) -> int:
+        return max(self.given.of(len(pair.source)), len(pair.source), len(pair.target) + 1)
+
+    def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
+        (pair,) = pairs
+        steps = self.steps(pair)
+        inputs = self._filled(pair.source, self.blank, steps)
+        targets = self._filled(pair.target, self.end, steps)
+        return inputs, targets, np.arange(steps) <= len(pair.target)
+
+    @staticmethod
+    def _filled(ids: Ids, filler: int, length: int) -> Ids:
+        return np.concatenate([ids, np.full(max(0, length - len(ids)), filler)]).astype(np.int64)
 
 
 class Stream(Layout):

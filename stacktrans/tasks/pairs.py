@@ -15,7 +15,7 @@ import numpy as np
 from stacktrans.common.errors import UsageError
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.files import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file, columns_of
-from stacktrans.tasks.layouts import Ids, Pair
+from stacktrans.tasks.layouts import Ids, Pair, Steps
 from stacktrans.tasks.lines import PACKED, STDIN, name_of
 from stacktrans.tasks.sets import Sets, read_sets
 from stacktrans.tasks.symbols import UNITS, Known, Sources, Writing
@@ -101,6 +101,10 @@ class Pairs(Task):
             raise UsageError("task.parameters.known: not what the files say")
         return found
 
+    @property
+    def steps(self) -> Steps:
+        return Steps(*(self.known or {}).get("steps", (2, 20)))
+
     def _read(self, split: int) -> Sets:
         train = self.files["train"]
         if train is None:
@@ -146,10 +150,14 @@ def _symbols(known: Any, writing: Writing) -> dict[str, Sequence[str]]:
     """The symbols that are known, by columns; none before; raises `ValueError`."""
     if known is None:
         return {column: [] for column in writing.columns}
-    if not isinstance(known, Mapping) or known.keys() != {*writing.columns, "digests"}:
-        raise ValueError(f"known: expected {', '.join(writing.columns)} and digests")
+    further = {"steps", "digests"}
+    if not isinstance(known, Mapping) or known.keys() != {*writing.columns, *further}:
+        raise ValueError(f"known: expected {', '.join(writing.columns)}, steps and digests")
     if not isinstance(known["digests"], Mapping):
         raise ValueError("known: digests: expected one for each file")
+    steps = known["steps"]
+    if not isinstance(steps, list) or [*map(type, steps)] != [int, int] or min(steps) < 0:
+        raise ValueError("known: steps: expected two numbers")
     found = {}
     for column in writing.columns:
         if not isinstance(known[column], str):

@@ -15,7 +15,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
 from stacktrans.tasks.flat import Flat, Numbering, Numbers
-from stacktrans.tasks.layouts import MOST_SYMBOLS, Pair
+from stacktrans.tasks.layouts import MOST_SYMBOLS, Pair, Steps
 from stacktrans.tasks.lines import STDIN
 from stacktrans.tasks.splits import Keys, keep_apart, oddities
 from stacktrans.tasks.symbols import Known, Writing, in_order
@@ -60,6 +60,12 @@ class PairSet(Sequence[Pair]):
     def lengths(self) -> Lengths:
         """The shortest and the longest source."""
         return Lengths(int(self._ordered[0]), int(self._ordered[-1]))
+
+    @property
+    def steps(self) -> Steps:
+        """How many steps a source needs for its answer in step with it."""
+        lengths = np.stack([self.sources.lengths, self.targets.lengths], axis=1)
+        return Steps.for_pairs(np.unique(lengths, axis=0))
 
     def of_lengths(self, lengths: Lengths) -> Numbers:
         """The indices of pairs whose sources have these lengths, the shortest first."""
@@ -171,7 +177,8 @@ def _read_sets(request: Request) -> Sets:
         own = source.within(chosen), sizes[chosen], strings["target"].within(chosen)
         sets.append(PairSet(*own))
     written = {column: writing.joined(column, found) for column, found in symbols.items()}
-    return Sets(request, {**written, "digests": lines.digests}, notes, sets)
+    further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
+    return Sets(request, {**written, **further}, notes, sets)
 
 
 def _writing_of(lines: Lines, request: Request) -> Writing:

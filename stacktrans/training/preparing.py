@@ -9,7 +9,6 @@ from stacktrans.common.errors import UsageError
 from stacktrans.memory import make_memory
 from stacktrans.model.transducer import Transducer, kind_of, without_numbers
 from stacktrans.settings.config import RunConfig
-from stacktrans.tasks import make_task
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layouts import Layout
 from stacktrans.tasks.pairs import Pairs
@@ -29,17 +28,15 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
         NoSuchLength: there are no strings to train or to test on.
         UsageError: the kernel is unknown, there is no room, or a setting does not fit the task.
     """
-    task = make_task(config.task.name, config.task.generator, config.task.parameters)
+    task = config.make_task()
     stream, examples = config.training.stream, config.training.examples
     source: Source
     if isinstance(task, Corpus):
         source = Texts(config, task)
     elif isinstance(task, Pairs):
-        if config.training.data and not config.training.pairs:
-            raise UsageError("training.data: pairs in files are trained on; expected pairs")
+        if config.training.data:
+            raise UsageError("training.data: not for pairs in files; expected null")
         source = Files(config, task)
-    elif config.training.pairs:
-        raise UsageError(f"training.data.pairs: task {config.task.name} has no pairs in files")
     elif stream:
         source = Streams(config, task, stream)
     else:

@@ -135,7 +135,7 @@ def decided_by(config: RunConfig) -> str:
     by, strings = _ended_by(config), config.training.measure.strings
     if not config.training.rounding:
         return by
-    if config.training.pairs:
+    if config.of_files:
         return f"{by}; so is what rounding and pruning keep"
     other = f"{strings} other fresh validation strings of either range"
     return f"{by}; what rounding and pruning keep, {other}"
@@ -146,7 +146,7 @@ def _ended_by(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the perplexity of the validation text"
     train, test = config.task.lengths.train, config.task.lengths.test
-    if training.pairs:
+    if config.of_files:
         if training.stop and training.stop.converged:
             return "the training perplexity"
         return f"accuracy on {_set_of(config, 'dev')}"
@@ -167,7 +167,7 @@ def reported_on(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the test text, which decides nothing, and the validation text"
     test, examples = config.task.lengths.test, config.training.examples
-    if config.training.pairs:
+    if config.of_files:
         others = "the development set, and pairs that were trained on"
         return f"{_set_of(config, 'test')}, which decides nothing, {others}"
     if examples:

@@ -1,0 +1,81 @@
+"""Targets of any length that are said in step with what is read, both sides filled up."""
+
+import numpy as np
+import pytest
+import torch
+
+from stacktrans.common.errors import UsageError
+from stacktrans.inference.decoding import transduce
+from stacktrans.inference.evaluation import score
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.layouts import Padded, Pair, Steps
+
+
+def pair(source: list[int], target: list[int]) -> Pair:
+    return Pair(np.array(source, np.int64), np.array(target, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([(1, 1), (7, 7)], Steps(1, 1)),
+        ([(1, 2), (5, 10)], Steps(2, 1)),
+        ([(1, 2), (5, 2), (9, 2)], Steps(1, 2)),
+        ([(4, 0), (9, 3)], Steps(1, 0)),
+        ([(0, 0)], Steps(1, 1)),
+        ([(2, 7), (4, 15)], Steps(4, 0)),
+    ],
+)
+def test_steps_are_as_few_as_will_do(lengths: list[tuple[int, int]], expected: Steps) -> None:
+    found = Steps.for_pairs(np.array(lengths))
+    assert found == expected
+    for source, target in lengths:
+        assert found.of(source) >= target + 1
+
+
+def test_both_sides_are_filled_up() -> None:
+    layout = Padded(3, 2, Steps(1, 2))
+    batch = layout.batch([pair([2, 0], [1]), pair([1], [0, 1, 1, 0])])
+    blank, end = 3, 2
+    assert (layout.inputs, layout.outputs) == (4, 3)
+    assert batch.inputs.tolist() == [[2, 0, blank, blank, 0], [1, blank, blank, blank, blank]]
+    assert batch.targets.tolist() == [[1, end, 0, 0, 0], [0, 1, 1, 0, end]]
+    assert batch.mask.tolist() == [[True, True, False, False, False], [True] * 5]
+    assert batch.lengths == [4, 5]
+
+
+def test_an_answer_ends_where_its_end_is_said() -> None:
+    layout = Padded(3, 2, Steps(1, 2))
+    symbols, ended = layout.answered(np.array([1, 0, 2, 1]))
+    assert (symbols.tolist(), ended) == ([1, 0], True)
+    symbols, ended = layout.answered(np.array([1, 0]))
+    assert (symbols.tolist(), ended) == ([1, 0], False)
+
+
+def test_what_is_scored_is_what_is_said() -> None:
+    """Some weights: they are right by their scores exactly where their answer is the target."""
+    given = {"model": {"memory": "stack", "buffers": {"steps_per_symbol": 2}}}
+    run = resolve(task="reverse", settings=given, assignments=["task.parameters.symbols=2"])
+    layout = run.make_task().layout
+    assert isinstance(layout, Padded)
+    torch.manual_seed(3)
+    drawn = Transducer(run.model, layout.inputs, layout.outputs)
+    sources = [np.array(ids, np.int64) for ids in ([0], [1, 0], [1, 1, 0], [0, 0, 1, 0])]
+    with torch.no_grad():  # for answers of more than one kind of symbol
+        drawn.classifier.weight *= 30
+    answers = transduce(drawn, layout, sources)
+    ended = [each for each in zip(sources, answers, strict=True) if each[1].ended]
+    assert ended
+    for source, answer in ended:
+        own = Pair(source, np.array(answer.target, np.int64))
+        assert score(drawn, layout, [own]).fine.tolist() == [1]
+        longer = Pair(source, np.array([*answer.target, 1], np.int64))
+        assert score(drawn, layout, [longer]).fine[0] < 1
+
+
+@pytest.mark.parametrize("task", ["anbncn", "addition"])
+def test_a_buffered_model_is_not_for_streams_in_which_it_would_read_its_answer(task: str) -> None:
+    model = {"memory": "stack-rnn", "buffers": {}}
+    with pytest.raises(UsageError, match=f"task {task} is not for a buffered model"):
+        resolve(task=task, settings={"model": model}, assignments=["gate_noise=0"])
