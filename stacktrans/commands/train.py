@@ -179,6 +179,7 @@ def train(
     from stacktrans.settings.layers import given_layers
     from stacktrans.settings.resolve import resolve
     from stacktrans.tasks.corpus import find_files
+    from stacktrans.tasks.pairs import task_of_data
 
     limits = given_layers(
         {
@@ -192,6 +193,7 @@ def train(
 
         trainer = taken_up(resume, limits, device)
     else:
+        files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
         buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
         options = given_layers(
             {
@@ -203,7 +205,7 @@ def train(
                 "--memory-size": ("model.memory.size", memory_size),
                 "--buffered": ("model", buffers),
                 "--text": ("task.parameters", text and find_files(text)),
-                "--data": ("task", _task_of_files(task or text, data, dev, test, columns, symbols)),
+                "--data": ("task", task_of_data(task or text, data, files, "--")),
             }
         )
         if text and not config:
@@ -224,28 +226,6 @@ def train(
             print_data(line)
     else:
         _run(trainer, as_json)
-
-
-def _task_of_files(
-    other: object,
-    data: Path | None,
-    dev: Path | None,
-    test: Path | None,
-    columns: str | None,
-    symbols: str | None,
-) -> dict[str, Any] | None:
-    """The settings of a task whose pairs are in files, if they are."""
-    from stacktrans.tasks.pairs import task_of_files
-
-    with_it = {"--dev": dev, "--test": test, "--columns": columns, "--symbols": symbols}
-    if data is None:
-        for name, value in with_it.items():
-            if value is not None:
-                raise UsageError(f"{name} {value}: needs --data")
-        return None
-    if other:
-        raise UsageError(f"--data {data}: cannot be used with --task or --text")
-    return task_of_files(data, dev, test, columns, symbols)
 
 
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:

@@ -92,7 +92,7 @@ def _completed(settings: Settings, layers: Sequence[Layer], seed: int) -> Settin
     """The settings of a task with what its files tell, if it has any that were not read yet."""
     if not _paths_of(settings):
         return settings
-    task = validated(TaskFile, settings, layers)
+    task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
     learned = _made(task, layers).learned(seed)
     if learned:
         _refuse_given(settings, layers, "cannot be used: the files tell")

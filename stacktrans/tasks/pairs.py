@@ -127,23 +127,34 @@ class Pairs(Task):
         raise NotASource("the answers to other sources than those in the files are not known")
 
 
-def task_of_files(
-    train: str | os.PathLike[str],
-    dev: str | os.PathLike[str] | None = None,
-    test: str | os.PathLike[str] | None = None,
-    columns: str | None = None,
-    symbols: str | None = None,
-) -> dict[str, Any]:
-    """The settings of a task whose pairs are in files, called like the one to train on."""
-    path = Path(train)
+def task_of_data(
+    other: object,
+    data: str | os.PathLike[str] | None,
+    given: Mapping[str, str | os.PathLike[str] | None],
+    prefix: str = "",
+) -> dict[str, Any] | None:
+    """The settings of a task whose pairs are in files, called like the one to train on.
+
+    Args:
+        other: a task that was named, if one was.
+        data: the file to train on; None where there is none.
+        given: further parameters of `Pairs`; None for those not given.
+        prefix: of the names of arguments in messages.
+
+    Raises:
+        UsageError: there are both, or parameters without a file.
+    """
+    further = {name: os.fspath(value) for name, value in given.items() if value is not None}
+    if data is None:
+        for name, value in further.items():
+            raise UsageError(f"{prefix}{name} {value}: needs {prefix}data")
+        return None
+    if other is not None:
+        raise UsageError(f"{prefix}data {os.fspath(data)}: cannot be used with task {other}")
+    path = Path(data)
     stem = "" if path == STDIN else path.name.removesuffix(PACKED).partition(".")[0]
-    given = {"train": train, "dev": dev, "test": test}
-    files = {part: None if file is None else os.fspath(file) for part, file in given.items()}
-    return {
-        "name": re.sub(r"[^\w.+-]+", "-", stem) or "pairs",
-        "generator": "pairs",
-        "parameters": {**files, "columns": columns, "symbols": symbols},
-    }
+    name = re.sub(r"[^\w.+-]+", "-", stem) or "pairs"
+    return {"name": name, "generator": "pairs", "parameters": {"train": os.fspath(data), **further}}
 
 
 def _symbols(known: Any, writing: Writing) -> dict[str, Sequence[str]]:

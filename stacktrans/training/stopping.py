@@ -99,7 +99,7 @@ class Patience(Rule):
 
 
 class Development(Rule):
-    """Ends a start when the development set is right so often in a row, or gets no better; or never.
+    """Ends a start when the development set is right so often in a row, or no better; or never.
 
     Attributes:
         best: the best accuracy, coarse and fine; empty before there is one.
