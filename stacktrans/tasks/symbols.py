@@ -1,6 +1,7 @@
 """What strings in files are made of: symbols that a model knows or not, and features."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,9 @@ UNKNOWN = "<unk>"
 BETWEEN = ";"
 """What stands between features."""
 UNITS = ("characters", "words")
-MOSTLY = 0.9
-"""Strings are of words if so many of those with several characters have a space in them."""
+MOSTLY, LOOKED_AT = 0.9, 100_000
+"""Strings are of words if so many of those with several characters have a space in them, or are
+among the words of others; as far as the first ones show."""
 
 
 class Writing(NamedTuple):
@@ -68,13 +70,15 @@ class Writing(NamedTuple):
 
 
 def _found_unit(strings: Iterable[str]) -> str | None:
-    count = spaced = 0
-    for text in map(str.strip, strings):
-        count += len(text) > 1
-        spaced += " " in text
-    if not count:
+    """What strings seem to be made of; None if all of them are too short to tell."""
+    longer = [text for text in map(str.strip, islice(strings, LOOKED_AT)) if len(text) > 1]
+    if not longer:
         return None
-    return "words" if spaced >= MOSTLY * count else "characters"
+    spaced = [text for text in longer if " " in text]
+    # A word may stand alone, too, but not only so.
+    words = {word for text in spaced for word in text.split()}
+    count = sum(" " in text or text in words for text in longer)
+    return "words" if count >= MOSTLY * len(longer) else "characters"
 
 
 def split_features(text: str) -> list[str]:
