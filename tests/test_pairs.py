@@ -1,6 +1,7 @@
 """Pairs of strings in files: how they are read, kept apart and scored."""
 
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def lines_of(pairs: list[tuple[str, ...]]) -> str:
+def lines_of(pairs: Sequence[tuple[str, ...]]) -> str:
     return "".join("\t".join(fields) + "\n" for fields in pairs)
 
 

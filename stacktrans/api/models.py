@@ -232,8 +232,9 @@ class Model:
         """Accuracy on strings of the task, or on your own pairs.
 
         Args:
-            data: pairs, or a file of them as `stacktrans generate` writes it; strings are drawn
-                if there are none, or are the test set of a model of pairs in files.
+            data: pairs, with what stands in the columns of the model's files, or a file of them as
+                `stacktrans generate` writes it; strings are drawn if there are none, or are the
+                test set of a model of pairs in files.
             lengths: shortest and longest source; the task's test lengths, or all of the file,
                 unless given.
             count: number of strings; 1000, or all of the file; with `each` 100 of each length.

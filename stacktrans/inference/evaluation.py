@@ -22,7 +22,7 @@ from stacktrans.inference.decoding import NO_SYMBOL, STEPS_AT_ONCE, batches_of
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import TaskConfig
-from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task
+from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, kept_apart
 from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair
 
 BLOCK = 250
@@ -218,12 +218,9 @@ def scores_of_range(
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
-    if sets := checkpoint.task.kept_apart():
-        pairs = [pair for kept in sets.values() for pair in kept]
-        within = [pair for pair in pairs if lengths.shortest <= pair.length <= lengths.longest]
-        if not within:
-            raise NoSuchLength(f"no pair that is kept apart has a length in {lengths}")
-        return score(checkpoint.model, checkpoint.layout, within[:count])
+    if checkpoint.task.paths:
+        own = kept_apart(checkpoint.task, lengths)[:count]
+        return score(checkpoint.model, checkpoint.layout, own)
     count = count or (100 if each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     found = []

@@ -186,6 +186,18 @@ class Task(ABC):
         """
 
 
+def kept_apart(task: Task, lengths: Lengths) -> list[Pair]:
+    """The pairs of a task of files that are not trained on, of some lengths, set after set.
+
+    Raises `NoSuchLength` if there is none.
+    """
+    pairs = (pair for kept in task.kept_apart().values() for pair in kept)
+    found = [pair for pair in pairs if lengths.shortest <= pair.length <= lengths.longest]
+    if not found:
+        raise NoSuchLength(f"no pair that is kept apart has a length in {lengths}")
+    return found
+
+
 def drawn_lengths(
     generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
 ) -> Ids:

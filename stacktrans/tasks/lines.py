@@ -221,6 +221,9 @@ def given_pairs(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
 
 def _pair(task: Task, fields: Sequence[str]) -> Pair:
     """The pair of what stands in the task's columns."""
+    if len(fields) != len(task.columns):
+        expected = ", ".join(task.columns)
+        raise StacktransError(f"expected {expected}; found {len(fields)} strings")
     by_column = dict(zip(task.columns, fields, strict=True))
     target = task.target.split(by_column.pop("target"))
     source = task.source.split("\t".join(by_column.values()))
