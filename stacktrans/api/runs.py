@@ -19,6 +19,7 @@ from stacktrans.settings.layers import Layer, given_layers
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
+from stacktrans.tasks.pairs import task_of_data
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.saving import check_free, claim, last_saved
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
@@ -62,6 +63,11 @@ class Run:
 def train(
     task: Named | None = None,
     *,
+    data: Named | None = None,
+    dev: Named | None = None,
+    test: Named | None = None,
+    columns: Text | None = None,
+    symbols: Text | None = None,
     memory: Text | None = None,
     controller: Text | None = None,
     recipe: Text | None = None,
@@ -79,6 +85,13 @@ def train(
 
     Args:
         task: name of a task, or its YAML file.
+        data: instead of a task, a file of pairs to learn: a source, a tab and its target on each
+            line, or JSON lines, perhaps packed (.gz).
+        dev: with `data`, pairs to choose and to stop by; a tenth of `data` unless given.
+        test: with `data`, pairs to measure at the end; the longest tenth of `data` unless given.
+        columns: with `data`, what stands in a line: "source,features,target", for example.
+        symbols: with `data`, what strings are made of, "characters" or "words"; found out unless
+            given.
         memory: its name (`stacktrans list memories`).
         controller: its name; the recipe's unless given.
         recipe: default or paper.
@@ -97,7 +110,9 @@ def train(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
+    given = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
     asked = {
+        "data": ("task", task_of_data(task, data, given)),
         "seed": ("seed", seed),
         "workers": ("workers", workers),
         "memory": ("model.memory", memory),

@@ -15,6 +15,44 @@ from stacktrans.common.messages import complain
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
 
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Learn your own pairs: a file with a source, a tab and its target on each line, or "
+        "JSON lines, perhaps packed (.gz); - for stdin.",
+    ),
+]
+DevOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --data: pairs to choose and to stop by. Default: a tenth of --data, drawn by "
+        "the seed.",
+    ),
+]
+TestOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --data: pairs to measure at the end. Default: the longest tenth of --data.",
+    ),
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="With --data: what stands in a line, in its order. Default: source,target or, of "
+        "three, source,target,features; features are separated by semicolons.",
+    ),
+]
+SymbolsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With --data: what strings are made of, characters or words. Default: found out."
+    ),
+]
+
 if TYPE_CHECKING:
     from stacktrans.training.trainer import Trainer
 
@@ -65,6 +103,11 @@ def train(
             "sentence per line.",
         ),
     ] = None,
+    data: DataOption = None,
+    dev: DevOption = None,
+    test: TestOption = None,
+    columns: ColumnsOption = None,
+    symbols: SymbolsOption = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -129,6 +172,7 @@ def train(
         stacktrans train --task reverse --memory stack --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4
         stacktrans train --task reversal --memory stack --buffered
+        stacktrans train --data pairs.tsv --memory stack
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --task copy --memory queue --dry-run > mine.yaml
@@ -137,6 +181,7 @@ def train(
     from stacktrans.settings.layers import given_layers
     from stacktrans.settings.resolve import resolve
     from stacktrans.tasks.corpus import find_files
+    from stacktrans.tasks.pairs import task_of_data
 
     limits = given_layers(
         {
@@ -150,6 +195,7 @@ def train(
 
         trainer = taken_up(resume, limits, device)
     else:
+        files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
         buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
         options = given_layers(
             {
@@ -161,6 +207,7 @@ def train(
                 "--memory-size": ("model.memory.size", memory_size),
                 "--buffered": ("model", buffers),
                 "--text": ("task.parameters", text and find_files(text)),
+                "--data": ("task", task_of_data(task or text, data, files, "--")),
             }
         )
         if text and not config:
@@ -200,7 +247,8 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
 
     console, directory = progress_console(), str(trainer.directory)
     kind = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
-    display = kind(console, trainer.config, trainer.state.parameter_count, directory)
+    count, notes = trainer.state.parameter_count, trainer.source.notes
+    display = kind(console, trainer.config, count, directory, notes)
     try:
         with stopping(trainer), display:
             summary = trainer.run(display.show)
