@@ -324,10 +324,7 @@ def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> 
         (("embedding_size=two",), "embedding_size"),
         (("task.length_law={dept: 3}",), "length_law"),
         (("memory.values=relu",), "model.memory.values: expected tanh or sigmoid"),
-        (
-            ("stop=null", "max_steps=null"),
-            "stop: null needs max_steps, time_limit, data.stream or data.pairs",
-        ),
+        (("stop=null", "max_steps=null"), "stop: null needs max_steps, time_limit or data.stream"),
         (("stop={solved: {}, converged: {}}",), "expected one of solved, converged, development"),
         (("buffers.steps=2",), "unknown setting .steps."),
     ],

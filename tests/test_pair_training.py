@@ -72,7 +72,8 @@ def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
     assert summary["test"]["count"] == 100
     assert summary["development"]["coarse"] == 1
     assert summary["decided_by"] == (
-        f"accuracy on the development set, a tenth of {path}, drawn at random"
+        f"accuracy on the development set, a tenth of {path}, drawn at random, which also chooses "
+        "the weights"
     )
     assert summary["reported_on"].startswith(f"the test set, {test}, which decides nothing")
     said = done.stderr.decode()

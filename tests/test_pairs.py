@@ -1,6 +1,8 @@
 """Pairs of strings in files: how they are read, kept apart and scored."""
 
 import gzip
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import run
+from command_line import ENVIRONMENT, run
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.evaluation import score
@@ -188,6 +190,25 @@ def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> 
     other = write(tmp_path / "b.tsv", "a\tb\n")
     assert all_of(learned(path, dev=other).data) == [36, 1, 4]
     assert all_of(learned(path, test=other).data) == [36, 4, 1]
+
+
+def test_every_process_keeps_the_same_pairs_apart(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", reversals(100, 1, 3, 9))
+    script = (
+        "import sys; from stacktrans.tasks.sets import read_sets, Request; "
+        "found = read_sets(Request(sys.argv[1], None, None, None, None, 1)); "
+        "print([pair.source.tolist() for pair in found.sets[1]])"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", script, str(path)],
+            env={**ENVIRONMENT, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1
 
 
 def test_lines_with_one_source_stay_together(tmp_path: Path) -> None:

@@ -625,7 +625,13 @@ class RunConfig(Strict):
     @property
     def of_files(self) -> bool:
         """Whether pairs in files are trained on."""
-        return bool(GENERATORS.load(self.task.generator).paths)
+        return bool(self._paths)
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        name = self.task.generator
+        paths: tuple[str, ...] = GENERATORS.load(name).paths if name in GENERATORS else ()
+        return paths
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -666,7 +672,7 @@ class RunConfig(Strict):
         """Changes whenever a setting does that decides what comes out."""
         deciding = self.model_dump(mode="json", exclude=_DECIDES_NOTHING)
         # Not where files are, but what they say.
-        for path in GENERATORS.load(self.task.generator).paths:
+        for path in self._paths:
             deciding["task"]["parameters"].pop(path, None)
         return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
 

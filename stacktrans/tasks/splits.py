@@ -42,12 +42,12 @@ def keep_apart(lines: Lines, keys: Keys, sizes: Numbers, request: Request) -> li
         if file is not None:
             continue
         rows = np.flatnonzero(lines.parts == TRAIN)
-        _, first, group = np.unique(keys.source[rows], return_index=True, return_inverse=True)
+        group = _numbered(keys.source[rows])
         if part == TEST:
-            order = np.lexsort((first[group], -sizes[rows]))
+            order = np.lexsort((group, -sizes[rows]))
         else:
             rng = generator(request.split, Purpose.SPLIT)
-            order = np.argsort(rng.permutation(len(first))[group], kind="stable")
+            order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
         ordered = group[order]
         ends = np.flatnonzero(np.diff(ordered, append=-1)) + 1
         taken = rows[order[: ends[np.searchsorted(ends, wanted)]]]
@@ -65,6 +65,15 @@ def keep_apart(lines: Lines, keys: Keys, sizes: Numbers, request: Request) -> li
             f"{CALLED[PARTS[part]]} set (lengths {lengths})"
         )
     return said
+
+
+def _numbered(keys: Numbers) -> Numbers:
+    """[n] for each of some keys its number, in the order in which they come first."""
+    # That of the keys themselves is another in every process.
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    numbers = np.empty(len(first), dtype=np.int64)
+    numbers[np.argsort(first)] = np.arange(len(first))
+    return numbers[group]
 
 
 def oddities(lines: Lines, keys: Keys) -> Iterator[str]:

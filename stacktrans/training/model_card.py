@@ -84,6 +84,7 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
     lengths = config.task.lengths
     said = [
         f"Lengths of sources: {lengths.train}" if lengths else "",
+        *(_text(note) for note in summary.get("notes", ())),
         f"Seed: {summary['seed']}",
         f"Ended after {summary['steps']:,} batches, in start {summary['attempts']}: "
         f"{_text(summary['rule'])}",
@@ -110,7 +111,8 @@ def _accuracies(
     of_files = checkpoint.config.of_files
     for part, lengths in (("train", ranges.train), ("test", ranges.test)):
         if found := summary.get(part):
-            which = f"{part} set" if of_files else "new at the end of the run"
+            own = "training set" if part == "train" else "test set"
+            which = own if of_files else "new at the end of the run"
             yield _row(f"{which}, lengths {lengths}", found)
     for evaluation in evaluations:
         hard = ", hard" if evaluation.get("hard") else ""

@@ -149,7 +149,7 @@ def _ended_by(config: RunConfig) -> str:
     if config.of_files:
         if training.stop and training.stop.converged:
             return "the training perplexity"
-        return f"accuracy on {_set_of(config, 'dev')}"
+        return f"accuracy on {_set_of(config, 'dev')}, which also chooses the weights"
     fresh = f"{training.measure.strings} fresh validation strings"
     if training.stream:
         return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
