@@ -300,7 +300,7 @@ def test_lines_with_features_are_transduced(tmp_path: Path) -> None:
     answered = stacktrans.load(tmp_path / "run").transduce("abab\tF")
     assert isinstance(answered, str)
     traced = json.loads(run("inspect", tmp_path / "run", "ab\tG;F", "--json").stdout)
-    assert [step["input"] for step in traced["steps"]][:6] == ["<s>", "a", "b", "G", "F", "|||"]
+    assert [step["input"] for step in traced["steps"]][:6] == ["<s>", "G", "F", "a", "b", "|||"]
 
 
 @pytest.mark.parametrize("buffered", [False, True])

@@ -116,25 +116,25 @@ def test_what_strings_are_made_of_is_found_out(
     assert task.data.notes[0] == f"{path}: columns source,target; symbols are {units}"
 
 
-def test_features_are_symbols_of_their_own_after_those_of_the_source(tmp_path: Path) -> None:
+def test_features_are_symbols_of_their_own_before_those_of_the_source(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "Na\tN;PL\tNas\nb\tN\tb\nNN\t\tNN\n")
     task = learned(path, dev=path, test=path, columns="source,features,target")
     assert task.source.symbols == ("N", "a", "b", "<unk>", "N", "PL", "<unk>")
     first, second, third = task.data.sets[TRAIN]
-    assert first.source.tolist() == [0, 1, 4, 5]
+    assert first.source.tolist() == [4, 5, 0, 1]
     assert (first.length, second.length, third.length) == (2, 1, 2)
     assert third.source.tolist() == [0, 0]
     symbols = task.source.split("bN?\tPL;?;N")
-    assert symbols == ["b", "N", "?", "PL", "?", "N"]
+    assert symbols == ["PL", "?", "N", "b", "N", "?"]
     ids = task.source.encode(symbols)
-    assert ids.tolist() == [2, 0, 3, 5, 6, 4]
+    assert ids.tolist() == [5, 6, 4, 2, 0, 3]
     assert task.source.join(task.source.decode(ids)) == "bN<unk>\tPL;<unk>;N"
     assert task.pair(ids, ids[:0]).length == 3
     with pytest.raises(StacktransError, match="expected source, a tab, features; found 1 column"):
         task.source.split("bN")
     (read,) = read_pairs(write(tmp_path / "b.tsv", "Na\tPL\tas\n"), task)
-    assert (read.source.tolist(), read.target.tolist(), read.length) == ([0, 1, 5], [1, 3], 2)
-    assert given_pairs([("Na", "PL", "as")], task)[0].source.tolist() == [0, 1, 5]
+    assert (read.source.tolist(), read.target.tolist(), read.length) == ([5, 0, 1], [1, 3], 2)
+    assert given_pairs([("Na", "PL", "as")], task)[0].source.tolist() == [5, 0, 1]
 
 
 def test_columns_stand_in_the_order_that_is_given(tmp_path: Path) -> None:

@@ -156,11 +156,11 @@ class Sources(Alphabet):
 
 
 def in_order(source: Any, features: Any) -> Any:
-    """What is read of sources: the symbols, and then the features.
+    """What is read of sources: the features, so that they are known when the symbols are read.
 
     The one place that says so: of lists of symbols, and of any other things that can be added.
     """
-    return source + features
+    return features + source
 
 
 class Targets(Alphabet):
