@@ -92,7 +92,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"choose": {"by": "development accuracy", "among": ["seed"]}},
             "by: development",
-            "development accuracy: needs training.data.examples (Stack, seed 1)",
+            "development accuracy: needs training.data.examples, or pairs in files (Stack, seed 1)",
         ),
         (
             {"choose": {"by": "validation perplexity", "among": ["seed"]}},

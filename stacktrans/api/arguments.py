@@ -48,7 +48,10 @@ def _texts(value: Any) -> str | list[str]:
 def _data(value: Any) -> Any:
     if isinstance(value, str | os.PathLike):
         return value
-    return [(_text(source), _text(target)) for source, target in value]
+    pairs = [tuple(map(_text, fields)) for fields in value]
+    if not {*map(len, pairs)} <= {2, 3}:
+        raise ValueError
+    return pairs
 
 
 def _lengths(value: Any) -> Lengths:
@@ -66,7 +69,7 @@ Named = Annotated[str | os.PathLike[str], _reading(os.fspath, "a name or a path"
 Text = Annotated[str, _reading(_text, "a string")]
 Texts = Annotated[str | Sequence[str], _reading(_texts, "a string, or several")]
 Data = Annotated[
-    str | os.PathLike[str] | Sequence[tuple[str, str]],
+    str | os.PathLike[str] | Sequence[tuple[str, ...]],
     _reading(_data, "a file, or pairs of strings"),
 ]
 Range = Annotated[tuple[int, int], _reading(_lengths, "shortest and longest, such as (65, 128)")]

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
 from stacktrans.common.errors import UsageError
 from stacktrans.inference import trace as inference
-from stacktrans.inference.evaluation import Scores, ranges, scores_of_pairs, scores_of_range
+from stacktrans.inference.evaluation import (
+    Scores,
+    ranges,
+    scores_of_pairs,
+    scores_of_range,
+    scores_of_sets,
+)
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.transduction import Hypothesis, transduce_strings
@@ -260,8 +266,9 @@ class Model:
         With pairs or a beam, the model also answers each source by itself.
 
         Args:
-            data: pairs, or a file of them as `stacktrans generate` writes it; strings are drawn
-                if there are none.
+            data: pairs, with what stands in the columns of the model's files, or a file of them as
+                `stacktrans generate` writes it; strings are drawn if there are none, or are the
+                test set of a model of pairs in files.
             lengths: shortest and longest source; the task's test lengths, or all of the file,
                 unless given.
             count: number of strings; 1000, or all of the file; with `each` 100 of each length.
@@ -288,6 +295,11 @@ class Model:
             ((found, scores),) = scores_of_pairs(
                 self._loaded, pairs[:count], bounds, name, beam or 1
             )
+            return Evaluation(found, scores, self.network.hard)
+        if self._loaded.task.paths:
+            if each or depth:
+                raise UsageError("each and depth are for strings that are drawn, not for files")
+            ((found, scores),) = scores_of_sets(self._loaded, bounds, count, beam, "test")
             return Evaluation(found, scores, self.network.hard)
         usual = [task.ranges.test]
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)

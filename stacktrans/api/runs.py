@@ -24,6 +24,8 @@ from stacktrans.settings.resolve import Asked, asked_layers
 from stacktrans.settings.strategies import AUTO
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
+from stacktrans.tasks.lines import STDIN
+from stacktrans.tasks.pairs import task_of_data
 from stacktrans.training import race as races
 from stacktrans.training.race import Race
 from stacktrans.training.records import METRICS, Record, Summary
@@ -70,6 +72,11 @@ class Run:
 def train(
     task: Named | None = None,
     *,
+    data: Named | None = None,
+    dev: Named | None = None,
+    test: Named | None = None,
+    columns: Text | None = None,
+    symbols: Text | None = None,
     memory: Text | None = None,
     controller: Text | None = None,
     recipe: Text | None = None,
@@ -89,6 +96,13 @@ def train(
 
     Args:
         task: name of a task, or its YAML file.
+        data: instead of a task, a file of pairs to learn: a source, a tab and its target on each
+            line, or JSON lines, perhaps packed (.gz).
+        dev: with `data`, pairs to choose and to stop by; a tenth of `data` unless given.
+        test: with `data`, pairs to measure at the end; the longest tenth of `data` unless given.
+        columns: with `data`, what stands in a line: "source,features,target", for example.
+        symbols: with `data`, what strings are made of, "characters" or "words"; found out unless
+            given.
         memory: its name (`stacktrans list memories`); auto, or nothing, for that which wins the
             race of strategies.
         controller: its name; the recipe's unless given.
@@ -111,7 +125,9 @@ def train(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
+    files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
     given = {
+        "data": ("task", task_of_data(task, data, files)),
         "seed": ("seed", seed),
         "memory": ("model.memory", None if memory == AUTO else memory),
         "controller": ("model.controller", controller),
@@ -214,7 +230,9 @@ def begin_race(
         Trainer(config, Path(), find_device(device), "")
     directory = claim(out, title_of(configs))
     races.begin(directory, configs, command, budget)
-    return Race(directory, device, workers or cores())
+    # What comes from standard input comes to this process alone.
+    piped = str(STDIN) in next(iter(configs.values())).task.parameters.values()
+    return Race(directory, device, 1 if piped else workers or cores())
 
 
 def taken_up(

@@ -205,12 +205,22 @@ def _results(
     beam: int | None,
 ) -> "Results":
     """The scores of a checkpoint on pairs of a file, or on strings that are drawn."""
-    from stacktrans.inference.evaluation import ranges, scores_of_pairs, scores_of_range
+    from stacktrans.inference.evaluation import (
+        ranges,
+        scores_of_pairs,
+        scores_of_range,
+        scores_of_sets,
+    )
     from stacktrans.tasks.lines import name_of, read_pairs
 
     if data:
         pairs = read_pairs(data, model.task)[:count]
         return scores_of_pairs(model, pairs, bounds, name_of(data), beam)
+    if model.task.paths:
+        if depth is not None or each:
+            given = "--each" if each else "--depth"
+            raise UsageError(f"{given}: cannot be used with pairs in files")
+        return scores_of_sets(model, bounds, count, beam)
     config = model.config.task
     usual = [config.ranges.train, config.ranges.test]
     return [

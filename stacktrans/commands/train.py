@@ -17,6 +17,44 @@ from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
 from stacktrans.settings.strategies import AUTO
 
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Learn your own pairs: a file with a source, a tab and its target on each line, or "
+        "JSON lines, perhaps packed (.gz); - for stdin.",
+    ),
+]
+DevOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --data: pairs to choose and to stop by. Default: a tenth of --data, drawn by "
+        "the seed.",
+    ),
+]
+TestOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="With --data: pairs to measure at the end. Default: the longest tenth of --data.",
+    ),
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,...",
+        help="With --data: what stands in a line, in its order. Default: source,target or, of "
+        "three, source,target,features; features are separated by semicolons.",
+    ),
+]
+SymbolsOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With --data: what strings are made of, characters or words. Default: found out."
+    ),
+]
+
 if TYPE_CHECKING:
     from stacktrans.settings.config import RunConfig
     from stacktrans.training.race import Race
@@ -89,6 +127,11 @@ def train(
             "sentence per line.",
         ),
     ] = None,
+    data: DataOption = None,
+    dev: DevOption = None,
+    test: TestOption = None,
+    columns: ColumnsOption = None,
+    symbols: SymbolsOption = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -167,6 +210,7 @@ def train(
         stacktrans train --task copy --memory queue
         stacktrans train --task reverse --recipe stack --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4
+        stacktrans train --data pairs.tsv
         stacktrans train --task reversal --recipe default --memory stack --buffered
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
@@ -177,6 +221,7 @@ def train(
     from stacktrans.settings.layers import given_layers
     from stacktrans.settings.resolve import Asked
     from stacktrans.tasks.corpus import find_files
+    from stacktrans.tasks.pairs import task_of_data
 
     seconds = parse_seconds(budget, "--budget")
     limits = given_layers(
@@ -192,6 +237,7 @@ def train(
 
         _train(taken_up(resume, device, limits, seconds, workers), seconds, dry_run, as_json)
         return
+    files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
     buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
     options = given_layers(
         {
@@ -203,6 +249,7 @@ def train(
             "--memory-size": ("model.memory.size", memory_size),
             "--buffered": ("model", buffers),
             "--text": ("task.parameters", text and find_files(text)),
+            "--data": ("task", task_of_data(task or text, data, files, "--")),
         }
     )
     if text and not config:
@@ -331,7 +378,8 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
 
     console, directory = progress_console(), str(trainer.directory)
     kind = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
-    display = kind(console, trainer.config, trainer.state.parameter_count, directory)
+    count, notes = trainer.state.parameter_count, trainer.source.notes
+    display = kind(console, trainer.config, count, directory, notes)
     try:
         with stopping(trainer), display:
             summary = trainer.run(display.show)

@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     NOISE = 7
     EXAMPLES = 8
     RESAMPLING = 9
+    SPLIT = 10
 
 
 def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:

@@ -313,6 +313,7 @@ GENERATORS = Registry(
         "memorization": "stacktrans.tasks.streams:Memorization",
         "addition": "stacktrans.tasks.streams:Addition",
         "text": "stacktrans.tasks.corpus:Corpus",
+        "pairs": "stacktrans.tasks.pairs:Pairs",
     },
 )
 REGISTRIES = (MEMORIES, CONTROLLERS, GENERATORS)

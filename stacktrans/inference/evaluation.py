@@ -24,7 +24,7 @@ from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import TaskConfig
-from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task
+from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, kept_apart
 from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair, Stream
 
 BLOCK = 250
@@ -46,6 +46,7 @@ class Scores:
             zeros of any other.
         predictions: [n] what the model says to each source of its own accord, as `Prediction`s;
             None where that was not asked.
+        name: of the set that they belong to; empty for others.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -54,6 +55,7 @@ class Scores:
     scored: npt.NDArray[np.int64]
     differing: npt.NDArray[np.int64]
     predictions: npt.NDArray[np.object_] | None = None
+    name: str = ""
 
     @property
     def count(self) -> int:
@@ -100,18 +102,23 @@ class Scores:
 
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
-        chosen = (self.lengths >= shortest) & (self.lengths <= longest)
-        return Scores(**{name: part[chosen] for name, part in self._parts().items()})
+        return self.of((self.lengths >= shortest) & (self.lengths <= longest))
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> "Scores":
+        """The scores of some strings: [n] whether each is one of them."""
+        parts: dict[str, Any] = {name: part[chosen] for name, part in self._parts().items()}
+        return replace(self, **parts)
 
     def __add__(self, other: "Scores") -> "Scores":
         both = other._parts()
-        return Scores(
-            **{name: np.concatenate([part, both[name]]) for name, part in self._parts().items()}
-        )
+        own = self._parts()
+        parts: dict[str, Any] = {name: np.concatenate([own[name], both[name]]) for name in own}
+        return replace(self, **parts)
 
     def _parts(self) -> dict[str, npt.NDArray[Any]]:
-        """What there is, by its name."""
-        return {name: part for name, part in vars(self).items() if part is not None}
+        """What there is of each string, by its name."""
+        parts = {name: part for name, part in vars(self).items() if name != "name"}
+        return {name: part for name, part in parts.items() if part is not None}
 
 
 @torch.no_grad()
@@ -252,12 +259,18 @@ def scores_of_range(
 ) -> Scores:
     """The scores of `count` strings that are drawn from a range, 1000 unless given.
 
-    With `each`, of `count` strings of every length in it that the task has, 100 unless given.
+    With `each`, of `count` strings of every length in it that the task has, 100 unless given. Of
+    pairs in files, those are measured that were not trained on, as many as there are unless given.
     With a beam, see `with_predictions`.
 
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
+    if checkpoint.task.paths:
+        own = kept_apart(checkpoint.task, lengths)[:count]
+        return with_predictions(
+            checkpoint, own, score(checkpoint.model, checkpoint.layout, own), beam
+        )
     count = count or (100 if each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     found, drawn = [], []
@@ -271,6 +284,42 @@ def scores_of_range(
     if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
     return with_predictions(checkpoint, drawn, functools.reduce(operator.add, found), beam)
+
+
+def scores_of_sets(
+    checkpoint: Checkpoint,
+    bounds: Sequence[Lengths],
+    count: int | None,
+    beam: int | None = None,
+    only: str | None = None,
+) -> list[tuple[Lengths, Scores]]:
+    """The scores of the first `count` pairs of each set that was not trained on.
+
+    Each is parted by ranges of lengths, if any are given; those of them that it lacks are left out.
+    With `only`, one of the sets is measured.
+
+    Raises:
+        UsageError: the files of the sets can't be read, or are not what they were.
+        NoSuchLength: none has a pair of such lengths.
+    """
+    found = []
+    for name, pairs in checkpoint.task.kept_apart().items():
+        if name != (only or name):
+            continue
+        own = [*pairs[:count]]
+        scores = replace(score(checkpoint.model, checkpoint.layout, own), name=name)
+        scores = with_predictions(checkpoint, own, scores, beam)
+        for range_ in bounds or [_lengths_of(scores)]:
+            within = scores.of_lengths(*range_)
+            if within.count:
+                found.append((range_, within))
+    if not found:
+        raise NoSuchLength(f"no pair that is kept apart has a length in {bounds[0]}")
+    return found
+
+
+def _lengths_of(scores: Scores) -> Lengths:
+    return Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
 
 
 def scores_of_pairs(
@@ -291,8 +340,8 @@ def scores_of_pairs(
         raise UsageError(f"{name}: no pairs")
     scores = score(checkpoint.model, checkpoint.layout, pairs)
     scores = with_predictions(checkpoint, pairs, scores, beam)
-    found = Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
-    results = [(range_, scores.of_lengths(*range_)) for range_ in bounds or [found]]
+    found = bounds or [_lengths_of(scores)]
+    results = [(range_, scores.of_lengths(*range_)) for range_ in found]
     for range_, within in results:
         if not within.count:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")

@@ -182,11 +182,11 @@ def _answer(
     for line in lines:
         if line.source is None:
             continue
-        symbols = task.source.split(line.source)
-        if not symbols:
-            line.output = ""
-            continue
         try:
+            symbols = task.source.split(line.source) if line.source else []
+            if not symbols:
+                line.output = ""
+                continue
             check_length(symbols)
             sources.append(task.source.encode(symbols))
             waiting.append((line, symbols))

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.registry import CONTROLLERS, MEMORIES
+from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
 from stacktrans.settings.layers import Settings, overlaid
 from stacktrans.settings.values import (
     Count,
@@ -436,10 +436,11 @@ class MeasureConfig(Strict):
     """batches between two measurements of accuracy."""
     accuracy_loss: Positive | None = None
     """accuracy is measured only while the mean of recent losses is under this, and at the end; null
-    for always."""
+    for always, as with pairs in files."""
     strings: Strings = 1000
     """strings as long as the test range in a measurement of accuracy; on training lengths at most
-    100 are measured, if only the others decide."""
+    100 are measured, if only the others decide. Of a larger development set of pairs in files, so
+    many are measured, the same every time."""
 
 
 class SolvedConfig(Strict):
@@ -448,7 +449,8 @@ class SolvedConfig(Strict):
     accuracy: Annotated[float, Field(gt=0, le=1)] = 1.0
     """coarse accuracy on validation strings at which the task counts as solved."""
     ranges: Literal["test", "both"] = "test"
-    """lengths of the validation strings that count: "test", or "both" ranges."""
+    """lengths of the validation strings that count: "test", or "both" ranges; of pairs in files,
+    all of the development set counts."""
     times: Count = 2
     """measurements in a row in which the task has to be solved. The more, the longer the run trains
     at the rate that it has settled at."""
@@ -462,10 +464,18 @@ class ConvergedConfig(Strict):
 
 
 class DevelopmentConfig(Strict):
-    """The run ends when accuracy on the development set no longer improves."""
+    """The run ends when accuracy on the development set no longer improves.
+
+    With pairs in files, it also ends when all of the set is right in as many measurements in a row
+    as with `solved`; and with `solved`, also when accuracy no longer improves.
+    """
+
+    PATIENCE: ClassVar[int] = 50
+    """Measurements of pairs in files that are no better, after which a run ends with `solved`."""
 
     patience: Count = 5
-    """epochs in a row in which the share of correct symbols has not risen."""
+    """epochs in a row in which the share of correct symbols has not risen; of pairs in files,
+    measurements in a row in which coarse accuracy, or else fine, has not."""
 
 
 class StopConfig(OneOf):
@@ -476,7 +486,8 @@ class StopConfig(OneOf):
     converged: ConvergedConfig | None = None
     """when the training perplexity no longer improves."""
     development: DevelopmentConfig | None = None
-    """when accuracy on the development set of `training.data.examples` no longer improves."""
+    """when accuracy on the development set no longer improves: that of `training.data.examples`,
+    or of pairs in files."""
 
 
 class RoundingConfig(NamedTuple):
@@ -528,7 +539,7 @@ class TrainingConfig(Strict):
     gradient_clip: ClipConfig | None = None
     """bound on gradients; null for none."""
     data: DataConfig | None = None
-    """what is trained on; null for new strings in each batch."""
+    """what is trained on; null for new strings in each batch, or for pairs in files."""
     sequences: Size = 1
     """for new strings of a stream: how many make a piece, which begins with an empty memory."""
     length_law: LengthLaw | None = None
@@ -562,9 +573,6 @@ class TrainingConfig(Strict):
 
     @model_validator(mode="after")
     def _data_and_stop_agree(self) -> Self:
-        development = self.stop is not None and self.stop.development is not None
-        if (self.examples is not None) != development:
-            raise ValueError("stop.development and data.examples need each other")
         if self.stream and self.stop:
             raise ValueError("stop: expected null: the epochs and starts of a stream end it")
         budget = self.stream or self.max_steps or self.time_limit
@@ -614,8 +622,23 @@ class RunConfig(Strict):
     training: TrainingConfig
     """how."""
 
+    @property
+    def of_files(self) -> bool:
+        """Whether pairs in files are trained on."""
+        return bool(self._paths)
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        name = self.task.generator
+        paths: tuple[str, ...] = GENERATORS.load(name).paths if name in GENERATORS else ()
+        return paths
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
+        training = self.training
+        development = training.stop is not None and training.stop.development is not None
+        if (training.examples is not None) != development and not self.of_files:
+            raise ValueError("training: stop.development and data.examples need each other")
         if not isinstance(self.model.controller, RecurrentConfig) and self.training.read_rate != 1:
             raise ValueError("training.read_rate: a linear controller passes on what is read")
         if self.model.buffers and self.training.gate_noise:
@@ -648,6 +671,9 @@ class RunConfig(Strict):
     def identity(self) -> str:
         """Changes whenever a setting does that decides what comes out."""
         deciding = self.model_dump(mode="json", exclude=_DECIDES_NOTHING)
+        # Not where files are, but what they say.
+        for path in self._paths:
+            deciding["task"]["parameters"].pop(path, None)
         return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:

@@ -8,13 +8,15 @@ from typing import Unpack
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import RunConfig, TaskConfig
-from stacktrans.settings.layers import Layer, in_parts, name_of, overlay
+from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
     Asked,
     asked_layers,
     checked_task,
+    completed,
     resolved,
+    seed_of,
     task_layers,
 )
 from stacktrans.settings.strategies import AUTO, Kind, strategies
@@ -56,11 +58,24 @@ def contestants(
                 raise UsageError(f"{name}: only for the recipe auto, which is a race")
         run = resolved(layers)
         return {run.recipe: run}
+    layers = _read_once(layers, wanted)
     first, *changes = task_layers(layers)
     kind = kind_of(checked_task(overlay([first, *changes]), [first, *changes])[1])
     found = _resolved([*names] or [*strategies()], kind, _memory(wanted), layers, bool(names))
     found = found or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
     return _limited(found, budget) if len(found) == 1 and budget else found
+
+
+def _read_once(layers: list[Layer], wanted: Settings) -> list[Layer]:
+    """Layers that also have what the task's files tell, so that they need not be read again."""
+    of_task = task_layers(layers)
+    settings = overlay(of_task)
+    told = completed(settings, of_task, seed_of(wanted))
+    return layers if told is settings else [*layers, Layer("", {"task": _changes(told)})]
+
+
+def _changes(told: Settings) -> Settings:
+    return {name: told[name] for name in ("parameters", "lengths", "length_law")}
 
 
 def _memory(wanted: Mapping[str, object]) -> str | None:

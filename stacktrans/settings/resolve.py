@@ -22,6 +22,7 @@ from stacktrans.settings.layers import (
     in_parts,
     nearest_place,
     option_layer,
+    overlaid,
     overlay,
     read_layer,
     recipe_layers,
@@ -32,6 +33,7 @@ from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import JointSequence, SameLength
+from stacktrans.tasks.lines import STDIN
 
 DEFAULT_RECIPE = "default"
 
@@ -58,25 +60,75 @@ def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
         UsageError: it can't be read, or a change is wrong; the message says where.
     """
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
-    layers = [read_layer(find_task(name)), *changes]
-    task, _ = checked_task(overlay(layers), layers)
+    layers = [read_task(name), *changes]
+    task, _ = checked_task(completed(overlay(layers), layers, seed=1), layers)
     check_recipes(layers, packaged.recipe_names())
     return task
+
+
+def read_task(name: str) -> Layer:
+    """What the file of a task says; the files of pairs that it names are relative to it."""
+    path = find_task(name)
+    layer = read_layer(path)
+    given = layer.settings.get("parameters")
+    files = {
+        key: os.path.join(path.parent, given[key])
+        for key in _paths_of(layer.settings)
+        if isinstance(given, dict) and isinstance(given.get(key), str) and given[key] != str(STDIN)
+    }
+    if not files:
+        return layer
+    return Layer(layer.origin, overlaid(layer.settings, {"parameters": files}), layer.node)
+
+
+def _paths_of(task: Settings) -> tuple[str, ...]:
+    """Which parameters of a task are files of pairs."""
+    generator = task.get("generator")
+    if not isinstance(generator, str) or generator not in GENERATORS:
+        return ()  # which will be said when it is made
+    paths: tuple[str, ...] = GENERATORS.load(generator).paths
+    return paths
+
+
+def completed(settings: Settings, layers: Sequence[Layer], seed: int) -> Settings:
+    """The settings of a task with what its files tell, if it has any that were not read yet."""
+    if not _paths_of(settings):
+        return settings
+    task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
+    learned = _made(task, layers).learned(seed)
+    if learned:
+        _refuse_given(settings, layers, "cannot be used: the files tell")
+    return {**settings, **learned}
+
+
+def seed_of(wanted: Settings) -> int:
+    """The seed that is asked for."""
+    seed = wanted.get("seed")
+    return seed if type(seed) is int else 1
+
+
+def _made(task: TaskFile, layers: Sequence[Layer]) -> Task:
+    """What a task makes; raises `UsageError` saying where it can't be made."""
+    try:
+        return make_task(task.name, task.generator, task.parameters)
+    except TaskError as error:
+        raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
 
 
 def checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile, Task]:
     """The task of some settings, and what it makes; raises `UsageError` saying where it can't."""
     task = validated(TaskFile, settings, layers)
-    try:
-        made = make_task(task.name, task.generator, task.parameters)
-    except TaskError as error:
-        raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
+    made = _made(task, layers)
     if made.drawn:
         _refuse([] if task.lengths else ["lengths"], layers)
     else:
-        given = [name for name in ("lengths", "length_law") if settings.get(name) is not None]
-        _refuse(given, layers, "cannot be used: nothing is drawn")
+        _refuse_given(settings, layers, "cannot be used: nothing is drawn")
     return task, made
+
+
+def _refuse_given(settings: Settings, layers: Sequence[Layer], why: str) -> None:
+    given = [name for name in ("lengths", "length_law") if settings.get(name) is not None]
+    _refuse(given, layers, why)
 
 
 class Asked(TypedDict, total=False):
@@ -128,7 +180,7 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
     recipes = [] if own_task else _recipes_under(wanted, [first, *changes])
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
     of_task = [first, *of_recipes, *changes]
-    task_settings = overlay(of_task)
+    task_settings = completed(overlay(of_task), of_task, seed_of(wanted))
     made = checked_task(task_settings, of_task)[1]
     given = task_settings.get("parameters", {})
     defaults = default_parameters(task_settings["generator"])
@@ -272,7 +324,7 @@ def _named(layer: Layer) -> Layer:
     """The definition of the task that a layer names."""
     place = layer.place(("task",))
     try:
-        path = find_task(layer.settings["task"])
+        find_task(layer.settings["task"])
     except UsageError as error:
         raise UsageError(f"{place}: {error}" if layer.node else str(error)) from error
-    return read_layer(path)
+    return read_task(layer.settings["task"])

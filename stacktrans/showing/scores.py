@@ -54,11 +54,14 @@ def _ranges_table(
     measured: Sequence[tuple[tuple[str, ...], Results]], hard: bool, *before: str
 ) -> Table:
     """A row for each range, which begins with cells under the headings `before`."""
-    answered = any(scores.predictions is not None for _, found in measured for _, scores in found)
+    everything = [scores for _, found in measured for _, scores in found]
+    answered = any(scores.predictions is not None for scores in everything)
+    named = any(scores.name for scores in everything)
     table = Table(
         *before,
+        *((Column("strings", left=True),) if named else ()),
         "lengths",
-        Column("strings", drop=1),
+        Column("count" if named else "strings", drop=1),
         "coarse [95%]",
         Column("fine [95%]", drop=2),
         Column("symbols", drop=3),
@@ -70,6 +73,7 @@ def _ranges_table(
             rate = scores.symbol_error_rate
             table.add_row(
                 *first,
+                *((scores.name,) if named else ()),
                 bounds,
                 scores.count,
                 _interval(scores.coarse_accuracy, scores.count),
@@ -96,7 +100,9 @@ def scores_entries(
     """The numbers of `scores_table`, in full, one flat entry a row."""
     for name, results in measured:
         for bounds, scores in results:
-            entry: dict[str, Any] = {"checkpoint": name, **bounds._asdict()}
+            entry: dict[str, Any] = {"checkpoint": name}
+            entry |= {"strings": scores.name} if scores.name else {}
+            entry |= bounds._asdict()
             for key, value in _scores_entry(scores).items():
                 if key.endswith("_interval"):
                     measure = key.removesuffix("_interval")
@@ -110,6 +116,7 @@ def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
     """The numbers of `scores_tables`, one entry a range."""
     return [
         {
+            **({"strings": scores.name} if scores.name else {}),
             "lengths": list(bounds),
             **_scores_entry(scores),
             **({"differing": scores.differing_share} if hard else {}),

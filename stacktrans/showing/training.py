@@ -3,7 +3,7 @@
 import math
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -21,6 +21,8 @@ RECORDS_KEPT = 12
 _NUMBERED = re.compile(r"^(\S+) [0-9]+$")
 """An action of one of several stacks or lists."""
 SCORES = ("coarse", "fine", "symbols")
+Measured = tuple[str, str, Accuracy | None]
+"""What was measured, over columns and in a line, and how good it is, if it was."""
 
 
 class TrainingDisplay(ProgressDisplay):
@@ -31,9 +33,14 @@ class TrainingDisplay(ProgressDisplay):
     """
 
     def __init__(
-        self, console: Console, config: RunConfig, parameters: int, directory: str
+        self,
+        console: Console,
+        config: RunConfig,
+        parameters: int,
+        directory: str,
+        notes: Sequence[str] = (),
     ) -> None:
-        self.config = config
+        self.config, self.notes = config, notes
         self.heading = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
         self.records: deque[Record] = deque(maxlen=RECORDS_KEPT)
         self.printed = 0
@@ -42,6 +49,8 @@ class TrainingDisplay(ProgressDisplay):
 
     def _open(self) -> None:
         self._say(self.heading)
+        for note in self.notes:
+            self._say(note)
         self._say(f"stops by: {decided_by(self.config)}")
         self._say(f"reported on: {reported_on(self.config)}")
 
@@ -95,25 +104,35 @@ class TrainingDisplay(ProgressDisplay):
 
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
         """The columns of a record's row, the cell in each, and how a plain line says it."""
-        lengths = self.config.task.ranges
-        first = "development" if self.config.training.examples else "train"
+        (first, _, shorter), (second, _, longer) = self._measured(record)
         yield Column("batch", least=7), str(record.step), "batch {}"
         yield Column("start", drop=4), str(record.attempt), "start {}" if record.attempt > 1 else ""
         yield Column("lengths", drop=1), str(record.lengths), "lengths {}"
         yield Column("nats/symbol", "loss"), f"{record.loss:.4f}", "loss {} nats/symbol"
         yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", "perplexity {}"
         yield Column("batches/s", drop=5), self._speed(record), "{} batches/s"
-        for name, cell in zip(SCORES, _accuracies(record.train or record.development), strict=True):
-            yield Column(name, f"{first} {lengths.train}", drop=6), cell, ""
-        for name, cell in zip(SCORES, _accuracies(record.test), strict=True):
+        for name, cell in zip(SCORES, _accuracies(shorter), strict=True):
+            yield Column(name, first, drop=6), cell, ""
+        for name, cell in zip(SCORES, _accuracies(longer), strict=True):
             drop = 7 if name == "symbols" else None
-            yield Column(name, f"test {lengths.test}", drop=drop), cell, ""
+            yield Column(name, second, drop=drop), cell, ""
+
+    def _measured(self, record: Record) -> tuple[Measured, ...]:
+        """The two accuracies of a record, the first of which can be left out of a narrow table."""
+        if self.config.of_files:
+            # What generalises is seen by the longest.
+            longest = ("its longest", "its longest", record.test)
+            return longest, ("development set", "development", record.development)
+        ranges, test = self.config.task.ranges, record.test
+        name = "development" if self.config.training.examples else "train"
+        first = (f"{name} {ranges.train}", name, record.train or record.development)
+        return first, (f"test {ranges.test}", "test", test)
 
     def _line(self, record: Record) -> str:
         """A record in a plain line."""
         parts = [said.format(cell) for _, cell, said in self._quantities(record) if said and cell]
-        for name in ("train", "test", "development"):
-            if accuracy := getattr(record, name):
+        for _, name, accuracy in self._measured(record):
+            if accuracy:
                 parts.append("{} coarse {} fine {} symbols {}".format(name, *_accuracies(accuracy)))
         if signals := mean_signals(record):
             parts.append(", ".join(f"{name} {mean:.2f}" for name, mean in signals.items()))
@@ -133,6 +152,9 @@ class LanguageDisplay(TrainingDisplay):
 
     def _is_due(self, record: Record) -> bool:
         return True  # there are few, and an epoch may take minutes
+
+    def _measured(self, record: Record) -> tuple[()]:
+        return ()
 
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
         training, validation = f"{record.perplexity:.1f}", ""
@@ -185,7 +207,9 @@ def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
     table = Table(Column("strings", left=True), "lengths", Column("count", drop=1), *SCORES)
     for name in ("train", "development", "test"):
         if accuracy := getattr(summary, name):
-            lengths = config.task.ranges.test if name == "test" else config.task.ranges.train
+            lengths = str(config.task.ranges.test if name == "test" else config.task.ranges.train)
+            if name == "development" and config.of_files:
+                lengths = ""  # its own
             scores = accuracy_cells(accuracy.coarse, accuracy.fine, accuracy.symbols)
             table.add_row(name, lengths, accuracy.count, *scores)
     return table

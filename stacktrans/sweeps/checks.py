@@ -10,7 +10,7 @@ from stacktrans.settings.layers import Layer, nearest_place, setting_path
 from stacktrans.settings.resolve import defines_task, load_task
 from stacktrans.sweeps.file import SweepFile
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import NoSuchLaw, NoSuchLength
+from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, kept_apart
 from stacktrans.tasks.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -128,25 +128,32 @@ def check_runs(file: SweepFile, runs: "Sequence[PlannedRun]", layers: Sequence[L
             raise _refusal(layers, place, f"{problem} ({run.name})")
 
 
+_DEVELOPED = "training.data.examples, or pairs in files"
+
+
 def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]:
     """Why something can't be measured of a run, or a winner can't be chosen by it."""
     task = make_task("", config.task.generator, config.task.parameters)
-    of_text, examples = isinstance(task, Corpus), config.training.examples
+    of_text = isinstance(task, Corpus)
+    development = config.of_files or config.training.examples
     for name, measure in file.measures.items():
         place: Place = ("measures", name)
         if of_text != (measure.of == "perplexity"):
             yield place, f"{name}: of: {measure.of} is {'not' if of_text else 'only'} for texts"
-        elif measure.strings == "development" and not examples:
-            yield place, f"{name}: strings: development needs training.data.examples"
+        elif measure.strings == "development" and not development:
+            yield place, f"{name}: strings: development needs {_DEVELOPED}"
         elif not measure.strings:
             try:
                 lengths, law = measure.range_of(config.task, task)
-                task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
+                if config.of_files:
+                    kept_apart(task, lengths)
+                else:
+                    task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
             except (NoSuchLaw, NoSuchLength) as error:
                 yield place, f"{name}: {error}"
     by, place = file.choose and file.choose.by, ("choose", "by")
-    if by == "development accuracy" and not examples:
-        yield place, f"{by}: needs training.data.examples"
+    if by == "development accuracy" and not development:
+        yield place, f"{by}: needs {_DEVELOPED}"
     if by == "validation perplexity" and not of_text:
         yield place, f"{by}: is only for texts"
     if by == "test accuracy" and of_text:

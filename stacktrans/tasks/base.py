@@ -4,7 +4,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -97,7 +97,9 @@ class Task(ABC):
         source: the alphabet of sources.
         target: the alphabet of targets.
         same_length: whether there is a target symbol for each source symbol, in step.
-        drawn: whether its strings are drawn, by their lengths, and not read from files.
+        drawn: whether its strings have lengths, by which they are drawn.
+        columns: what stands in the columns of its pairs where they are written.
+        paths: which of its parameters only say where files are; none if it reads no pairs.
         in_step: whether a target of another length than its source is said in step with it, too,
             as buffered models do, and not after it.
     """
@@ -106,6 +108,8 @@ class Task(ABC):
     target: Alphabet
     same_length: bool = False
     drawn: bool = True
+    columns: tuple[str, ...] = ("source", "target")
+    paths: ClassVar[tuple[str, ...]] = ()
     in_step: bool = False
 
     @functools.cached_property
@@ -149,6 +153,14 @@ class Task(ABC):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
 
+    def learned(self, seed: int) -> dict[str, Any]:
+        """Settings of the task that its files tell, with the random seed of a run; often none."""
+        return {}
+
+    def kept_apart(self) -> dict[str, Sequence[Pair]]:
+        """The sets of pairs that are not trained on, by their names; none if strings are drawn."""
+        return {}
+
     def lengths_within(self, law: DepthLimit) -> Lengths:
         """The lengths that derivations within a depth have; raises `NoSuchLaw`."""
         raise NoSuchLaw("a depth is for tasks with a grammar")
@@ -172,6 +184,18 @@ class Task(ABC):
             UnknownSymbol: a symbol is not in the source alphabet.
             NotASource: the task gives this string no answer; the message says why.
         """
+
+
+def kept_apart(task: Task, lengths: Lengths) -> list[Pair]:
+    """The pairs of a task of files that are not trained on, of some lengths, set after set.
+
+    Raises `NoSuchLength` if there is none.
+    """
+    pairs = (pair for kept in task.kept_apart().values() for pair in kept)
+    found = [pair for pair in pairs if lengths.shortest <= pair.length <= lengths.longest]
+    if not found:
+        raise NoSuchLength(f"no pair that is kept apart has a length in {lengths}")
+    return found
 
 
 def drawn_lengths(

@@ -21,6 +21,8 @@ PRINTABLE = ASCII + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x100))))
 DIGITS = string.digits + string.ascii_letters
 """Digits and then letters."""
 MOST_SYMBOLS = 65_536
+UNSAYABLE = -2
+"""The id, in a target, of a symbol that a model doesn't know: whatever it says there is wrong."""
 
 
 class UnknownSymbol(StacktransError):
@@ -396,6 +398,7 @@ class JointSequence(Layout):
     def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
         ((source, target, *_),) = pairs
         unscored = np.zeros(len(source) + 1, dtype=np.int64)
-        inputs = np.concatenate([self.prefix(source), target + self.first_target])
+        read = np.maximum(target, 0) + self.first_target  # where it can't be said, any will do
+        inputs = np.concatenate([self.prefix(source), read])
         targets = np.concatenate([unscored, target, [self.end]])
         return inputs, targets, np.arange(len(inputs)) >= len(unscored)

@@ -1,15 +1,18 @@
 """Strings in files and pipes: lines in, pairs in and out."""
 
 import functools
+import gzip
 import os
+import re
 import select
 import stat
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, UsageError, clipped
 from stacktrans.common.reading import parsed_json, read_bytes
 from stacktrans.common.visible import json_text
 from stacktrans.tasks.base import LONGEST, Task
@@ -94,9 +97,10 @@ def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     """A pair as a line, without its end."""
     source = task.source.join(task.source.decode(pair.source))
     target = task.target.join(task.target.decode(pair.target))
-    if form == "tsv":
-        return f"{source}\t{target}"
-    return json_text({"source": source, "target": target})
+    read = [column for column in task.columns if column != "target"]
+    found = {"target": target, **dict(zip(read, source.split("\t", len(read) - 1), strict=True))}
+    in_order = {column: found[column] for column in task.columns}
+    return "\t".join(in_order.values()) if form == "tsv" else json_text(in_order)
 
 
 def name_of(path: Path) -> str:
@@ -105,36 +109,91 @@ def name_of(path: Path) -> str:
 
 
 def read_pairs(path: Path, task: Task) -> list[Pair]:
-    """Read pairs as `format_pair` writes them, of a file or of standard input.
-
-    They are JSON lines if the file's name ends with .jsonl or .json, or if the first line with
-    anything on it begins with { and has no tab; TSV otherwise, whose lines all have one.
+    """Read pairs as `format_pair` writes them, of a file or of standard input; see `RawLines`.
 
     Raises:
         UsageError: the file can't be read.
         StacktransError: a line is not a pair over the task's alphabets.
     """
-    lines, name = read_lines(path), name_of(path)
-    first = next((line for line in lines if line.strip()), b"")
-    begins_as_json = first.lstrip().startswith(b"{") and b"\t" not in first
-    as_json = path.suffix in {".jsonl", ".json"} or begins_as_json
+    lines = RawLines.read(path)
     pairs = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
+    for number, fields in lines.fields(task.columns):
         try:
-            pairs.append(_pair(task, *_fields(decode_line(line), as_json)))
+            pairs.append(_pair(task, fields))
         except StacktransError as error:
-            raise StacktransError(f"{name}:{number}: {error}") from error
-    if not pairs:
-        raise StacktransError(f"{name}: holds no pairs")
+            raise StacktransError(f"{lines.name}:{number}: {error}") from error
     return pairs
+
+
+class RawLines(NamedTuple):
+    """The lines of a file of pairs.
+
+    They are JSON lines if the file's name ends with .jsonl or .json, or if the first line with
+    anything on it begins with { and has no tab; TSV otherwise, whose lines all have one.
+
+    Attributes:
+        name: of the file, in messages.
+        lines: without their ends.
+        as_json: whether they are JSON lines.
+    """
+
+    name: str
+    lines: list[bytes]
+    as_json: bool
+
+    @classmethod
+    def read(cls, path: Path) -> "RawLines":
+        """Those of a file or of standard input; raises `UsageError` if it can't be read."""
+        return cls.of(path, read_content(path))
+
+    @classmethod
+    def of(cls, path: Path, content: bytes) -> "RawLines":
+        """Those of the content of a file."""
+        lines = content.split(b"\n")
+        first = next((line for line in lines if line.strip()), b"")
+        begins_as_json = first.lstrip().startswith(b"{") and b"\t" not in first
+        unpacked = path.with_suffix("") if path.suffix == PACKED else path
+        as_json = unpacked.suffix in {".jsonl", ".json"} or begins_as_json
+        return cls(name_of(path), lines, as_json)
+
+    def fields(self, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+        """The number of each line with something on it, from 1, and what stands in its columns.
+
+        Raises `StacktransError` for a line without them, or if there is no line.
+        """
+        number = 0
+        for number, line in self.numbered():
+            try:
+                yield number, _fields(decode_line(line), columns, self.as_json)
+            except StacktransError as error:
+                raise StacktransError(f"{self.name}:{number}: {error}") from error
+        if not number:
+            raise StacktransError(f"{self.name}: holds no pairs")
+
+    def numbered(self) -> Iterator[tuple[int, bytes]]:
+        """The lines with something on them, and their numbers from 1."""
+        return ((number, line) for number, line in enumerate(self.lines, start=1) if line.strip())
+
+
+PACKED = ".gz"
+"""What the name of a file ends with that is packed by gzip."""
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
     """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
-    content = _all_of(sys.stdin.buffer) if Path(path) == STDIN else read_bytes(path)
-    return content.removeprefix(BYTE_ORDER_MARK).split(b"\n")
+    return read_content(path).split(b"\n")
+
+
+def read_content(path: str | os.PathLike[str]) -> bytes:
+    """What is in a file or in standard input, unpacked; raises `UsageError`."""
+    path = Path(path)
+    content = _all_of(sys.stdin.buffer) if path == STDIN else read_bytes(path)
+    if path.suffix == PACKED:
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UsageError(f"{path}: not a whole file of gzip ({error})") from error
+    return content.removeprefix(BYTE_ORDER_MARK)
 
 
 @functools.lru_cache(maxsize=1)
@@ -149,19 +208,25 @@ def check_length(symbols: Sequence[str]) -> None:
         raise StacktransError(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
 
 
-def given_pairs(pairs: Iterable[tuple[str, str]], task: Task) -> list[Pair]:
+def given_pairs(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
     """Pairs of strings as written; raises `StacktransError` for one that is not the task's."""
     found = []
-    for number, (source, target) in enumerate(pairs, start=1):
+    for number, fields in enumerate(pairs, start=1):
         try:
-            found.append(_pair(task, source, target))
+            found.append(_pair(task, fields))
         except StacktransError as error:
             raise StacktransError(f"pair {number}: {error}") from error
     return found
 
 
-def _pair(task: Task, written_source: str, written_target: str) -> Pair:
-    source, target = task.source.split(written_source), task.target.split(written_target)
+def _pair(task: Task, fields: Sequence[str]) -> Pair:
+    """The pair of what stands in the task's columns."""
+    if len(fields) != len(task.columns):
+        expected = ", ".join(task.columns)
+        raise StacktransError(f"expected {expected}; found {len(fields)} strings")
+    by_column = dict(zip(task.columns, fields, strict=True))
+    target = task.target.split(by_column.pop("target"))
+    source = task.source.split("\t".join(by_column.values()))
     check_length(source)
     check_length(target)
     if task.same_length and len(source) != len(target):
@@ -171,15 +236,28 @@ def _pair(task: Task, written_source: str, written_target: str) -> Pair:
     return task.pair(task.encoded(source), task.target.encode(target))
 
 
-def _fields(line: str, as_json: bool) -> tuple[str, str]:
-    form = "a JSON object with source and target," if as_json else "source, a tab, target;"
+_NO_FIELD = re.compile("[\t\n\r\ud800-\udfff]")
+"""What a string in JSON can hold, but no column of a line."""
+
+
+def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
+    """What stands in a line's columns; raises `StacktransError` if it has others."""
+    if not as_json:
+        fields = line.split("\t")
+        if len(fields) == len(columns):
+            return fields
+        form = f"{', a tab, '.join(columns)};"
+        count = f" {len(fields)} columns:" if len(fields) > 1 else ""
+        raise StacktransError(f"expected {form} found{count} {clipped(line)!r}")
     try:
-        fields = parsed_json(line) if as_json else line.split("\t")
+        found = parsed_json(line)
     except ValueError:
-        fields = None
-    match fields:
-        case {"source": str(source), "target": str(target)}:
-            return source, target
-        case [source, target] if not as_json:
-            return source, target
-    raise StacktransError(f"expected {form} found {line[:60]!r}")
+        found = None
+    held = [found.get(column) for column in columns] if isinstance(found, dict) else []
+    texts = [field for field in held if isinstance(field, str)]
+    if len(texts) < len(columns):
+        form = f"a JSON object with {' and '.join(columns)},"
+        raise StacktransError(f"expected {form} found {clipped(line)!r}")
+    if bad := next(filter(None, map(_NO_FIELD.search, texts)), None):
+        raise StacktransError(f"a string with {bad[0]!r} in it; expected a line without tabs")
+    return texts

@@ -72,9 +72,9 @@ def _use(checkpoint: Checkpoint, directory: str, source: str | None) -> Iterator
 
 
 def _sample(checkpoint: Checkpoint) -> list[str]:
-    """The symbols of a short source that is as those trained on; none of a text."""
+    """The symbols of a short source that is as those trained on; none of what is in files."""
     task = checkpoint.config.task
-    if task.lengths is None:
+    if task.lengths is None or checkpoint.config.of_files:
         return []
     lengths = task.lengths.train
     drawn = checkpoint.task.sample(generator(1, Purpose.SAMPLE), lengths, 8, task.law_of(lengths))
@@ -85,6 +85,7 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
     lengths = config.task.lengths
     said = [
         f"Lengths of sources: {lengths.train}" if lengths else "",
+        *(_text(note) for note in summary.get("notes", ())),
         f"Seed: {summary['seed']}",
         _strategy(config, summary),
         f"Ended after {summary['steps']:,} batches, in start {summary['attempts']}: "
@@ -121,9 +122,12 @@ def _accuracies(
     yield "| strings | count | coarse | fine | symbols |"
     yield "|---|---|---|---|---|"
     ranges = checkpoint.config.task.ranges
+    of_files = checkpoint.config.of_files
     for part, lengths in (("train", ranges.train), ("test", ranges.test)):
         if found := summary.get(part):
-            yield _row(f"new at the end of the run, lengths {lengths}", found)
+            own = "training set" if part == "train" else "test set"
+            which = own if of_files else "new at the end of the run"
+            yield _row(f"{which}, lengths {lengths}", found)
     for evaluation in evaluations:
         hard = ", hard" if evaluation.get("hard") else ""
         for found in evaluation["results"]:

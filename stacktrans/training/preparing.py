@@ -11,6 +11,8 @@ from stacktrans.model.transducer import Transducer, kind_of, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layouts import Layout
+from stacktrans.tasks.pairs import Pairs
+from stacktrans.training.pairs import Files
 from stacktrans.training.sources import Examples, Source, Strings
 from stacktrans.training.streams import Streams, Texts
 
@@ -31,6 +33,10 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
     source: Source
     if isinstance(task, Corpus):
         source = Texts(config, task)
+    elif isinstance(task, Pairs):
+        if config.training.data:
+            raise UsageError("training.data: not for pairs in files; expected null")
+        source = Files(config, task)
     elif stream:
         source = Streams(config, task, stream)
     else:

@@ -1,10 +1,13 @@
 """What a run writes down: a record every so many batches, and a summary at its end."""
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.files import CALLED
+from stacktrans.tasks.lines import name_of
 
 if TYPE_CHECKING:
     from stacktrans.inference.evaluation import Scores
@@ -42,7 +45,9 @@ class Record:
         lengths: shortest and longest source that is trained on next; None on a text.
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured; so are `test`, on lengths of the
-            test range, and `development`, on the development set.
+            test range, and `development`, on the development set. Of pairs in files all are of
+            the development set: `train` the part as long as what is trained on, `test` the longer
+            part, or its longest tenth once all lengths are trained on.
         validation: of a stream, mean nats a scored symbol on validation strings, or on the
             validation text.
     """
@@ -78,6 +83,7 @@ class Summary:
         race: of the race of strategies that the run has come from, the winner's name, the seconds
             and how all of them stood, by name; see `standings.Standing`. None if there was none.
         texts: perplexity of the validation and the test text, if they are learned.
+        notes: what was found in the files of pairs, and what of them was kept apart.
         version: of stacktrans; `torch` is that of torch.
     """
 
@@ -94,6 +100,7 @@ class Summary:
     development: Accuracy | None = None
     texts: dict[str, "Perplexity"] = field(default_factory=dict)
     race: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list)
     parameters: int
     command: str
     version: str
@@ -132,6 +139,8 @@ def decided_by(config: RunConfig) -> str:
     by, strings = _ended_by(config), config.training.measure.strings
     if not config.training.rounding:
         return by
+    if config.of_files:
+        return f"{by}; so is what rounding and pruning keep"
     other = f"{strings} other fresh validation strings of either range"
     return f"{by}; what rounding and pruning keep, {other}"
 
@@ -141,6 +150,10 @@ def _ended_by(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the perplexity of the validation text"
     train, test = config.task.lengths.train, config.task.lengths.test
+    if config.of_files:
+        if training.stop and training.stop.converged:
+            return "the training perplexity"
+        return f"accuracy on {_set_of(config, 'dev')}, which also chooses the weights"
     fresh = f"{training.measure.strings} fresh validation strings"
     if training.stream:
         return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
@@ -158,7 +171,21 @@ def reported_on(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the test text, which decides nothing, and the validation text"
     test, examples = config.task.lengths.test, config.training.examples
+    if config.of_files:
+        others = "the development set, and pairs that were trained on"
+        return f"{_set_of(config, 'test')}, which decides nothing, {others}"
     if examples:
         drawn = f"{examples.test} test strings of lengths {test}, which decide nothing"
         return f"{drawn}, and the strings that were trained on"
     return "other strings, drawn for the summary alone"
+
+
+def _set_of(config: RunConfig, part: str) -> str:
+    """What a set of pairs is, in words."""
+    files = config.task.parameters
+    called = f"the {CALLED[part]} set"
+    if files[part] is not None:
+        return f"{called}, {name_of(Path(files[part]))}"
+    train = name_of(Path(files["train"]))
+    how = f"longest tenth of {train}" if part == "test" else f"tenth of {train}, drawn at random"
+    return f"{called}, {'the' if part == 'test' else 'a'} {how}"

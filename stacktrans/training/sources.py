@@ -50,12 +50,14 @@ class Source(Part, ABC):
 
     Attributes:
         config: of the run, with all that the source has learned of the task.
+        notes: what is to be said of the data before the run begins, a sentence each.
     """
 
     name = "source"
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         self.config, self.task, self.layout = config, task, task.layout
+        self.notes: Sequence[str] = ()
 
     @cached_property
     def ranges(self) -> TaskLengths:

@@ -4,7 +4,14 @@ from abc import ABC, abstractmethod
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from stacktrans.settings.config import RunConfig, StreamConfig, TrainingConfig
+from stacktrans.settings.config import (
+    DevelopmentConfig,
+    RunConfig,
+    SolvedConfig,
+    StopConfig,
+    StreamConfig,
+    TrainingConfig,
+)
 from stacktrans.training.records import Record
 from stacktrans.training.state import Count, Merit, Part, Weights, check_value
 
@@ -91,6 +98,41 @@ class Patience(Rule):
         return "epochs" if self._epochs and self.count >= self._epochs else None
 
 
+class Development(Rule):
+    """Ends a start when the development set is right so often in a row, or no better; or never.
+
+    Attributes:
+        best: the best accuracy, coarse and fine; empty before there is one.
+        since: number of measurements since then.
+        in_a_row: number of the last ones in which the task was solved.
+    """
+
+    best: Merit
+    since: Count = 0
+    in_a_row: Count = 0
+
+    def __init__(self, stop: StopConfig | None) -> None:
+        self._ends, self._solved = stop is not None, (stop and stop.solved) or SolvedConfig()
+        given, usual = stop and stop.development, DevelopmentConfig.PATIENCE
+        self._patience = given.patience if given else usual
+        self.best = []
+
+    def merit(self, record: Record) -> list[float] | None:
+        found = record.development
+        return [found.coarse, found.fine] if found else None
+
+    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        self.since += 1
+        if not self.best or merit > self.best:
+            self.best, self.since = merit, 0
+        self.in_a_row = self.in_a_row + 1 if merit[0] >= self._solved.accuracy else 0
+        if not self._ends:
+            return None
+        if self.in_a_row >= self._solved.times:
+            return "solved"
+        return "development" if self.since >= self._patience else None
+
+
 class Falling(Rule):
     """Returns to the best weights with a lower rate after each epoch in which nothing is gained.
 
@@ -141,5 +183,8 @@ def rule_of(config: RunConfig, starts: "Starts", weights: Weights) -> Rule:
     training = config.training
     if training.stream:
         return Falling(training.stream, starts, weights)
-    patient = training.stop and (training.stop.converged or training.stop.development)
+    stop = training.stop
+    if config.of_files and not (stop and stop.converged):
+        return Development(stop)
+    patient = stop and (stop.converged or stop.development)
     return Patience(training, patient.patience) if patient else Solved(training)

@@ -1,0 +1,98 @@
+"""Many strings of symbols in two arrays, so that a million of them are no burden."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
+Chosen = npt.NDArray[np.bool_]
+AT_ONCE = 1 << 16
+"""Strings that are split into symbols at once."""
+
+
+@dataclass(frozen=True)
+class Flat:
+    """n strings of numbers, one after another.
+
+    Attributes:
+        codes: [N] those of all strings.
+        bounds: [n + 1] where each string begins, and where the last ends.
+    """
+
+    codes: Codes
+    bounds: Numbers
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def __getitem__(self, index: int) -> Numbers:
+        return self.codes[self.bounds[index] : self.bounds[index + 1]].astype(np.int64)
+
+    @property
+    def lengths(self) -> Numbers:
+        """[n] numbers in each string."""
+        return np.diff(self.bounds)
+
+    def within(self, chosen: Chosen) -> "Flat":
+        """The chosen strings, [n], in their order."""
+        lengths = self.lengths
+        return Flat(self.codes[np.repeat(chosen, lengths)], _bounds(lengths[chosen]))
+
+    def renumber(self, numbers: Codes) -> None:
+        """Replace each code by its number, in place."""
+        for start in range(0, len(self.codes), AT_ONCE):
+            part = self.codes[start : start + AT_ONCE]
+            part[:] = numbers[part]
+
+    def __add__(self, others: "Flat") -> "Flat":
+        """Each string with another one after it."""
+        lengths, further = self.lengths, others.lengths
+        owners = [np.repeat(np.arange(len(each)), each) for each in (lengths, further)]
+        order = np.argsort(np.concatenate(owners), kind="stable")
+        codes = np.concatenate([self.codes, others.codes])[order]
+        return Flat(codes, _bounds(lengths + further))
+
+    @classmethod
+    def of(cls, strings: Sequence[Iterable[str]], numbers: "Numbering") -> "Flat":
+        """Written strings, each symbol by its number."""
+        lengths = np.empty(len(strings), dtype=np.int64)
+        parts = []
+        for start in range(0, len(strings), AT_ONCE):
+            split = [numbers.split(string) for string in strings[start : start + AT_ONCE]]
+            lengths[start : start + len(split)] = [*map(len, split)]
+            found = map(numbers.known.__getitem__, chain.from_iterable(split))
+            parts.append(np.fromiter(found, dtype=np.int32))
+        codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+        return cls(codes, _bounds(lengths))
+
+
+class Numbering:
+    """Numbers for symbols, in the order in which they come.
+
+    Args:
+        split: a written string's symbols.
+    """
+
+    def __init__(self, split: Callable[..., Sequence[str]]) -> None:
+        self.split = split
+        self.known: defaultdict[str, int] = defaultdict()
+        self.known.default_factory = self.known.__len__
+
+    def used(self, strings: Flat) -> list[str]:
+        """The symbols in some strings, sorted."""
+        found = np.zeros(len(self.known), dtype=np.bool_)
+        found[strings.codes] = True
+        return sorted(symbol for symbol, used in zip(self.known, found, strict=True) if used)
+
+    def as_ids(self, ids: Mapping[str, int], unknown: int) -> Codes:
+        """[m] the id of each symbol, or that of an unknown one."""
+        return np.array([ids.get(symbol, unknown) for symbol in self.known], dtype=np.int32)
+
+
+def _bounds(lengths: Numbers) -> Numbers:
+    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,179 @@
+"""Pairs of strings in files: a training, a development and a test set.
+
+What the task knows of them are their symbols, and checksums of the files.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stacktrans.common.errors import UsageError
+from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
+from stacktrans.tasks.files import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file, columns_of
+from stacktrans.tasks.layouts import Ids, Pair, Steps
+from stacktrans.tasks.lines import PACKED, STDIN, name_of
+from stacktrans.tasks.sets import Sets, read_sets
+from stacktrans.tasks.symbols import UNITS, Known, Sources, Writing
+
+
+class Pairs(Task):
+    """Pairs of strings in files: TSV or JSON lines, perhaps packed by gzip; - for standard input.
+
+    Args:
+        train: the file to train on; its symbols are those that are known.
+        dev: the file to choose and to stop by; without one, a tenth of the pairs is kept apart
+            at random.
+        test: the file to test on; without one, the longest tenth of the pairs is kept apart.
+        columns: what stands in a line: "source,target", or "source,target,features" with features
+            separated by semicolons, in any order; found out unless given.
+        symbols: what strings are made of, "characters" or "words", or both, of sources and of
+            targets: "characters,words"; found out unless given.
+        split: the random seed by which pairs are kept apart; that of the run unless given.
+        known: symbols and checksums that the files have, which a run fills in.
+
+    Raises:
+        ValueError: a parameter is wrong; the message says which.
+    """
+
+    source: Sources
+    paths: ClassVar[tuple[str, ...]] = PARTS
+
+    def __init__(
+        self,
+        train: str | None = None,
+        dev: str | None = None,
+        test: str | None = None,
+        columns: str | None = None,
+        symbols: str | None = None,
+        split: int | None = None,
+        known: dict[str, Any] | None = None,
+    ) -> None:
+        self.files = {"train": train, "dev": dev, "test": test}
+        for part, file in self.files.items():
+            check_file(part, file)
+        if [*self.files.values()].count(str(STDIN)) > 1:
+            raise ValueError(f"{STDIN}: standard input can be only one of the files")
+        if columns is not None:
+            self.columns = columns_of(columns)
+        if split is not None and (type(split) is not int or split < 0):
+            raise ValueError(f"split is {split!r}; expected a random seed")
+        self._columns, self._symbols, self._split = columns, symbols, split
+        self.known, self.drawn = known, known is not None
+        units = UNITS[0] if symbols is None else symbols
+        writing = Writing.of(units, "features" in self.columns)
+        self.source, self.target = Known.of(_symbols(known, writing), self.columns, writing)
+
+    def learned(self, seed: int) -> dict[str, Any]:
+        if self.known is not None:
+            return {}
+        split = seed if self._split is None else self._split
+        found = self._read(split)
+        request = found.request
+        lengths = {"train": list(found.sets[TRAIN].lengths), "test": list(found.sets[TEST].lengths)}
+        parameters = {
+            **self.files,
+            "columns": request.columns,
+            "symbols": request.symbols,
+            "split": split,
+            "known": dict(found.known),
+        }
+        return {"parameters": parameters, "lengths": lengths, "length_law": "task"}
+
+    @cached_property
+    def data(self) -> Sets:
+        """What is in the files.
+
+        Raises:
+            UsageError: a file can't be read, or is not what it was.
+            StacktransError: a line is not a pair.
+        """
+        found = self._read(self._split or 0)
+        for part, digest in found.known["digests"].items():
+            if self.known and self.known["digests"].get(part) != digest:
+                file = name_of(Path(self.files[part] or ""))
+                raise UsageError(f"{file}: not the {CALLED[part]} pairs that this model began with")
+        if self.known != found.known:
+            raise UsageError("task.parameters.known: not what the files say")
+        return found
+
+    @property
+    def steps(self) -> Steps:
+        return Steps(*(self.known or {}).get("steps", (2, 20)))
+
+    def _read(self, split: int) -> Sets:
+        train = self.files["train"]
+        if train is None:
+            raise UsageError("task.parameters.train: no file given; expected a file of pairs")
+        files = (train, self.files["dev"], self.files["test"])
+        return read_sets(Request(*files, self._columns, self._symbols, split))
+
+    def pair(self, source: Ids, target: Ids) -> Pair:
+        return Pair(source, target, None, int((source <= self.source.unknown).sum()))
+
+    def sample(
+        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        return self.data.sets[TRAIN].draw(generator, lengths, count, law)
+
+    def kept_apart(self) -> dict[str, Sequence[Pair]]:
+        return {CALLED[PARTS[part]]: self.data.sets[part] for part in (DEV, TEST)}
+
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        raise NotASource("the answers to other sources than those in the files are not known")
+
+
+def task_of_data(
+    other: object,
+    data: str | os.PathLike[str] | None,
+    given: Mapping[str, str | os.PathLike[str] | None],
+    prefix: str = "",
+) -> dict[str, Any] | None:
+    """The settings of a task whose pairs are in files, called like the one to train on.
+
+    Args:
+        other: a task that was named, if one was.
+        data: the file to train on; None where there is none.
+        given: further parameters of `Pairs`; None for those not given.
+        prefix: of the names of arguments in messages.
+
+    Raises:
+        UsageError: there are both, or parameters without a file.
+    """
+    further = {name: os.fspath(value) for name, value in given.items() if value is not None}
+    if data is None:
+        for name, value in further.items():
+            raise UsageError(f"{prefix}{name} {value}: needs {prefix}data")
+        return None
+    if other is not None:
+        raise UsageError(f"{prefix}data {os.fspath(data)}: cannot be used with task {other}")
+    path = Path(data)
+    stem = "" if path == STDIN else path.name.removesuffix(PACKED).partition(".")[0]
+    name = re.sub(r"[^\w.+-]+", "-", stem) or "pairs"
+    return {"name": name, "generator": "pairs", "parameters": {"train": os.fspath(data), **further}}
+
+
+def _symbols(known: Any, writing: Writing) -> dict[str, Sequence[str]]:
+    """The symbols that are known, by columns; none before; raises `ValueError`."""
+    if known is None:
+        return {column: [] for column in writing.columns}
+    further = {"steps", "digests"}
+    if not isinstance(known, Mapping) or known.keys() != {*writing.columns, *further}:
+        raise ValueError(f"known: expected {', '.join(writing.columns)}, steps and digests")
+    if not isinstance(known["digests"], Mapping):
+        raise ValueError("known: digests: expected one for each file")
+    steps = known["steps"]
+    if not isinstance(steps, list) or [*map(type, steps)] != [int, int] or min(steps) < 0:
+        raise ValueError("known: steps: expected two numbers")
+    found = {}
+    for column in writing.columns:
+        if not isinstance(known[column], str):
+            raise ValueError(f"known: {column}: expected symbols as they are written")
+        found[column] = writing.splitter(column)(known[column])
+        if len({*found[column]}) < len(found[column]):
+            raise ValueError(f"known: {column}: expected every symbol once")
+    return found

@@ -1,0 +1,211 @@
+"""The sets of pairs in files: to train on, to choose by and to test on."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from stacktrans.common.errors import StacktransError
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
+from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
+from stacktrans.tasks.flat import Flat, Numbering, Numbers
+from stacktrans.tasks.layouts import MOST_SYMBOLS, Pair, Steps
+from stacktrans.tasks.lines import STDIN
+from stacktrans.tasks.splits import Keys, keep_apart, oddities
+from stacktrans.tasks.symbols import Known, Writing, in_order
+
+REPLACED = 0.25
+"""A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
+and this is a (Kiperwasser and Goldberg 2016, section 4.2)."""
+
+
+class PairSet(Sequence[Pair]):
+    """Pairs of strings that are held in few arrays.
+
+    Args:
+        sources: ids of what is read of each source.
+        sizes: [n] the length of each, without features.
+        targets: ids of each target.
+    """
+
+    def __init__(self, sources: Flat, sizes: Numbers, targets: Flat) -> None:
+        self.sources, self.sizes, self.targets = sources, sizes, targets
+        self._order = np.argsort(sizes, kind="stable")
+        self._ordered = sizes[self._order]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        index %= len(self)
+        return Pair(self.sources[index], self.targets[index], None, int(self.sizes[index]))
+
+    @property
+    def lengths(self) -> Lengths:
+        """The shortest and the longest source."""
+        return Lengths(int(self._ordered[0]), int(self._ordered[-1]))
+
+    @property
+    def steps(self) -> Steps:
+        """How many steps a source needs for its answer in step with it."""
+        lengths = np.stack([self.sources.lengths, self.targets.lengths], axis=1)
+        return Steps.for_pairs(np.unique(lengths, axis=0))
+
+    def of_lengths(self, lengths: Lengths) -> Numbers:
+        """The indices of pairs whose sources have these lengths, the shortest first."""
+        begin = np.searchsorted(self._ordered, lengths.shortest, "left")
+        return self._order[begin : np.searchsorted(self._ordered, lengths.longest, "right")]
+
+    def draw(
+        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        """`count` of the pairs of these lengths, each perhaps several times.
+
+        Raises:
+            NoSuchLength: there is none.
+            NoSuchLaw: the law is neither "task", by which all pairs are equally likely, nor
+                "uniform", by which all lengths are that there are.
+        """
+        possible = self.of_lengths(lengths)
+        if not len(possible):
+            raise NoSuchLength(f"no source of the files has a length in {lengths}")
+        if law == "task":
+            places = rng.integers(len(possible), size=count)
+        elif law == "uniform":
+            sizes = self.sizes[possible]
+            drawn = rng.choice(np.unique(sizes), size=count)
+            begin, end = (np.searchsorted(sizes, drawn, side) for side in ("left", "right"))
+            places = rng.integers(begin, end)
+        else:
+            raise NoSuchLaw("pairs in files have the lengths that they have")
+        return [self[index] for index in possible[places].tolist()]
+
+
+@dataclass(frozen=True)
+class Sets:
+    """All that files of pairs say.
+
+    Attributes:
+        request: which they are, with what was found out.
+        known: symbols and checksums, as `Pairs` takes them.
+        notes: what is to be said of them, a sentence each.
+        sets: training, development and test set.
+    """
+
+    request: Request
+    known: Mapping[str, Any]
+    notes: Sequence[str]
+    sets: Sequence[PairSet]
+
+
+_kept: dict[Any, Sets] = {}
+"""What was read last, and when its files were changed."""
+
+
+def read_sets(request: Request) -> Sets:
+    """What is in some files, which are read again only if they have changed.
+
+    Raises:
+        UsageError: a file can't be read, or has too few pairs to keep some apart.
+        StacktransError: a line is not a pair.
+    """
+    changed = tuple(_changed(path) for _, path in request.paths())
+    if (request, changed) not in _kept:
+        found = _read_sets(request)
+        _kept.clear()
+        _kept[request, changed] = _kept[found.request, changed] = found
+    return _kept[request, changed]
+
+
+def _changed(path: Path) -> object:
+    """Changes when a file does."""
+    if path == STDIN:
+        return sys.stdin.buffer
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):  # which will be said when it is read
+        return None
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def _read_sets(request: Request) -> Sets:
+    lines = read_files(request)
+    writing = _writing_of(lines, request)
+    request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
+    keys = Keys(lines.keys(*lines.sources), lines.keys(*lines.columns))
+    numbering = {column: Numbering(writing.splitter(column)) for column in writing.columns}
+    strings = {  # each column is forgotten as soon as it is in numbers
+        column: Flat.of(lines.strings.pop(column), numbers) for column, numbers in numbering.items()
+    }
+    for column, flat in strings.items():
+        check_sizes(lines, column, flat.lengths)
+    sizes = strings["source"].lengths
+    said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
+    notes = [said, *keep_apart(lines, keys, sizes, request), *oddities(lines, keys)]
+
+    training = lines.parts == TRAIN
+    symbols = {
+        column: numbers.used(strings[column].within(training))
+        for column, numbers in numbering.items()
+    }
+    _check_room(symbols, lines.names[0])
+    known = Known.of(symbols, lines.columns, writing)
+    for column, flat in strings.items():
+        flat.renumber(numbering[column].as_ids(*known.ids_of(column)))
+    source = strings["source"]
+    if writing.features:
+        source = in_order(source, strings["features"])
+    sets = []
+    for part in (TRAIN, DEV, TEST):
+        chosen = lines.parts == part
+        own = source.within(chosen), sizes[chosen], strings["target"].within(chosen)
+        sets.append(PairSet(*own))
+    written = {column: writing.joined(column, found) for column, found in symbols.items()}
+    further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
+    return Sets(request, {**written, **further}, notes, sets)
+
+
+def _writing_of(lines: Lines, request: Request) -> Writing:
+    """How strings are written: as was asked for, or as those to train on seem to be."""
+    features = "features" in lines.columns
+    if request.symbols is not None:
+        return Writing.of(request.symbols, features)
+    training = (lines.parts == TRAIN).tolist()
+    source, target = (compress(lines.strings[part], training) for part in ("source", "target"))
+    return Writing.found(source, target, features)
+
+
+def _check_room(symbols: Mapping[str, Sequence[str]], name: str) -> None:
+    """Raise `StacktransError` if there are too many different symbols."""
+    for column, found in symbols.items():
+        if len(found) > MOST_SYMBOLS:
+            many = f"{len(found)} different symbols in the column {column}"
+            raise StacktransError(f"{name}: {many}; expected at most {MOST_SYMBOLS}")
+
+
+Chances = npt.NDArray[np.float64]
+
+
+def chances_of_unknown(pairs: PairSet, count: int) -> Chances:
+    """[count] for each id that is read, how probably it is read as unknown in training."""
+    counts = np.zeros(count, dtype=np.int64)
+    codes = pairs.sources.codes
+    for start in range(0, len(codes), 1 << 20):
+        counts += np.bincount(codes[start : start + (1 << 20)], minlength=count)
+    return REPLACED / (REPLACED + counts.astype(np.float64))

@@ -1,0 +1,203 @@
+"""What strings in files are made of: symbols that a model knows or not, and features."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stacktrans.common.errors import StacktransError, shown
+from stacktrans.tasks.layouts import UNSAYABLE, Alphabet, Ids
+
+UNKNOWN = "<unk>"
+"""How a symbol is written that is not in the training set."""
+BETWEEN = ";"
+"""What stands between features."""
+UNITS = ("characters", "words")
+MOSTLY, LOOKED_AT = 0.9, 100_000
+"""Strings are of words if so many of those with several characters have a space in them, or are
+among the words of others; as far as the first ones show."""
+
+
+class Writing(NamedTuple):
+    """How strings are written in files.
+
+    Attributes:
+        source: what sources are made of, "characters" or "words"; so is `target`.
+        features: whether sources have features.
+    """
+
+    source: str
+    target: str
+    features: bool
+
+    @classmethod
+    def of(cls, units: object, features: bool) -> "Writing":
+        """The one of some units: one of `UNITS`, or two with a comma; raises `ValueError`."""
+        given = units.split(",") if isinstance(units, str) else []
+        if not 1 <= len(given) <= 2 or not {*given} <= {*UNITS}:
+            raise ValueError(f"symbols is {shown(units)}; expected {' or '.join(UNITS)}")
+        return cls(given[0], given[-1], features)
+
+    @classmethod
+    def found(cls, sources: Iterable[str], targets: Iterable[str], features: bool) -> "Writing":
+        """How some strings seem to be written."""
+        source, target = _found_unit(sources), _found_unit(targets)
+        # Of strings of one character nothing can be found out; then they are like the others.
+        return cls(source or target or UNITS[0], target or source or UNITS[0], features)
+
+    @property
+    def units(self) -> str:
+        """The units as `of` takes them."""
+        return self.source if self.source == self.target else f"{self.source},{self.target}"
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that hold symbols."""
+        return ["source", "target", *(["features"] if self.features else [])]
+
+    def splitter(self, column: str) -> Callable[[str], Sequence[str]]:
+        """How what stands in a column is split into symbols."""
+        if column == "features":
+            return split_features
+        return str.split if getattr(self, column) == "words" else str
+
+    def joined(self, column: str, symbols: Sequence[str]) -> str:
+        """Symbols as they are written in a column."""
+        if column == "features":
+            return BETWEEN.join(symbols)
+        return (" " if getattr(self, column) == "words" else "").join(symbols)
+
+
+def _found_unit(strings: Iterable[str]) -> str | None:
+    """What strings seem to be made of; None if all of them are too short to tell."""
+    longer = [text for text in map(str.strip, islice(strings, LOOKED_AT)) if len(text) > 1]
+    if not longer:
+        return None
+    spaced = [text for text in longer if " " in text]
+    # A word may stand alone, too, but not only so.
+    words = {word for text in spaced for word in text.split()}
+    count = sum(" " in text or text in words for text in longer)
+    return "words" if count >= MOSTLY * len(longer) else "characters"
+
+
+def split_features(text: str) -> list[str]:
+    """The features in a column."""
+    return [feature for feature in text.split(BETWEEN) if feature]
+
+
+class Feature(str):
+    """A feature of a source, which is another symbol than what is written alike in a string."""
+
+    __slots__ = ()
+
+
+class Sources(Alphabet):
+    """The symbols that a model can read of a source, and its features.
+
+    If there are features, a written source has a tab between them and the string. Those that are
+    not known are read as `UNKNOWN`; there is one of symbols and one of features.
+
+    Args:
+        symbols: of strings.
+        features: of sources; None if they have none.
+        columns: of sources, in the order in which they are written.
+        words: whether strings are words separated by spaces.
+    """
+
+    def __init__(
+        self,
+        symbols: Sequence[str],
+        features: Sequence[str] | None,
+        columns: Sequence[str],
+        *,
+        words: bool,
+    ) -> None:
+        own = [] if features is None else [*map(Feature, features), Feature(UNKNOWN)]
+        super().__init__([*symbols, UNKNOWN, *own], words=words)
+        self.unknown, self.columns = len(symbols), columns
+        self.string_ids = {symbol: index for index, symbol in enumerate(symbols)}
+        self.feature_ids = {str(each): len(symbols) + 1 + index for index, each in enumerate(own)}
+
+    @property
+    def unknown_feature(self) -> int:
+        """The id of the unknown feature, if there are features."""
+        return len(self) - 1
+
+    def split(self, line: str) -> list[str]:
+        fields = line.split("\t")
+        if len(fields) != len(self.columns):
+            count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            raise StacktransError(f"expected {', a tab, '.join(self.columns)}; found {count}")
+        by_column = dict(zip(self.columns, fields, strict=True))
+        features = [Feature(each) for each in split_features(by_column.get("features", ""))]
+        found: list[str] = in_order(super().split(by_column["source"]), features)
+        return found
+
+    def join(self, symbols: Sequence[str]) -> str:
+        own = [symbol for symbol in symbols if not isinstance(symbol, Feature)]
+        features = [symbol for symbol in symbols if isinstance(symbol, Feature)]
+        written = {"source": super().join(own), "features": BETWEEN.join(features)}
+        return "\t".join(written[column] for column in self.columns)
+
+    def encode(self, symbols: Sequence[str]) -> Ids:
+        ids = [
+            self.feature_ids.get(str(symbol), self.unknown_feature)
+            if isinstance(symbol, Feature)
+            else self.string_ids.get(symbol, self.unknown)
+            for symbol in symbols
+        ]
+        return np.array(ids, dtype=np.int64)
+
+    def unknowns(self) -> Ids:
+        """[m] of each symbol's id that of the unknown one of its kind."""
+        ids = np.arange(len(self))
+        return np.where(ids <= self.unknown, self.unknown, self.unknown_feature)
+
+
+def in_order(source: Any, features: Any) -> Any:
+    """What is read of sources: the features, so that they are known when the symbols are read.
+
+    The one place that says so: of lists of symbols, and of any other things that can be added.
+    """
+    return features + source
+
+
+class Targets(Alphabet):
+    """The symbols that a model can say; all others are `UNSAYABLE`."""
+
+    def encode(self, symbols: Sequence[str]) -> Ids:
+        return np.array([self._ids.get(symbol, UNSAYABLE) for symbol in symbols], dtype=np.int64)
+
+    def decode(self, ids: Sequence[int] | Ids) -> list[str]:
+        return [UNKNOWN if index == UNSAYABLE else self.symbols[index] for index in ids]
+
+    @property
+    def ids(self) -> Mapping[str, int]:
+        """The id of each symbol."""
+        return self._ids
+
+
+class Known(NamedTuple):
+    """The symbols that a model knows."""
+
+    source: Sources
+    target: Targets
+
+    @classmethod
+    def of(
+        cls, symbols: Mapping[str, Sequence[str]], columns: Sequence[str], writing: Writing
+    ) -> "Known":
+        """Those of the columns of a writing, where lines have their columns in some order."""
+        read = [column for column in columns if column != "target"]
+        own, features = symbols["source"], symbols.get("features")
+        sources = Sources(own, features, read, words=writing.source == "words")
+        return cls(sources, Targets(symbols["target"], words=writing.target == "words"))
+
+    def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
+        """The ids of what stands in a column, and that of what is not known."""
+        if column == "target":
+            return self.target.ids, UNSAYABLE
+        if column == "features":
+            return self.source.feature_ids, self.source.unknown_feature
+        return self.source.string_ids, self.source.unknown

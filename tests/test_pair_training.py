@@ -1,0 +1,372 @@
+"""Training on pairs in files, by the commands and in Python."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from command_line import run
+from test_pairs import config_of, lines_of, reversals, write
+from test_training import assert_same_run, ignore, records_of, stop_after
+
+import stacktrans
+from stacktrans.common.errors import UsageError
+from stacktrans.common.randomness import Purpose
+from stacktrans.settings.config import StopConfig
+from stacktrans.settings.layers import overlaid
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.base import Lengths, NoSuchLength
+from stacktrans.training.pairs import Files
+from stacktrans.training.records import Accuracy, Record
+from stacktrans.training.sources import Moment
+from stacktrans.training.stopping import Development
+from stacktrans.training.trainer import Interrupted, Trainer
+
+CPU = torch.device("cpu")
+SMALL = {
+    "model": {
+        "memory": {"name": "stack", "size": 4},
+        "controller": {"name": "lstm", "hidden_size": 8},
+        "embedding_size": 4,
+        "output_size": 8,
+    },
+    "training": {"measure": {"loss_every": 5, "accuracy_every": 10, "strings": 20}},
+}
+OPTIONS = [
+    word
+    for setting in ("hidden_size=8", "memory.size=4", "embedding_size=4", "output_size=8",
+                    "measure.strings=20", "accuracy_every=10")
+    for word in ("--set", setting)
+]  # fmt: skip
+
+
+def trainer_of(train: Path, directory: Path, settings: Any = None, **parameters: Any) -> Trainer:
+    directory.mkdir(exist_ok=True)
+    config = config_of(train, **parameters)
+    task = {"task": config.task.model_dump(mode="json")}
+    run_config = resolve(settings=overlaid(overlaid(SMALL, task), settings or {}))
+    return Trainer(run_config, directory, CPU, "stacktrans train")
+
+
+def source_of(trainer: Trainer) -> Files:
+    assert isinstance(trainer.source, Files)
+    return trainer.source
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Path:
+    return write(tmp_path / "train.tsv", reversals(200, 1))
+
+
+def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.tsv", reversals(600, 1, 2, 7))
+    test = write(tmp_path / "test.tsv", reversals(100, 2, 12, 14))
+    done = run("train", "--data", path, "--test", test, "--memory", "stack", "--out",
+               tmp_path / "run", "--json", "--set", "learning_rate=0.01")  # fmt: skip
+    summary = json.loads(done.stdout)
+    assert summary["outcome"] == "solved"
+    assert summary["test"]["coarse"] >= 0.98
+    assert summary["test"]["count"] == 100
+    assert summary["development"]["coarse"] == 1
+    assert summary["decided_by"] == (
+        f"accuracy on the development set, a tenth of {path}, drawn at random, which also chooses "
+        "the weights"
+    )
+    assert summary["reported_on"].startswith(f"the test set, {test}, which decides nothing")
+    said = done.stderr.decode()
+    assert f"{path}: 60 of 600 pairs, at random (seed 1), are kept apart as" in said
+    assert "development coarse 1.00" in said
+    answered = run("transduce", tmp_path / "run", stdin=b"abcdabcdabcd\n")
+    assert answered.stdout == b"dcbadcbadcba\n"
+
+
+def test_a_run_is_named_after_its_file_and_keeps_nothing_of_it(tmp_path: Path) -> None:
+    text = lines_of([("xyzzyxyzzyx" + "x" * size, "quux") for size in range(1, 30)])
+    (tmp_path / "my pairs.train.tsv.gz").write_bytes(gzip.compress(text.encode()))
+    arguments = ["--data", "my pairs.train.tsv.gz", "--memory", "none", "--max-steps", "2"]
+    assert run("train", *arguments, *OPTIONS[4:6], cwd=tmp_path).returncode == 0
+    directory = tmp_path / "checkpoints" / "my-pairs-none-1"
+    for file in directory.rglob("*"):
+        if file.is_file():
+            assert b"xyzzy" not in file.read_bytes(), file
+    config = yaml.safe_load((directory / "config.yaml").read_text())
+    assert config["task"]["lengths"] == {"train": [12, 38], "test": [39, 40]}
+    assert config["task"]["parameters"]["known"]["source"] == "xyz"
+
+
+def test_pairs_come_through_a_pipe(tmp_path: Path, train: Path) -> None:
+    arguments = ["--memory", "stack", "--max-steps", "20", *OPTIONS]
+    text = train.read_bytes()
+    done = run("train", "--data", "-", *arguments, "--out", tmp_path / "piped", stdin=text)
+    assert done.returncode == 0, done.stderr
+    assert b"standard input: 20 of 200 pairs, the longest, are kept apart" in done.stderr
+    run("train", "--data", train, *arguments, "--out", tmp_path / "read")
+    assert_same_run(tmp_path / "piped", tmp_path / "read")
+    again = ["train", "--resume", str(tmp_path / "piped"), "--max-steps", "25"]
+    assert run(*again, stdin=text).returncode == 0
+    other = run(*again, stdin=text + b"a\ta\n")
+    assert other.stderr.decode() == (
+        "stacktrans: standard input: not the training pairs that this model began with\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dev", "a.tsv"], "--dev a.tsv: needs --data"),
+        (["--symbols", "words"], "--symbols words: needs --data"),
+        (["--data", "a.tsv", "--task", "copy"], "--data a.tsv: cannot be used with task copy"),
+        (["--data", "absent.tsv"], "absent.tsv: No such file or directory"),
+        (["--data", "a.tsv", "--symbols", "x"], "--data: task a: parameters: symbols is 'x'"),
+        (["--data", "a.tsv", "--set", "data.stream.steps=3"], "training.data"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    write(tmp_path / "a.tsv", reversals(30, 1))
+    done = run("train", *arguments, "--memory", "stack", cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_killed_run_goes_on_with_the_same_files_alone(tmp_path: Path, train: Path) -> None:
+    budget = {"training": {"max_steps": 40}}
+    trainer_of(train, tmp_path / "whole", budget).run(ignore)
+    cut = trainer_of(train, tmp_path / "cut", budget)
+    stop_after(cut, 23)
+    with pytest.raises(Interrupted):
+        cut.run(ignore)
+    text = train.read_text()
+    write(train, text + "abc\tcba\n")
+    with pytest.raises(UsageError, match=r"train\.tsv: not the training pairs that this model"):
+        Trainer.resume(tmp_path / "cut", [], CPU)
+    train.unlink()
+    with pytest.raises(UsageError, match=r"train\.tsv: No such file"):
+        Trainer.resume(tmp_path / "cut", [], CPU)
+    write(train, text)
+    Trainer.resume(tmp_path / "cut", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_nothing_but_the_summary_reads_the_test_set(tmp_path: Path, train: Path) -> None:
+    one = write(tmp_path / "one.tsv", reversals(30, 3, 9, 12))
+    other = write(tmp_path / "other.tsv", reversals(30, 4, 9, 12))
+    budget = {"training": {"max_steps": 20}}
+    first = trainer_of(train, tmp_path / "a", budget, test=str(one)).run(ignore)
+    second = trainer_of(train, tmp_path / "b", budget, test=str(other)).run(ignore)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    assert first.test
+    assert second.test
+    assert (first.test.count, first.development) == (30, second.development)
+
+
+def test_the_longest_of_the_development_set_count_by_themselves(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", lines_of([("a" * size, "a") for size in range(1, 101)]))
+    dev = write(tmp_path / "dev.tsv", lines_of([("a" * size, "a") for size in range(20, 0, -1)]))
+    trainer = trainer_of(train, tmp_path / "run", dev=str(dev))
+    source, start = source_of(trainer), trainer.state.start
+
+    def counts(share: float) -> tuple[int | None, ...]:
+        record = start.record(0.0) if start.losses.count else None
+        start.losses.note(1.0)
+        record = record or start.record(0.0)
+        source.measure(start.model, Moment(1, 0, share), record)
+        parts = (record.train, record.test, record.development)
+        return tuple(part.count if part else None for part in parts)
+
+    start.train_on_batch()
+    assert counts(1.0) == (18, 2, 20)
+    assert counts(0.1) == (10, 10, 20)  # up to 10 of 1:90
+    assert counts(0.5) == (20, None, 20)
+
+
+def test_a_larger_development_set_is_measured_in_part(tmp_path: Path, train: Path) -> None:
+    dev = write(tmp_path / "dev.tsv", reversals(100, 2))
+    first, again = (
+        source_of(trainer_of(train, tmp_path / name, dev=str(dev))) for name in ("a", "b")
+    )
+    assert len(first.development) == 20
+    one, other = ([pair.source.tolist() for pair in each.development] for each in (first, again))
+    assert one == other
+
+
+def test_batches_are_drawn_within_the_lengths_of_the_moment(tmp_path: Path, train: Path) -> None:
+    source = source_of(trainer_of(train, tmp_path / "run"))
+    moment = Moment(1, 5, 0.2)
+    batch = source.strings(Purpose.TRAINING, moment, Lengths(1, 3), 50)
+    assert {pair.length for pair in batch} == {1, 2, 3}
+    again = source.strings(Purpose.TRAINING, moment, Lengths(1, 3), 50)
+    assert [pair.source.tolist() for pair in batch] == [pair.source.tolist() for pair in again]
+    with pytest.raises(NoSuchLength):
+        source.strings(Purpose.TRAINING, moment, Lengths(50, 60), 1)
+
+
+def test_the_unknown_symbol_is_trained(tmp_path: Path) -> None:
+    rare = lines_of([("ab" * 10 + chr(0x100 + index), "a") for index in range(40)])
+    source = source_of(trainer_of(write(tmp_path / "a.tsv", rare), tmp_path / "run"))
+    pairs = source.strings(Purpose.TRAINING, Moment(1, 1), source.ranges.train, 1000)
+    unknown = source.task.source.symbols.index("<unk>")
+    ends = [int(pair.source[-1]) for pair in pairs]
+    assert 0.1 < ends.count(unknown) / 1000 < 0.3  # a fifth, of symbols that come once
+    begins = [int(pair.source[0]) for pair in pairs]
+    assert begins.count(unknown) <= 5
+
+
+def accuracy(coarse: float, fine: float) -> Record:
+    found = Accuracy(coarse, fine, 10, 0.5)
+    return Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {}, development=found)
+
+
+def judged(rule: Development, *accuracies: tuple[float, float]) -> list[str | None]:
+    found = []
+    for each in accuracies:
+        record = accuracy(*each)
+        merit = rule.merit(record)
+        assert merit is not None
+        found.append(rule.judge(record, merit, None))  # type: ignore[arg-type]
+    return found
+
+
+def test_a_start_ends_when_the_development_set_is_right_or_no_better() -> None:
+    solved = Development(StopConfig.model_validate({"solved": {"times": 2}}))
+    assert judged(solved, (1, 1), (0.9, 0.99), (1, 1), (1, 1)) == [None, None, None, "solved"]
+    patient = Development(StopConfig.model_validate({"development": {"patience": 2}}))
+    assert judged(patient, (0.2, 0.5), (0.2, 0.6), (0.2, 0.6), (0.1, 0.9)) == [
+        None, None, None, "development",
+    ]  # fmt: skip
+    usual = Development(StopConfig.model_validate({"solved": {}}))
+    assert judged(usual, *[(0.5, 0.5)] * 51) == [None] * 50 + ["development"]
+    assert judged(Development(None), *[(1, 1)] * 99) == [None] * 99
+    assert usual.merit(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) is None
+
+
+def test_the_best_weights_on_the_development_set_are_kept(tmp_path: Path, train: Path) -> None:
+    settings = {"training": {"stop": {"development": {"patience": 2}}, "learning_rate": 1e-30}}
+    summary = trainer_of(train, tmp_path / "run", settings).run(ignore)
+    assert (summary.outcome, summary.steps) == ("development", 30)
+    assert summary.rule == "the accuracy on the development set did not improve any more"
+    assert summary.best_step == 30
+    assert [bool(record["development"]) for record in records_of(tmp_path / "run")] == [
+        False, True, False, True, False, True,
+    ]  # fmt: skip
+
+
+def test_models_of_files_are_measured_on_what_was_kept_apart(tmp_path: Path, train: Path) -> None:
+    trainer_of(train, tmp_path / "run", {"training": {"max_steps": 5}}).run(ignore)
+    found = json.loads(run("eval", tmp_path / "run", "--json").stdout)["results"]
+    assert [(each["strings"], each["count"]) for each in found] == [
+        ("development", 20), ("test", 20),
+    ]  # fmt: skip
+    longer = run("eval", tmp_path / "run", "--lengths", "8:9", "--json")
+    assert [each["strings"] for each in json.loads(longer.stdout)["results"]][-1] == "test"
+    none = run("eval", tmp_path / "run", "--lengths", "50:60")
+    assert (none.returncode, none.stdout) == (1, b"")
+    assert "no pair that is kept apart has a length in 50:60" in none.stderr.decode()
+    assert run("eval", tmp_path / "run", "--each").returncode == 2
+    text = b"abcx\txcba\n" * 3
+    own = run("eval", tmp_path / "run", "--data", "-", "--json", stdin=text)
+    assert json.loads(own.stdout)["results"][0]["count"] == 3
+    packed = tmp_path / "own.tsv.gz"
+    packed.write_bytes(gzip.compress(text))
+    assert run("eval", tmp_path / "run", "--data", packed).returncode == 0
+    sample = json.loads(run("inspect", tmp_path / "run", "--json").stdout)
+    assert {*sample["source"]} <= {*"abcd"}
+    traced = json.loads(run("inspect", tmp_path / "run", "xa", "--json").stdout)
+    assert [step["input"] for step in traced["steps"]][:4] == ["<s>", "<unk>", "a", "|||"]
+    train.unlink()
+    gone = run("eval", tmp_path / "run")
+    assert gone.returncode == 2
+    assert "train.tsv: No such file" in gone.stderr.decode()
+    assert run("transduce", tmp_path / "run", stdin=b"ab\n").returncode == 0
+
+
+def test_lines_with_features_are_transduced(tmp_path: Path) -> None:
+    rows = [("ab" * size, "F;G", "b" * size) for size in range(1, 30)]
+    path = write(tmp_path / "a.tsv", lines_of(rows))
+    config = {"training": {"max_steps": 3}}
+    trainer_of(path, tmp_path / "run", config, columns="source,features,target").run(ignore)
+    done = run("transduce", tmp_path / "run", "--json", stdin=b"abab\tF;H\n\nab\n")
+    first, second, third = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 1
+    assert first["output"] is not None
+    assert second["output"] == ""
+    assert third["error"] == "expected source, a tab, features; found 1 column"
+    assert run("eval", tmp_path / "run", "--data", path).returncode == 0
+    answered = stacktrans.load(tmp_path / "run").transduce("abab\tF")
+    assert isinstance(answered, str)
+    traced = json.loads(run("inspect", tmp_path / "run", "ab\tG;F", "--json").stdout)
+    assert [step["input"] for step in traced["steps"]][:6] == ["<s>", "G", "F", "a", "b", "|||"]
+
+
+@pytest.mark.parametrize("buffered", [False, True])
+def test_lines_of_ten_thousand_symbols_are_trained_on(tmp_path: Path, buffered: bool) -> None:
+    rows = [("ab" * size, "b" * size) for size in (3, 4, 5000, 5001, 5002)]
+    path = write(tmp_path / "a.tsv", lines_of(rows))
+    more = {"training": {"max_steps": 1, "batch_size": 2}}
+    settings = overlaid(more, {"model": {"buffers": {}}}) if buffered else more
+    summary = trainer_of(path, tmp_path / "run", settings).run(ignore)
+    assert summary.test
+    assert summary.test.count == 1
+
+
+def test_python_trains_on_files(tmp_path: Path, train: Path) -> None:
+    dev = write(tmp_path / "dev.tsv", reversals(30, 2))
+    settings = {"hidden_size": 8, "memory.size": 4, "measure.strings": 20, "accuracy_every": 10}
+    given: dict[str, Any] = {"memory": "stack", "max_steps": 10, "settings": settings}
+    done = stacktrans.train(
+        data=train, dev=dev, symbols="characters", out=tmp_path / "run", **given
+    )
+    assert done.summary.development
+    assert done.summary.development.count == 20
+    assert any("kept apart as the test set" in note for note in done.summary.notes)
+    evaluation = done.model.evaluate()
+    assert (evaluation.count, evaluation.lengths) == (20, done.config.task.ranges.test)
+    with pytest.raises(UsageError, match=r"dev .*: needs data"):
+        stacktrans.train("copy", dev=dev, **given)
+    with pytest.raises(UsageError, match=r"data .*: cannot be used with task copy"):
+        stacktrans.train("copy", data=train, **given)
+
+
+def test_a_sweep_knows_pairs_in_files(tmp_path: Path, train: Path) -> None:
+    write(tmp_path / "mine.yaml", "name: mine\ngenerator: pairs\nparameters: {train: train.tsv}\n")
+    (tmp_path / "work").mkdir()
+    file = {
+        "title": "pairs",
+        "settings": overlaid(SMALL, {"training": {"max_steps": 10}}),
+        "grid": {"task": ["../mine.yaml"], "seed": [1, 2]},
+        "conditions": {"stack": {}},
+        "measures": {
+            "test": {"of": "coarse", "strings": "test"},
+            "chosen": {"of": "fine", "strings": "development"},
+            "short": {"of": "fine", "lengths": [1, 4], "count": 9},
+        },
+    }
+    path = write(tmp_path / "sweep.yaml", yaml.safe_dump(file))
+    arguments = ("sweep", path, "--workers", "1", "--out", tmp_path / "sweep")
+    done = run(*arguments, cwd=tmp_path / "work")
+    assert done.returncode == 0, done.stderr.decode()
+    records = [*map(json.loads, (tmp_path / "sweep" / "results.jsonl").read_text().splitlines())]
+    assert len(records) == 2
+    assert all(record["accuracy"]["test"]["count"] == 20 for record in records)
+    assert b"2 of them done" in run(*arguments, cwd=tmp_path / "work").stderr
+    write(train, train.read_text() + "abc\tcba\n")
+    listed = run(*arguments, "--dry-run", cwd=tmp_path / "work").stdout.decode()
+    assert listed.count("to do") == 2
+
+
+def test_workers_train_on_files_ahead(tmp_path: Path, train: Path) -> None:
+    settings = {
+        "training": {
+            "restart": {"after": 10, "loss": 1e-9},
+            "max_steps": 25,
+            "stop": {"solved": {}},
+        }
+    }
+    trainer_of(train, tmp_path / "one", settings).run(ignore)
+    trainer_of(train, tmp_path / "two", overlaid(settings, {"workers": 2})).run(ignore)
+    assert_same_run(tmp_path / "one", tmp_path / "two")

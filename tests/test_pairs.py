@@ -1,0 +1,417 @@
+"""Pairs of strings in files: how they are read, kept apart and scored."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import ENVIRONMENT, run
+
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.inference.evaluation import score
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.tasks import TaskError, make_task
+from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
+from stacktrans.tasks.files import DEV, TEST, TRAIN
+from stacktrans.tasks.lines import given_pairs, read_pairs
+from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.sets import PairSet, Sets, chances_of_unknown
+
+TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def lines_of(pairs: Sequence[tuple[str, ...]]) -> str:
+    return "".join("\t".join(fields) + "\n" for fields in pairs)
+
+
+def reversals(count: int, seed: int, shortest: int = 1, longest: int = 8) -> str:
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(shortest, longest, size=count, endpoint=True)
+    sources = ["".join(rng.choice([*"abcd"], size=size)) for size in sizes]
+    return lines_of([(source, source[::-1]) for source in sources])
+
+
+def learned(train: Path | str, **parameters: Any) -> Pairs:
+    """The task of some files, with what it has learned from them."""
+    given = {"train": str(train)} | {
+        key: str(value) if isinstance(value, Path) else value for key, value in parameters.items()
+    }
+    told = make_task("mine", "pairs", given).learned(seed=1)
+    made = make_task("mine", "pairs", told["parameters"])
+    assert isinstance(made, Pairs)
+    return made
+
+
+def as_written(task: Pairs, part: int) -> list[tuple[str, str]]:
+    pairs = task.data.sets[part]
+    source, target = task.source, task.target
+    return [
+        (source.join(source.decode(pair.source)), target.join(target.decode(pair.target)))
+        for pair in pairs
+    ]
+
+
+def all_of(found: Sets) -> list[int]:
+    return [len(each) for each in found.sets]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", b"ab\tba\nc d\td c\n"),
+        ("a.txt", b"\xef\xbb\xbfab\tba\r\n\r\nc d\td c"),
+        ("a.tsv.gz", gzip.compress(b"ab\tba\nc d\td c\n")),
+        ("a.jsonl", b'{"target": "ba", "source": "ab", "more": 1}\n'
+                    b'{"source": "c d", "target": "d c"}'),
+        ("a.txt", b'{"source": "ab", "target": "ba"}\n{"source": "c d", "target": "d c"}\n'),
+        ("a.jsonl.gz", gzip.compress(b'{"source": "ab", "target": "ba"}\n'
+                                     b'{"source": "c d", "target": "d c"}\n')),
+    ],
+)  # fmt: skip
+def test_files_of_all_kinds_say_the_same(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    task = learned(path, dev=path, test=path, symbols="characters")
+    for part in (TRAIN, DEV, TEST):
+        assert as_written(task, part) == [("ab", "ba"), ("c d", "d c")]
+    assert task.source.symbols == (" ", "a", "b", "c", "d", "<unk>")
+    assert task.target.symbols == (" ", "a", "b", "c", "d")
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "source", "target"),
+    [
+        ("ab\tba\nabc\tcba\n", "characters", "abc", "abc"),
+        ("x1 y2\ty2 x1\ny2\ty2\nx1\tx1\n", "words", ["x1", "y2"], ["x1", "y2"]),
+        ("do be\tdodo\nbe\tbeda\n", "words,characters", ["be", "do"], "abdeo"),
+        ("ab cd\tx\nef\ty\n", "characters", " abcdef", "xy"),
+        ("x y\ty x\nz\tz\n", "words", ["x", "y", "z"], ["x", "y", "z"]),
+        ("0\t0 0\n0 1\t0 1 0 1\n", "words", ["0", "1"], ["0", "1"]),
+        ("abut\tAH B\nhat\tHH AE T\n", "characters,words", "abhtu", ["AE", "AH", "B", "HH", "T"]),
+        ("a\tb\nc\td\n", "characters", "ac", "bd"),
+        ("1 0 1\t0\n1 1\t1\n", "words", ["0", "1"], ["0", "1"]),
+    ],
+)
+def test_what_strings_are_made_of_is_found_out(
+    tmp_path: Path, text: str, units: str, source: Any, target: Any
+) -> None:
+    path = write(tmp_path / "a.tsv", text)
+    told = make_task("a", "pairs", {"train": str(path), "dev": str(path), "test": str(path)})
+    assert told.learned(1)["parameters"]["symbols"] == units
+    task = learned(path, dev=path, test=path)
+    assert task.source.symbols == (*source, "<unk>")
+    assert task.target.symbols == (*target,)
+    assert task.data.notes[0] == f"{path}: columns source,target; symbols are {units}"
+
+
+def test_features_are_symbols_of_their_own_before_those_of_the_source(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "Na\tN;PL\tNas\nb\tN\tb\nNN\t\tNN\n")
+    task = learned(path, dev=path, test=path, columns="source,features,target")
+    assert task.source.symbols == ("N", "a", "b", "<unk>", "N", "PL", "<unk>")
+    first, second, third = task.data.sets[TRAIN]
+    assert first.source.tolist() == [4, 5, 0, 1]
+    assert (first.length, second.length, third.length) == (2, 1, 2)
+    assert third.source.tolist() == [0, 0]
+    symbols = task.source.split("bN?\tPL;?;N")
+    assert symbols == ["PL", "?", "N", "b", "N", "?"]
+    ids = task.source.encode(symbols)
+    assert ids.tolist() == [5, 6, 4, 2, 0, 3]
+    assert task.source.join(task.source.decode(ids)) == "bN<unk>\tPL;<unk>;N"
+    assert task.pair(ids, ids[:0]).length == 3
+    with pytest.raises(StacktransError, match="expected source, a tab, features; found 1 column"):
+        task.source.split("bN")
+    (read,) = read_pairs(write(tmp_path / "b.tsv", "Na\tPL\tas\n"), task)
+    assert (read.source.tolist(), read.target.tolist(), read.length) == ([5, 0, 1], [1, 3], 2)
+    assert given_pairs([("Na", "PL", "as")], task)[0].source.tolist() == [5, 0, 1]
+
+
+def test_columns_stand_in_the_order_that_is_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "F\tyx\txy\nG;F\ty\ty\n")
+    task = learned(path, dev=path, test=path, columns="features,target,source")
+    assert as_written(task, TRAIN) == [("F\txy", "yx"), ("G;F\ty", "y")]
+    assert [each.length for each in task.data.sets[TRAIN]] == [2, 1]
+    three = learned(write(tmp_path / "b.tsv", "xy\tyx\tF\n"), dev=path, test=path)
+    assert three.columns == ("source", "target", "features")
+
+
+def test_symbols_of_the_training_set_alone_are_known(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", "ab\tba\n")
+    other = write(tmp_path / "other.tsv", "axb\tbxa\n")
+    task = learned(train, dev=other, test=other)
+    (pair,) = task.data.sets[DEV]
+    assert pair.source.tolist() == [0, 2, 1]  # <unk> is the third
+    assert task.target.decode(pair.target) == ["b", "<unk>", "a"]
+    assert as_written(task, DEV) == [("a<unk>b", "b<unk>a")]
+
+
+def test_what_a_model_cannot_say_is_wrong_whatever_it_says(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", "ab\tba\n")
+    other = write(tmp_path / "other.tsv", "axb\tb\nab\txxx\n")
+    task = learned(train, dev=other, test=other)
+    config = resolve(task="copy", settings={"model": {"memory": "stack"}})
+    torch.manual_seed(1)
+    model = Transducer(config.model, task.layout.inputs, task.layout.outputs).eval()
+    for symbol in range(len(task.target) + 1):
+        with torch.no_grad():  # it always says this one
+            model.classifier.bias.fill_(0)[symbol] = 100
+        scores = score(model, task.layout, task.data.sets[DEV])
+        assert scores.right[1] == (symbol == len(task.target))  # but for the end
+        assert scores.fine[1] == 0
+
+
+def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> None:
+    pairs = [("a" * size, "b" * size) for size in range(1, 41)]
+    path = write(tmp_path / "a.tsv", lines_of(pairs[::-1]))
+    found = learned(path, split=3).data
+    assert all_of(found) == [32, 4, 4]
+    train, dev, test = ([pair.length for pair in each] for each in found.sets)
+    assert test == [40, 39, 38, 37]
+    assert sorted(train + dev) == [*range(1, 37)]
+    assert dev != sorted(dev)[-4:]
+    assert [pair.length for pair in learned(path, split=3).data.sets[DEV]] == dev
+    assert [pair.length for pair in learned(path, split=4).data.sets[DEV]] != dev
+    assert found.notes[1:] == [
+        f"{path}: 4 of 40 pairs, the longest, are kept apart as the test set (lengths 37:40)",
+        f"{path}: 4 of 40 pairs, at random (seed 3), are kept apart as the development set "
+        f"(lengths {min(dev)}:{max(dev)})",
+    ]
+    other = write(tmp_path / "b.tsv", "a\tb\n")
+    assert all_of(learned(path, dev=other).data) == [36, 1, 4]
+    assert all_of(learned(path, test=other).data) == [36, 4, 1]
+
+
+def test_every_process_keeps_the_same_pairs_apart(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", reversals(100, 1, 3, 9))
+    script = (
+        "import sys; from stacktrans.tasks.sets import read_sets, Request; "
+        "found = read_sets(Request(sys.argv[1], None, None, None, None, 1)); "
+        "print([pair.source.tolist() for pair in found.sets[1]])"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", script, str(path)],
+            env={**ENVIRONMENT, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(said) == 1
+
+
+def test_lines_with_one_source_stay_together(tmp_path: Path) -> None:
+    pairs = [(f"{letter * size}", "x") for letter in "abcde" for size in (1, 2, 3)]
+    path = write(tmp_path / "a.tsv", lines_of(pairs * 4))
+    found = learned(path).data
+    own = [{tuple(pair.source.tolist()) for pair in each} for each in found.sets]
+    assert not own[TRAIN] & own[DEV]
+    assert not own[TRAIN] & own[TEST]
+    assert not own[DEV] & own[TEST]
+    assert all_of(found) == [44, 8, 8]
+    assert not [note for note in found.notes if "sources of the" in note]
+
+
+def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", "a\tb\nc\td\n\na\tb\na\tx\na\tb\n")
+    dev = write(tmp_path / "dev.tsv", "c\td\ne\tf\n")
+    test = write(tmp_path / "test.tsv", "e\tg\nc\td\nh\ti\n")
+    notes = learned(train, dev=dev, test=test).data.notes
+    assert notes[1:] == [
+        f"2 pairs repeat an earlier one of the training set ({train}:4, {train}:6)",
+        "1 of 2 sources of the development set are in the training set, too, so that accuracy on "
+        f"it tells less ({dev}:1)",
+        f"1 of 3 sources of the test set are in the training set, too, so that accuracy on it "
+        f"tells less ({test}:2)",
+        f"2 of 3 sources of the test set are in the development set, too ({test}:1, {test}:2)",
+        f"2 sources have more than one answer ({train}:1 and {train}:5; {dev}:2 and {test}:1)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no pairs"),
+        (b"\n \n", "holds no pairs"),
+        (b"ab\n", ":1: expected source, a tab, target, and perhaps a tab and features; found 'ab'"),
+        (b"a\tb\nc\n", ":2: expected source, a tab, target; found 'c'"),
+        (b"a\tb\nc\td\te\n", r":2: expected source, a tab, target; found 3 columns: 'c\\td\\te'"),
+        (b"a\tb\tc\td\n", ":1: expected .*; found 4 columns"),
+        (b"a\tb\tF\nc\td\n", ":2: expected source, a tab, target, a tab, features; found 2"),
+        (b"\n\na\tb\n\xff\td\n", ":4: byte 1 is 0xff, which is not UTF-8"),
+        (b"\xff\td\n", ":1: byte 1 is 0xff, which is not UTF-8"),
+        (b"a\tb\n\tb\n", ":2: a source of 0 symbols; expected at least 1"),
+        (b"x y\tb\n  \tb\n", ":2: a source of 0 symbols; expected at least 1"),
+        (b'{"source": "a"}\n', ":1: expected a JSON object with source and target, found"),
+        (b'{"source": "a", "target": "b"}\n{"source": 1, "target": "b"}', ":2: expected a JSON"),
+        (b'{"source": "a", "target": "b"}\n{', ":2: expected a JSON object with"),
+        (b'{"source": "a\\tb", "target": "b"}\n', r":1: a string with '\\t' in it"),
+        (b'{"source": "a", "target": "\\ud800"}\n', r":1: a string with '\\ud800' in it"),
+        (b"a\tb\nc\td\n", "too few different sources to keep some apart; expected at least 3"),
+        (b"a\tb\n" * 50, "too few different sources to keep some apart; expected at least 3"),
+    ],
+)
+def test_nothing_is_trained_on_a_file_with_a_bad_line(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "bad.tsv"
+    path.write_bytes(content)
+    with pytest.raises(StacktransError, match=f"bad.tsv:? ?{message}"):
+        learned(path)
+    done = run("train", "--data", path, "--memory", "none", "--out", tmp_path / "run")
+    assert done.returncode in (1, 2)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("content", [b"a\tb\n", gzip.compress(b"a\tb\n" * 99)[:-9], b""])
+def test_what_is_not_packed_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.gz").write_bytes(content)
+    if not content:  # an empty file is packed nothing
+        with pytest.raises(StacktransError, match=r"a\.gz: holds no pairs"):
+            learned(tmp_path / "a.gz")
+        return
+    with pytest.raises(UsageError, match=r"a\.gz: not a whole file of gzip"):
+        learned(tmp_path / "a.gz")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"columns": "source"}, "columns is 'source'; expected source,target or"),
+        ({"columns": "source,target,target"}, "columns is"),
+        ({"columns": 3}, "columns is 3"),
+        ({"symbols": "letters"}, "symbols is 'letters'; expected characters or words"),
+        ({"symbols": "words,words,words"}, "symbols is"),
+        ({"split": -1}, "split is -1; expected a random seed"),
+        ({"train": 3}, "train is 3; expected the name of a file"),
+        ({"train": "-", "dev": "-"}, "standard input can be only one of the files"),
+        ({"known": {}}, "known: expected source, target, steps and digests"),
+        ({"known": {"source": "aa", "target": "", "steps": [1, 1], "digests": {}}}, "every symbol"),
+        ({"known": {"source": 1, "target": "", "steps": [1, 1], "digests": {}}}, "known: source"),
+        ({"known": {"source": "a", "target": "", "steps": 1, "digests": {}}}, "known: steps"),
+        ({"known": {"source": "a", "target": "", "steps": [1, 1], "digests": 1}}, "known: digests"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        make_task("mine", "pairs", {"train": "a.tsv", **parameters})
+
+
+def test_pairs_need_a_file() -> None:
+    with pytest.raises(UsageError, match=r"task.parameters.train: no file given"):
+        make_task("mine", "pairs", {}).learned(1)
+    with pytest.raises(UsageError, match="absent: No such file"):
+        make_task("mine", "pairs", {"train": "absent"}).learned(1)
+
+
+def test_a_configuration_needs_no_files_but_knows_them(tmp_path: Path) -> None:
+    symbols = "".join(map(chr, [*range(0x20, 0x7F), 0x85, 0x1B, 0xA0, 0x2028, 0xFEFF, 0x1F600]))
+    text = lines_of([(symbols[:size], symbols) for size in range(1, 60)])
+    path = write(tmp_path / "a.tsv", text)
+    settings = {"model": {"memory": "stack"}}
+    task = write(tmp_path / "a.yaml", "name: a\ngenerator: pairs\nparameters: {train: a.tsv}\n")
+    config = resolve(task=str(task), settings=settings)
+    path.unlink()
+    again = resolve(config=str(write(tmp_path / "config.yaml", config.to_yaml())))
+    assert again == config
+    made = again.make_task()
+    assert made.target.symbols == tuple(sorted(symbols))
+    assert config.task.ranges.test == Lengths(55, 59)
+    with pytest.raises(UsageError, match=r"a\.tsv: No such file"):
+        made.kept_apart()
+    write(path, text + "x\ty\n")
+    with pytest.raises(UsageError, match=r"a\.tsv: not the training pairs that this model began"):
+        again.make_task().kept_apart()
+
+
+def config_of(path: Path | str, **parameters: Any) -> RunConfig:
+    task = {"name": "mine", "generator": "pairs", "parameters": {"train": str(path), **parameters}}
+    return resolve(settings={"task": task, "model": {"memory": "stack"}})
+
+
+def test_a_run_is_known_by_what_files_say_and_not_by_where_they_are(tmp_path: Path) -> None:
+    text = reversals(40, 1)
+    first = config_of(write(tmp_path / "a.tsv", text))
+    moved = config_of(write(tmp_path / "b.tsv", text))
+    packed = tmp_path / "a.tsv.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert first.identity() == moved.identity() == config_of(packed).identity()
+    other = config_of(write(tmp_path / "c.tsv", text + "abc\tcbd\n"))
+    assert other.identity() != first.identity()
+    assert config_of(tmp_path / "a.tsv", split=2).identity() != first.identity()
+    changed = config_of(write(tmp_path / "a.tsv", text + "abc\tcbd\n"))
+    assert changed.identity() == other.identity()
+
+
+@pytest.mark.parametrize("setting", ["lengths", "length_law"])
+def test_lengths_are_those_of_the_files(tmp_path: Path, setting: str) -> None:
+    value = {"lengths": "{train: [1, 2], test: [3, 4]}", "length_law": "uniform"}[setting]
+    write(tmp_path / "a.tsv", TINY)
+    text = f"name: a\ngenerator: pairs\nparameters: {{train: a.tsv}}\n{setting}: {value}\n"
+    with pytest.raises(UsageError, match=rf"a\.yaml:4: {setting} cannot be used: the files tell"):
+        load_task(str(write(tmp_path / "a.yaml", text)))
+
+
+def test_lengths_are_drawn_as_a_law_says(tmp_path: Path) -> None:
+    short, long = [("a", "b")] * 90, [("aaa", "b")] * 10
+    path = write(tmp_path / "a.tsv", lines_of(short + long))
+    pairs: PairSet = learned(path, dev=path, test=path).data.sets[TRAIN]
+    rng = np.random.default_rng(1)
+
+    def share(law: Any) -> float:
+        drawn = pairs.draw(rng, Lengths(1, 9), 1000, law)
+        return sum(pair.length == 3 for pair in drawn) / 1000
+
+    assert share("task") == pytest.approx(0.1, abs=0.03)
+    assert share("uniform") == pytest.approx(0.5, abs=0.05)
+    assert {pair.length for pair in pairs.draw(rng, Lengths(2, 3), 20, "task")} == {3}
+    with pytest.raises(NoSuchLength, match="no source of the files has a length in 4:9"):
+        pairs.draw(rng, Lengths(4, 9), 1, "task")
+    with pytest.raises(NoSuchLaw):
+        pairs.draw(rng, Lengths(1, 9), 1, DepthLimit(3))
+
+
+def test_rare_symbols_are_sometimes_unknown() -> None:
+    task = make_task("mine", "pairs", {})
+    assert isinstance(task, Pairs)
+    from stacktrans.tasks.flat import Flat, Numbering
+
+    numbers = Numbering(str)
+    sources = Flat.of(["aab", "aa"], numbers)
+    pairs = PairSet(sources, sources.lengths, sources)
+    assert chances_of_unknown(pairs, 3).tolist() == [0.25 / 4.25, 0.25 / 1.25, 1]
+
+
+def test_lines_of_ten_thousand_symbols_are_read(tmp_path: Path) -> None:
+    pairs = [("ab" * size, "ba" * size) for size in (1, 2, 3, 5000)]
+    path = write(tmp_path / "a.tsv", lines_of(pairs))
+    task = learned(path)
+    assert [pair.length for pair in task.data.sets[TEST]] == [10_000]
+    assert task.data.sets[TEST][0].source.tolist() == [0, 1] * 5000
+
+
+def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data" / "a.tsv", "ab\tF\tba\nc\tG;F\tc\n")
+    text = (
+        "name: a\ngenerator: pairs\nparameters:\n  columns: source,features,target\n"
+        "  train: data/a.tsv\n  dev: data/a.tsv\n  test: data/a.tsv\n"
+    )
+    task = write(tmp_path / "a.yaml", text)
+    done = run("generate", "--task", task, "--count", "30")
+    assert {*done.stdout.decode().splitlines()} == {"ab\tF\tba", "c\tG;F\tc"}
+    done = run("generate", "--task", task, "--format", "jsonl", "--count", "1", "--lengths", "1")
+    assert done.stdout.decode() == '{"source": "c", "features": "G;F", "target": "c"}\n'
+    done = run("generate", "--task", task, "--lengths", "3:4")
+    assert done.stderr.decode() == "stacktrans: no source of the files has a length in 3:4\n"
