@@ -80,6 +80,14 @@ class Files(Strings):
         longer = self._longer(moment.share)
         record.train, record.test = (_accuracy(scores, chosen) for chosen in (~longer, longer))
 
+    def accuracies(
+        self, model: Transducer, purpose: Purpose, moment: Moment
+    ) -> tuple[Accuracy, Accuracy]:
+        """Accuracy on the shorter part of the development set and on the longer, or on all of it."""
+        scores = score(model, self.layout, self.development)
+        longer, whole = self._longer(moment.share), Accuracy.of(scores)
+        return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
+
     def _longer(self, share: float) -> Chosen:
         """[n] which development sources are longer than those trained on, or the longest of all."""
         sizes = np.array([pair.length for pair in self.development])
