@@ -2,7 +2,8 @@
 
     python docs/generate.py
 
-docs/cli.md is what --help says, docs/settings.md what the settings of a run are.
+docs/cli.md is what --help says, docs/settings.md what the settings of a run are; the strategies in
+docs/training.md are those of their file.
 """
 
 import inspect
@@ -19,6 +20,7 @@ from stacktrans.cli import app
 from stacktrans.commands.catalogue import Entry, as_written, settings, type_of
 from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig
 from stacktrans.settings.layers import sections_of
+from stacktrans.settings.strategies import strategies
 from stacktrans.settings.values import Named, meanings
 
 DOCS = Path(__file__).parent
@@ -142,8 +144,24 @@ def _table(rows: Iterable[str]) -> str:
     return "\n".join(["| setting | default | value | meaning |", "|---|---|---|---|", *rows])
 
 
+def training_page() -> str:
+    """What docs/training.md should be: as it is, with the strategies that there are."""
+    rows = [
+        f"| `{name}` | {', '.join(each.kinds)} | {each.idea} |"
+        for name, each in strategies().items()
+    ]
+    table = "\n".join(["| strategy | for tasks | idea |", "|---|---|---|", *rows])
+    before, begins, rest = (DOCS / "training.md").read_text(encoding="utf-8").partition(BEGIN)
+    _, ends, after = rest.partition(END)
+    return f"{before}{begins}\n\n{table}\n\n{ends}{after}"
+
+
+BEGIN, END = "<!-- strategies -->", "<!-- end of strategies -->"
+
+
 def main() -> None:
     """Write the pages."""
+    (DOCS / "training.md").write_text(training_page(), encoding="utf-8")
     (DOCS / "cli.md").write_text(cli_page(), encoding="utf-8")
     (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")
 

@@ -46,7 +46,10 @@ def test_names() -> None:
     assert offered("stacktrans generate --task rev") == ["reversal", "reversal-deletion", "reverse"]
     assert offered("stacktrans train --memory ") == sorted(MEMORIES.builtin)
     assert offered("stacktrans train --controller ") == sorted(CONTROLLERS.builtin)
-    assert offered("stacktrans train --recipe ") == ["default", "paper"]
+    known = {"queue", "stack", "deque"}
+    assert {"auto", "default", "paper", *known} <= set(offered("stacktrans train --recipe "))
+    assert known <= set(offered("stacktrans train --strategies "))
+    assert "default" not in offered("stacktrans train --strategies ")
     assert offered("stacktrans list ") == sorted(KINDS)
     assert offered("stacktrans transduce --h") == ["--hard", "--help"]
     for command in ("eval", "transduce", "inspect"):

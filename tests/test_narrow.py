@@ -7,6 +7,7 @@ import pty
 import re
 import struct
 import sys
+import tempfile
 import termios
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from test_sweep_tables import plan_of, records_of
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Part, Step, Trace
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.race import RaceDisplay, contestants_table, race_table
 from stacktrans.showing.scores import perplexity_table, scores_tables
 from stacktrans.showing.tables import Column, Table
 from stacktrans.showing.traces import trace_view
@@ -28,7 +30,9 @@ from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summar
 from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import Store
 from stacktrans.tasks.base import Lengths
+from stacktrans.training.race import Race, begin
 from stacktrans.training.records import Accuracy, Record, Summary
+from stacktrans.training.standings import Standing
 
 WIDTHS = (200, 100, 80, 60, 40)
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=SETTINGS)
@@ -177,6 +181,52 @@ def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
     os.close(descriptor)
     assert os.waitpid(pid, 0)[1] == 0, written.decode()
     return written.decode()
+
+
+STANDINGS = {
+    "buffered-stack": Standing(
+        step=12345, seconds=123.4, loss=0.1234, train=0.98, test=0.79, fine=0.85
+    ),
+    "queue": Standing(step=200, failed="the loss is not a finite number after batch 123"),
+    "deque": Standing(step=600, seconds=12.0, ended="max_steps", loss=1.2345, fine=0.05),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_race_fits(width: int, tmp_path: Path) -> None:
+    configs = dict.fromkeys(STANDINGS, CONFIG)
+    raced = race_table({name: each.model_dump() for name, each in STANDINGS.items()})
+    text = shown(width, raced, contestants_table(configs))
+    assert all(cell_len(line) <= width for line in text.splitlines())
+    rows = re.findall(r"^(?:strategy )?(buffered-stack|queue|deque)\b", text, re.M)
+    assert rows == ["buffered-stack", "deque", "queue", *STANDINGS]
+    assert "0.79" in text
+    assert "max_steps" in text
+
+
+def show_a_race() -> None:
+    from stacktrans.commands.terminal import progress_console
+
+    with tempfile.TemporaryDirectory() as folder:
+        begin(Path(folder), dict.fromkeys(STANDINGS, CONFIG), ["train"], 300)
+        race = Race(Path(folder), "cpu", 1)
+        with race.opened(), RaceDisplay(progress_console(), race) as display:
+            for name, standing in STANDINGS.items():
+                race.state.standings[name] = standing
+                display.show()
+            race.stop_requested = 2
+
+
+def test_a_race_is_a_live_table_in_a_terminal_and_lines_elsewhere() -> None:
+    live = in_a_terminal(80, show_a_race, TERM="xterm")
+    assert "3 strategies take turns" in live
+    assert "longer strings" in live
+    assert re.search(r"buffered-stack +12345 .*0\.79", live)
+    assert re.search(r"\d of 300 s", live)
+    plain = in_a_terminal(200, show_a_race, TERM="dumb")
+    assert "\x1b" not in plain
+    assert re.search(r"^buffered-stack  batch 12345  loss 0\.1234 nats/symbol", plain, re.M)
+    assert re.search(r"^queue  batch 200  the loss is not a finite number", plain, re.M)
 
 
 def show_records() -> None:

@@ -16,8 +16,11 @@ from typing import Any
 
 import pytest
 from command_line import ENVIRONMENT, run, run_process, start
-from small_sweeps import MEASURES, sweep_file
+from small_sweeps import MEASURES, settings, sweep_file
 
+from stacktrans.settings import contest, resolve
+from stacktrans.settings.layers import Layer
+from stacktrans.settings.strategies import strategies
 from stacktrans.sweeps.engine import on_this_machine
 from stacktrans.sweeps.plan import read_plan
 from stacktrans.sweeps.store import Store
@@ -90,6 +93,60 @@ def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) 
     assert run("sweep", path, "--only", "Queue", "--out", swept, "--workers", "1").returncode == 0
     assert {file: file.stat().st_mtime_ns for file in trained} == trained
     assert all("long" in record["measured"] for record in records(swept)[3:])
+
+
+RACED = {"Raced": {"recipe": "auto", "model": {"memory": "stack"}}}
+
+
+def test_a_run_of_a_sweep_may_be_a_race_and_be_killed(tmp_path: Path) -> None:
+    changes = settings("accuracy_every=50", "max_steps=120")
+    path = sweep_file(tmp_path, conditions=RACED, grid={"seed": [1]}, settings=changes)
+    options = ("sweep", path, "--workers", "1", "--out")
+    done = run_process(*options, tmp_path / "whole")
+    assert done.returncode == 0, done.stderr.decode()
+    (record,) = records(tmp_path / "whole")
+    assert "--recipe" not in record["command"]
+    assert strategies()[record["strategy"]].memory == "stack"
+    assert record["won"] is False
+    (folder,) = (tmp_path / "whole" / "runs").iterdir()
+    assert folder.name.startswith("copy-stack-1-")
+    assert not (folder / "race").exists()
+
+    alone = shlex.split(record["alone"])
+    assert alone[-4:] == ["--recipe", record["strategy"], "--max-steps", str(record["batches"])]
+    assert run(*alone[1:], "--out", tmp_path / "alone").returncode == 0
+    summary = json.loads((tmp_path / "alone" / "summary.json").read_text())
+    assert summary["test"] == record["accuracy"]["test"]
+
+    with start(*options, tmp_path / "killed") as process:
+        while process.poll() is None and not any(
+            (tmp_path / "killed").glob("runs/*/race/*/last/training.pt")
+        ):
+            time.sleep(0.02)
+        process.kill()
+    done = run_process(*options, tmp_path / "killed")
+    assert done.returncode == 0, done.stderr.decode()
+    assert without_seconds(tmp_path / "killed") == without_seconds(tmp_path / "whole")
+
+
+def test_who_is_raced_identifies_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sweep_file(tmp_path, conditions=RACED, grid={"seed": [1]})
+    (both,) = read_plan(path).runs
+    assert {"stack", "buffered-stack"} <= both.configs.keys()
+    known = dict(strategies())
+    known["stack-2"] = known["stack"].model_copy(
+        update={"settings": {"model": {"memory": "stack"}, "training": {"gate_noise": 0.2}}}
+    )
+    for module in (contest, resolve):
+        monkeypatch.setattr(module, "strategies", lambda: known)
+    monkeypatch.setattr(resolve, "layer_of", lambda name: Layer("", known[name].settings))
+    (more,) = read_plan(path).runs
+    assert more.configs.keys() == {*both.configs, "stack-2"}
+    assert more.identity != both.identity
+    sweep_file(tmp_path, conditions={"Stack": STACK["Stack"]}, grid={"seed": [1]})
+    (alone,) = read_plan(path).runs
+    assert alone.configs.keys() == {"default"}
+    assert alone.identity == alone.config.identity()
 
 
 def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import contestants, title_of
 from stacktrans.settings.layers import Layer, given_layers
+from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import Asked, asked_layers
-from stacktrans.settings.strategies import AUTO
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
 from stacktrans.tasks.lines import STDIN

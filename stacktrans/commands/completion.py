@@ -18,8 +18,7 @@ import typer
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.strategies import AUTO
-from stacktrans.settings.strategies import strategies as strategies_known
+from stacktrans.settings.packaged import AUTO
 
 PROGRAM = "stacktrans"
 INSTALL = "--install-completion"
@@ -52,10 +51,16 @@ def names(offer: Callable[[], Iterable[str]]) -> Offered:
     return _completer(lambda ctx, incomplete: offer())
 
 
+def _strategies() -> Iterable[str]:
+    from stacktrans.settings.strategies import strategies
+
+    return strategies()
+
+
 tasks = names(packaged.task_files)
 controllers = names(CONTROLLERS.installed)
-recipes = names(lambda: [AUTO, *packaged.recipe_names(), *strategies_known()])
-strategies = names(strategies_known)
+recipes = names(lambda: [AUTO, *packaged.recipe_names(), *_strategies()])
+strategies = names(_strategies)
 
 
 @_completer

@@ -15,7 +15,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import complain
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
-from stacktrans.settings.strategies import AUTO
+from stacktrans.settings.packaged import AUTO
 
 DataOption = Annotated[
     Path | None,

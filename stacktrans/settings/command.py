@@ -11,8 +11,8 @@ import yaml
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.registry import plugin_options
 from stacktrans.settings.layers import NAMED, Layer, Settings, overlay
+from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import defines_task, parted_task
-from stacktrans.settings.strategies import AUTO
 
 _OPTIONS = {
     "recipe": "--recipe",

@@ -9,6 +9,7 @@ from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
+from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
     Asked,
@@ -19,7 +20,7 @@ from stacktrans.settings.resolve import (
     seed_of,
     task_layers,
 )
-from stacktrans.settings.strategies import AUTO, Kind, strategies
+from stacktrans.settings.strategies import Kind, strategies
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from stacktrans.common.files import WEIGHTS
 
+AUTO = "auto"
+"""The recipe that is a race of strategies, and the memory that it finds."""
 BY_KIND = ("by_memory", "by_controller")
 """What a recipe says of one kind of memory or controller alone stands under these."""
 

@@ -28,7 +28,8 @@ from stacktrans.settings.layers import (
     recipe_layers,
     validated,
 )
-from stacktrans.settings.strategies import AUTO, layer_of, strategies
+from stacktrans.settings.packaged import AUTO
+from stacktrans.settings.strategies import layer_of, strategies
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task

@@ -13,8 +13,6 @@ from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.layers import Layer, Settings, read_layer, validated
 from stacktrans.settings.values import Strict
 
-AUTO = "auto"
-"""The recipe that is a race of strategies, and the memory that it finds."""
 FILE = Path(__file__).parent / "strategies.yaml"
 Kind = Literal["pairs", "in step", "stream", "text"]
 """What a model reads and says: a target after its source, or buffered; a symbol for each symbol;

@@ -71,7 +71,7 @@ def race_table(standings: Mapping[str, Mapping[str, Any]]) -> Table:
         Column("coarse", "training lengths", drop=1),
         Column("coarse", "longer strings"),
         Column("fine", "longer strings", drop=4),
-        Column("", left=True, fold=" "),
+        Column("ended", left=True, fold=" "),
     )
     ranked = sorted(standings, key=lambda name: Standing(**standings[name]).merit, reverse=True)
     for name in ranked:

@@ -44,7 +44,11 @@ class TrainingError(StacktransError):
 
 
 class FailedStart(TrainingError):
-    """A start has failed, and no other may follow."""
+    """A start has failed, for some reason, and no other may follow."""
+
+    def __init__(self, reason: str, directory: Path) -> None:
+        super().__init__(f"{reason}; the best weights so far are in {directory}")
+        self.reason = reason
 
 
 def check_free(directory: Path) -> None:

@@ -232,7 +232,7 @@ class Trainer:
         """Have the run start again, if another start is allowed."""
         state = self.state
         if not state.starts.another_allowed:
-            raise FailedStart(f"{reason}; the best weights so far are in {self.directory}")
+            raise FailedStart(reason, self.directory)
         state.starts.failed, state.progress.ended = True, None
         state.start.rounding.uncertain = None
 

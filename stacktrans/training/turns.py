@@ -45,7 +45,7 @@ def take_turn(
         standing = _standing(trainer)
     except Exception as error:
         if isinstance(error, FailedStart):
-            return before.model_copy(update={"failed": str(error)})
+            return before.model_copy(update={"failed": error.reason})
         if is_out_of_memory(error):
             return before.model_copy(update={"failed": "not enough memory"})
         if said := blamed(error):  # which would be forgotten on the way to another process
