@@ -83,7 +83,7 @@ class Files(Strings):
     def accuracies(
         self, model: Transducer, purpose: Purpose, moment: Moment
     ) -> tuple[Accuracy, Accuracy]:
-        """Accuracy on the shorter part of the development set and on the longer, or on all of it."""
+        """Accuracy on the shorter and the longer development strings, or on all of them."""
         scores = score(model, self.layout, self.development)
         longer, whole = self._longer(moment.share), Accuracy.of(scores)
         return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
