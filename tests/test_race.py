@@ -139,6 +139,17 @@ def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("short_turns")
+def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: Path) -> None:
+    whole = carried_on(begun(tmp_path / "whole"), 2)
+    found = begun(tmp_path / "parts")
+    stopped = carried_on(found, 0)
+    assert {each.step for each in stopped.state.standings.values()} == {0}
+    resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
+    assert isinstance(resumed, Race)
+    assert told(whole) == told(carried_on(resumed, 2))
+
+
+@pytest.mark.usefixtures("short_turns")
 def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     directory = tmp_path / "race"
     found = begin_race(configs(*EASY), directory, "cpu", ["train", "--task", "copy"], 60, 1)
@@ -432,6 +443,15 @@ def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
     done = run("train", "--resume", trained, "--budget", "1m")
     assert done.returncode == 2
     assert "no race that could go on" in done.stderr.decode()
+
+
+def test_a_time_limit_is_the_budget_of_a_race_unless_one_is_given(tmp_path: Path) -> None:
+    limited = configs("time_limit=70")
+    for name, given, budget in (("a", None, 70), ("b", 20, 20)):
+        begin_race(limited, tmp_path / name, "cpu", ["train"], given, 1)
+        assert read_race(tmp_path / name).budget == budget
+    begin_race(configs(), tmp_path / "c", "cpu", ["train"], None, 1)
+    assert read_race(tmp_path / "c").budget == race.BUDGET
 
 
 def test_a_race_goes_on_by_its_budget_alone(tmp_path: Path) -> None:

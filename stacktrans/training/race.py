@@ -160,7 +160,7 @@ class Race:
         self._began = time.monotonic() - state.seconds
         try:
             with Pool(min(self._workers, len(state.standings)), self._is_over) as pool:
-                while state.can_go_on and (self._is_untrained or not self._is_over()):
+                while state.can_go_on and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
         finally:
             forget(self.directory / FOLDER)
@@ -184,8 +184,10 @@ class Race:
         return time.monotonic() - self._began
 
     @property
-    def _is_untrained(self) -> bool:
-        return not any(each.step for each in self.state.standings.values())
+    def _must_begin(self) -> bool:
+        """Whether a run must be trained, however short the time is, so that there is a model."""
+        trained = any(each.step for each in self.state.standings.values())
+        return not (trained or self.stop_requested)
 
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
         """Carry out a round, and note it when it is complete or nothing can change it any more."""
@@ -196,7 +198,7 @@ class Race:
         work = partial(_turn, before, TURN, self.directory / FOLDER, self._device, plugin_files())
         todo, done, deaths = list(names), set[str](), Counter[str]()
         while todo or pool.at_work:
-            first = self._is_untrained and not pool.at_work
+            first = self._must_begin and not pool.at_work
             while todo and pool.is_free and (first or not self._is_over()):
                 first = False
                 todo.remove(pool.submit(todo, work))
