@@ -203,6 +203,14 @@ def begin(
     return trainer
 
 
+def check_race(configs: Mapping[str, RunConfig], out: Path | None, device: str) -> None:
+    """Raise `UsageError` if a race could not be carried out, or has no directory to be in."""
+    if out is not None:
+        check_free(out)
+    for config in configs.values():
+        Trainer(config, Path(), find_device(device), "")
+
+
 def begin_race(
     configs: Mapping[str, RunConfig],
     out: Path | None,
@@ -224,10 +232,7 @@ def begin_race(
     Raises:
         UsageError: something is missing, or does not fit.
     """
-    if out is not None:
-        check_free(out)
-    for config in configs.values():
-        Trainer(config, Path(), find_device(device), "")
+    check_race(configs, out, device)
     directory = claim(out, title_of(configs))
     races.begin(directory, configs, command, budget)
     # What comes from standard input comes to this process alone.

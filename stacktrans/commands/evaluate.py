@@ -123,7 +123,7 @@ def eval(
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
-        stacktrans eval copy-queue --data test.tsv --predictions answers.tsv --errors 20
+        stacktrans eval copy-queue --data a.tsv --predictions b.tsv --errors 20
         stacktrans eval copy-queue copy-deque --lengths 65:128 --latex
         stacktrans generate --task copy | stacktrans eval copy-queue --data -
         stacktrans eval checkpoints/parenthesis-lstm --depth 24

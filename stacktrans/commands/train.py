@@ -261,12 +261,12 @@ def train(
         "assignments": set_ or [],
     }
     configs = contestants(recipe, _names(strategies), seconds, **asked)
-    if dry_run and len(configs) > 1:
-        _print_contestants(configs, as_json)
-        return
-    from stacktrans.api.runs import begin, begin_race
+    from stacktrans.api.runs import begin, begin_race, check_race
 
-    if len(configs) > 1:
+    if len(configs) > 1 and dry_run:
+        check_race(configs, out, device)
+        _print_contestants(configs, as_json)
+    elif len(configs) > 1:
         race = begin_race(configs, out, device, _words(ctx), seconds, workers)
         _train(race, None, dry_run, as_json)
     else:

@@ -313,8 +313,8 @@ class Operation(nn.Module):
                 self.values.weight.mul_(start.scale.values)
             if self.signals.bias is None:
                 return
-            for index, name in enumerate(self.signal_names):
-                self.signals.bias[index] = start.bias_of(name)
+            biases = [start.bias_of(name) for name in self.signal_names]
+            self.signals.bias.copy_(torch.tensor(biases, dtype=torch.float64))
 
     def forward(
         self, hidden: Tensor, state: MemoryState, hard: bool = False
