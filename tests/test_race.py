@@ -150,6 +150,30 @@ def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: P
 
 
 @pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("batches", [15, 34])
+def test_a_race_that_is_stopped_within_a_turn_comes_to_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    whole = carried_on(begun(tmp_path / "whole"), 4)
+    found, on_batch, left = begun(tmp_path / "parts"), Start.train_on_batch, batches
+
+    def interrupted(start: Start) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            found.stop_requested = signal.SIGINT
+        on_batch(start)
+
+    monkeypatch.setattr(Start, "train_on_batch", interrupted)
+    with found.opened():
+        found.run(lambda: None)
+    assert left == 0
+    resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
+    assert isinstance(resumed, Race)
+    assert told(whole) == told(carried_on(resumed, 4))
+
+
+@pytest.mark.usefixtures("short_turns")
 def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     directory = tmp_path / "race"
     found = begin_race(configs(*EASY), directory, "cpu", ["train", "--task", "copy"], 60, 1)

@@ -212,7 +212,8 @@ class Race:
                         continue
                     found = before[name].model_copy(update={"failed": KILLED})
                 state.standings[name] = found
-                done.add(name)
+                if not found.can_go_on or found.step >= before[name].step + TURN:
+                    done.add(name)  # which it has not if it was left off
                 show()
             self._decided, todo = _decided(names, state.standings, done, todo)
         if self.stop_requested and not self._decided and done != {*names}:
