@@ -18,6 +18,7 @@ from test_full_disk import full_at
 import stacktrans
 from stacktrans.api.runs import begin_race, taken_up
 from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.processes import Pool
 from stacktrans.model import checkpoint
 from stacktrans.settings import strategies
 from stacktrans.settings.config import RunConfig
@@ -300,6 +301,8 @@ def workers_of(process: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 @pytest.mark.usefixtures("short_turns")
+# A thread of the library may stumble when its process is killed at the moment of its last result.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_turn_whose_process_is_killed_is_done_again(tmp_path: Path) -> None:
     found, killed = begun(tmp_path / "killed", 2), list[int]()
 
@@ -315,6 +318,17 @@ def test_a_turn_whose_process_is_killed_is_done_again(tmp_path: Path) -> None:
         found.run(show)
     assert len(killed) == 2
     assert told(found) == told(carried_on(begun(tmp_path / "whole"), 2))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> None:
+    with Pool(2, lambda: False) as pool:
+        for name in ("a", "b"):
+            pool.submit([name], lambda said, _: said * 2)
+            assert list(pool.finished()) == [(name, name * 2)]
+            for process in workers_of(os.getpid()):
+                os.kill(process, signal.SIGKILL)
+            time.sleep(1)  # until it is known
 
 
 RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "queue,stack", "--workers", "2")

@@ -110,7 +110,11 @@ class Pool:
         name, executor = next(both, (fresh[0] if fresh else names[0], self._free[-1]))
         self._free.remove(executor)
         if executor:
-            future = executor.submit(_work_here, work, name)
+            try:
+                future = executor.submit(_work_here, work, name)
+            except BrokenProcessPool:  # it was killed while it had nothing to do
+                executor = self._new()
+                future = executor.submit(_work_here, work, name)
         else:
             future = Future()
             future.set_result(work(name, self._unwanted))
