@@ -101,9 +101,11 @@ class Trainer:
             self.state.write(checkpoint.CONFIG, self.config.to_yaml())
             return self._finish(self._train())
 
-    def run_until(self, step: int, unwanted: Callable[[], bool]) -> None:
+    def run_until(
+        self, step: int, unwanted: Callable[[], bool], report: Callable[[Record], None]
+    ) -> None:
         """Train until there were so many batches, or it ends or is unwanted, and save it."""
-        self._report = lambda _: None
+        self._report = report
         state, left_off = self.state, False
         with (
             # A process of a race that was killed may take a moment to end.

@@ -1,6 +1,7 @@
 """A turn of one of several runs that learn side by side: so many batches, then it waits."""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from stacktrans.common.registry import use_plugins
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.records import Record
 from stacktrans.training.saving import FailedStart, has_last
 from stacktrans.training.standings import Standing
 from stacktrans.training.trainer import Trainer
@@ -41,8 +43,9 @@ def take_turn(
     use_plugins(*plugins)
     try:
         trainer = _trainer(directory, before.step, find_device(device))
-        trainer.run_until(before.step + size, unwanted)
-        standing = _standing(trainer)
+        records = deque[Record](maxlen=1)
+        trainer.run_until(before.step + size, unwanted, records.append)
+        standing = _standing(trainer, records)
     except Exception as error:
         if isinstance(error, FailedStart):
             return before.model_copy(update={"failed": error.reason})
@@ -70,11 +73,16 @@ def _trainer(directory: Path, since: int, device: torch.device) -> Trainer:
     return Trainer(resolve(config=str(directory / checkpoint.CONFIG)), directory, device, "")
 
 
-def _standing(trainer: Trainer) -> Standing:
+def _standing(trainer: Trainer, last: Iterable[Record]) -> Standing:
     """How a run stands after a turn, measured however high its loss is, as others are."""
-    state, progress = trainer.state, trainer.state.progress
-    start, purpose = state.start, Purpose.VALIDATION
-    train, test = trainer.source.accuracies(start.average.model, purpose, start.moment)
+    state, progress, start = trainer.state, trainer.state.progress, trainer.state.start
+    now = (state.step, state.starts.attempt)
+    measured = ((each.train, each.test) for each in last if (each.step, each.attempt) == now)
+    train, test = next(measured, (None, None))
+    if not (train and test):  # these weights were not measured in the turn
+        train, test = trainer.source.accuracies(
+            start.average.model, Purpose.VALIDATION, start.moment
+        )
     return Standing(
         step=state.step,
         seconds=round(progress.seconds, 1),
