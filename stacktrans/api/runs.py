@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
 from stacktrans.common.errors import UsageError
 from stacktrans.common.processes import cores
+from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
 from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig
@@ -22,11 +23,13 @@ from stacktrans.settings.contest import contestants, title_of
 from stacktrans.settings.layers import Layer, given_layers
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import Asked, asked_layers
+from stacktrans.settings.start_from import NOT_RACED, base_of, written_like
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
 from stacktrans.tasks.lines import STDIN
 from stacktrans.tasks.pairs import task_of_data
 from stacktrans.training import race as races
+from stacktrans.training.inherited import checksum_of
 from stacktrans.training.race import Race
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.saving import check_free, claim, last_saved
@@ -72,6 +75,7 @@ class Run:
 def train(
     task: Named | None = None,
     *,
+    from_: Named | None = None,
     data: Named | None = None,
     dev: Named | None = None,
     test: Named | None = None,
@@ -96,6 +100,8 @@ def train(
 
     Args:
         task: name of a task, or its YAML file.
+        from_: a checkpoint to go on with: its weights are the first ones, its settings and its task
+            those of the run unless given otherwise, and nothing is raced.
         data: instead of a task, a file of pairs to learn: a source, a tab and its target on each
             line, or JSON lines, perhaps packed (.gz).
         dev: with `data`, pairs to choose and to stop by; a tenth of `data` unless given.
@@ -107,12 +113,13 @@ def train(
             race of strategies.
         controller: its name; the recipe's unless given.
         recipe: auto (used if none is given), a race of strategies; or one of these (`stacktrans
-            list strategies`), or default or paper.
+            list strategies`), or default or paper. With `from_`, how to train, if not as the
+            checkpoint was trained.
         strategies: those to race; unless given, all that are for the task and the memory.
         budget: seconds of the race; 300, or the time limit, unless given.
         config: settings from a YAML file, such as a run's config.yaml.
         settings: changes to single settings, such as `{"hidden_size": 32}`.
-        seed: random seed; 1 unless given.
+        seed: random seed; 1, or that of `from_`, unless given.
         workers: number of processes; of a race, one on each core unless given.
         max_steps: stop after this many batches, each run of a race by itself.
         time_limit: stop after this many seconds of training.
@@ -126,6 +133,9 @@ def train(
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
     files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
+    before = None if from_ is None else starting_from(from_, recipe, memory)
+    if before and data is not None:
+        files = written_like(before.config.task, files)
     given = {
         "data": ("task", task_of_data(task, data, files)),
         "seed": ("seed", seed),
@@ -134,9 +144,14 @@ def train(
         **_budgets(max_steps, time_limit),
     }
     asked: Asked = {
+        "base": before and before.base,
         "task": None if task is None else os.fspath(task),
         "config": None if config is None else os.fspath(config),
-        "options": [*given_layers({"workers": ("workers", workers)}), *given_layers(given)],
+        "options": [
+            *([before.first] if before else []),
+            *given_layers({"workers": ("workers", workers)}),
+            *given_layers(given),
+        ],
         "assignments": assigned(settings),
     }
     configs = contestants(recipe, strategies, budget, **asked)
@@ -182,6 +197,36 @@ def resume(
     return (
         _raced(found, budget, listener) if isinstance(found, Race) else _finished(found, listener)
     )
+
+
+class Before(NamedTuple):
+    """What a run takes over from a checkpoint that it starts from.
+
+    Attributes:
+        config: of the checkpoint.
+        base: settings that all others lie over.
+        first: the setting that names the checkpoint.
+    """
+
+    config: RunConfig
+    base: Layer
+    first: Layer
+
+
+def starting_from(name: Named, recipe: str | None, memory: str | None) -> Before:
+    """What a run takes over from a checkpoint, with the recipe and the memory that are asked for.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        UsageError: a race is asked for.
+    """
+    if memory == AUTO:
+        raise UsageError(f"memory {AUTO}: {NOT_RACED}; expected that of the checkpoint, or none")
+    place = checkpoint.locate(os.fspath(name))
+    config = checkpoint.read_config(place)
+    base = base_of(config, str(place / checkpoint.CONFIG), recipe)
+    named = {"checkpoint": os.fspath(name), "sha256": checksum_of(place)}
+    return Before(config, base, Layer(os.fspath(name), {"start_from": named}))
 
 
 def begin(

@@ -40,7 +40,7 @@ from stacktrans.tasks.grammatical import Grammatical
 FURTHER: Mapping[type, type] = {Grammatical: Grammar}
 """Whose constructors take further parameters of a class that is not their base."""
 UNLISTED = {
-    RunConfig: {"format", "version", "recipe"},
+    RunConfig: {"format", "version", "recipe", "start_from"},
     TaskConfig: {"name", "description", "paper"},
 }
 """What a run's configuration and a task's file say of themselves, which are not settings."""

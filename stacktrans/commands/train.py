@@ -119,6 +119,16 @@ def train(
             "over, the model that has come furthest is kept. Time before a --resume counts.",
         ),
     ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="CHECKPOINT",
+            help="Go on with a trained model: its weights are the first ones, its settings and its "
+            "task those of the run unless others are given. New symbols are learned. No race.",
+            autocompletion=completion.checkpoints,
+        ),
+    ] = None,
     text: Annotated[
         Path | None,
         typer.Option(
@@ -215,11 +225,13 @@ def train(
         stacktrans train --text FOLDER --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --task copy --memory queue --dry-run > mine.yaml
+        stacktrans train --from checkpoints/copy-queue-1 --data more.tsv
         stacktrans train --resume checkpoints/copy-queue-1
     """
     from stacktrans.settings.contest import contestants
     from stacktrans.settings.layers import given_layers
     from stacktrans.settings.resolve import Asked
+    from stacktrans.settings.start_from import written_like
     from stacktrans.tasks.corpus import find_files
     from stacktrans.tasks.pairs import task_of_data
 
@@ -238,6 +250,12 @@ def train(
         _train(taken_up(resume, device, limits, seconds, workers), seconds, dry_run, as_json)
         return
     files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
+    before = None
+    if from_ is not None:
+        from stacktrans.api.runs import starting_from
+
+        before = starting_from(from_, recipe, memory)
+        files = written_like(before.config.task, files) if data else files
     buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
     options = given_layers(
         {
@@ -255,9 +273,10 @@ def train(
     if text and not config:
         task = task or "text"
     asked: Asked = {
+        "base": before and before.base,
         "task": task,
         "config": config,
-        "options": [*options, *limits],
+        "options": [*([before.first] if before else []), *options, *limits],
         "assignments": set_ or [],
     }
     configs = contestants(recipe, _names(strategies), seconds, **asked)

@@ -10,7 +10,15 @@ import inspect
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_type_hints
 
 import yaml
-from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+    model_validator,
+)
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
@@ -598,6 +606,33 @@ class TrainingConfig(Strict):
         return (self.stop and self.stop.solved) or SolvedConfig()
 
 
+class CarriedConfig(Strict):
+    """What became of the symbols of a checkpoint in a run that starts from it."""
+
+    carried_over: Annotated[int, Field(ge=0)]
+    """how many both have."""
+    new: Annotated[int, Field(ge=0)]
+    """how many only the run has."""
+    dropped: Annotated[int, Field(ge=0)]
+    """how many only the checkpoint has."""
+
+    def __str__(self) -> str:
+        return f"{self.carried_over} carried over, {self.new} new, {self.dropped} dropped"
+
+
+class StartFromConfig(Strict):
+    """The trained model that a run starts from."""
+
+    checkpoint: str
+    """its directory, or the name of a shipped one."""
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    """checksum of the file of its weights."""
+    source_symbols: CarriedConfig | None = None
+    """what became of those of sources, features included; found out."""
+    target_symbols: CarriedConfig | None = None
+    """what became of those of targets; found out."""
+
+
 class RunConfig(Strict):
     """Everything that decides what a run does."""
 
@@ -615,6 +650,8 @@ class RunConfig(Strict):
     """processes. All but one train the starts that would come next, which are used if the run
     restarts. Except for the time that it takes, and for what a time limit makes of that, the run is
     the same."""
+    start_from: StartFromConfig | None = None
+    """the checkpoint whose weights are the first; null for new ones."""
     task: TaskConfig
     """what is learned."""
     model: ModelConfig
@@ -643,10 +680,22 @@ class RunConfig(Strict):
             raise ValueError("training.read_rate: a linear controller passes on what is read")
         if self.model.buffers and self.training.gate_noise:
             raise ValueError("training.gate_noise: not for a buffered model")
+        if self.start_from and training.restart:
+            raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
+        if self.start_from and training.stream and training.stream.starts > 1:
+            raise ValueError(f"training.data.stream.starts: expected 1: {_NO_OTHER_WEIGHTS}")
         if self.training.restart:
             for attempt in range(2, len(self.training.restart.starts) + 2):
                 self.model_of(attempt)
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, serialize: SerializerFunctionWrapHandler) -> Settings:
+        """As configurations were written before there was `start_from`, if there is none."""
+        settings: Settings = serialize(self)
+        if self.start_from is None:
+            settings.pop("start_from", None)
+        return settings
 
     @property
     def title(self) -> str:
@@ -686,9 +735,11 @@ _DECIDES_NOTHING: Any = {
     "version": True,
     "recipe": True,
     "workers": True,
+    "start_from": {"checkpoint", "source_symbols", "target_symbols"},
     "task": {"description", "paper"},
 }
 """How a run is written down, how it was put together, what is said of it, and who works on it."""
+_NO_OTHER_WEIGHTS = "a run that starts from a checkpoint has no other weights to start from"
 
 # The same output, but faster where PyYAML was built with libyaml.
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)

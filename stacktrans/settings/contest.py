@@ -20,6 +20,7 @@ from stacktrans.settings.resolve import (
     seed_of,
     task_layers,
 )
+from stacktrans.settings.start_from import NOT_RACED
 from stacktrans.settings.strategies import Kind, strategies
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
@@ -53,10 +54,12 @@ def contestants(
         raise UsageError(f"budget {budget:g}: expected seconds, more than 0")
     layers = asked_layers(recipe, asked)
     wanted = overlay(layers)
-    if wanted.get("recipe", usual) != AUTO:
+    starts_from = wanted.get("start_from") is not None
+    if wanted.get("recipe", usual) != AUTO or starts_from:
+        why = NOT_RACED if starts_from else "only for the recipe auto, which is a race"
         for name, given in (("strategies", names), ("budget", budget)):
             if given:
-                raise UsageError(f"{name}: only for the recipe auto, which is a race")
+                raise UsageError(f"{name}: {why}")
         run = resolved(layers)
         return {run.recipe: run}
     layers = _read_once(layers, wanted)

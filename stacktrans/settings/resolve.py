@@ -135,6 +135,7 @@ def _refuse_given(settings: Settings, layers: Sequence[Layer], why: str) -> None
 class Asked(TypedDict, total=False):
     """What can be asked for beside a recipe: see `resolve`."""
 
+    base: Layer | None
     task: str | None
     config: str | None
     settings: Settings | None
@@ -149,6 +150,7 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
 
     Args:
         recipe: name of a recipe, or of a strategy.
+        base: what all else lies over; see `stacktrans.settings.start_from`.
         task: name or file of a task.
         config: file of a configuration, whole or in part.
         settings: other settings, nested by section.
@@ -163,7 +165,7 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
 
 def resolved(layers: Sequence[Layer]) -> RunConfig:
     """The configuration of what is asked for in some layers; raises as `resolve` does."""
-    whole = next((layer for layer in layers if layer.settings.get("format")), None)
+    whole = next((layer for layer in reversed(layers) if layer.settings.get("format")), None)
     wanted = overlay(layers)
     if whole:
         _check_whole(whole)
@@ -206,7 +208,7 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
 
 def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:
     """What is asked for, in layers; raises as `resolve` does."""
-    file, settings = asked.get("config"), asked.get("settings")
+    base, file, settings = asked.get("base"), asked.get("config"), asked.get("settings")
     said = {
         "task": {"task": task} if (task := asked.get("task")) else None,
         "recipe": {"recipe": recipe} if recipe else None,
@@ -214,6 +216,7 @@ def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:
     }
     return checked(
         [
+            *([base] if base else []),
             *([of_today(read_layer(file))] if file else []),
             *(Layer(name, settings) for name, settings in said.items() if settings),
             *asked.get("options", ()),

@@ -14,7 +14,14 @@ from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.race import race_table
 from stacktrans.showing.scores import accuracy_cells, perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark
-from stacktrans.training.records import Accuracy, Record, Summary, decided_by, reported_on
+from stacktrans.training.records import (
+    Accuracy,
+    Record,
+    Summary,
+    decided_by,
+    reported_on,
+    started_from,
+)
 
 RECORDS_KEPT = 12
 """The records that a run's speed is measured over."""
@@ -189,6 +196,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     return Group(
         *([race_table(summary.race["strategies"])] if summary.race else []),
         remark(f"{ended}, {summary.seconds:.0f} seconds{_of_race(summary)}"),
+        *([remark(started_from(config.start_from))] if config.start_from else []),
         remark(f"stopped by: {summary.decided_by}"),
         remark(f"reported on: {summary.reported_on}"),
         _accuracy_table(summary, config)

@@ -11,7 +11,7 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.layouts import Alphabet, Ids, Pair, Sentences
+from stacktrans.tasks.layouts import ENDING, Alphabet, Ids, Pair, Role, Sentences
 from stacktrans.tasks.lines import decode_line, read_lines
 
 END = "</s>"
@@ -36,6 +36,9 @@ class Vocabulary(Alphabet):
     def __init__(self, symbols: Sequence[str], unknown: str, *, words: bool) -> None:
         super().__init__([END, unknown, *symbols], words=words)
         self.unknown = 1
+
+    def roles(self) -> list[Role]:
+        return [ENDING, ("unknown",), *super().roles()[2:]]
 
     def encode(self, symbols: Sequence[str]) -> Ids:
         """The ids of symbols, that of the unknown one for those that are not known."""

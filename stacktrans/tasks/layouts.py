@@ -34,6 +34,13 @@ class UnknownSymbol(StacktransError):
         super().__init__(f"symbol {position} is {symbol!r}, which the model does not know")
 
 
+Role = tuple[str, ...]
+"""What an id stands for, whatever its number in a model: its kind, and how it is written."""
+SYMBOL, FEATURE = "symbol", "feature"
+"""Roles of these kinds are of what strings are made of; all others are of marks."""
+ENDING: Role = ("end",)
+
+
 class Alphabet:
     """An ordered set of symbols, and how strings over it are written.
 
@@ -49,6 +56,10 @@ class Alphabet:
 
     def __len__(self) -> int:
         return len(self.symbols)
+
+    def roles(self) -> list[Role]:
+        """What each id stands for."""
+        return [(SYMBOL, symbol) for symbol in self.symbols]
 
     def split(self, line: str) -> list[str]:
         """A written string's symbols, known or not."""
@@ -134,6 +145,10 @@ class Layout(ABC):
 
     inputs: int
     outputs: int
+
+    def roles(self, source: Alphabet, target: Alphabet) -> tuple[list[Role], list[Role]]:
+        """What each input id and each output id stands for, with these alphabets."""
+        return source.roles(), target.roles()
 
     @abstractmethod
     def steps(self, pair: Pair) -> int:
@@ -256,6 +271,9 @@ class Padded(InStep):
         self.blank, self.inputs = source_size, source_size + 1
         self.end, self.outputs = target_size, target_size + 1
         self.given = given
+
+    def roles(self, source: Alphabet, target: Alphabet) -> tuple[list[Role], list[Role]]:
+        return [*source.roles(), ("blank",)], [*target.roles(), ENDING]
 
     def read(self, source: Ids) -> Ids:
         return self._filled(source, self.blank, self.given.of(len(source)))
@@ -383,6 +401,11 @@ class JointSequence(Layout):
         self.first_target = self.first_source + source_size
         self.inputs = self.first_target + target_size
         self.end, self.outputs = target_size, target_size + 1
+
+    def roles(self, source: Alphabet, target: Alphabet) -> tuple[list[Role], list[Role]]:
+        read = [("source", *role) for role in source.roles()]
+        said = [("target", *role) for role in target.roles()]
+        return [("begin",), ("separator",), *read, *said], [*target.roles(), ENDING]
 
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer: `<s> a1 .. ak |||`."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, shown
-from stacktrans.tasks.layouts import UNSAYABLE, Alphabet, Ids
+from stacktrans.tasks.layouts import FEATURE, SYMBOL, UNSAYABLE, Alphabet, Ids, Role
 
 UNKNOWN = "<unk>"
 """How a symbol is written that is not in the training set."""
@@ -123,6 +123,12 @@ class Sources(Alphabet):
     def unknown_feature(self) -> int:
         """The id of the unknown feature, if there are features."""
         return len(self) - 1
+
+    def roles(self) -> list[Role]:
+        symbols: list[Role] = [(SYMBOL, symbol) for symbol in self.symbols[: self.unknown]]
+        features: list[Role] = [(FEATURE, str(each)) for each in self.symbols[self.unknown + 1 :]]
+        features[-1:] = [("unknown feature",)] if features else []
+        return [*symbols, ("unknown",), *features]
 
     def split(self, line: str) -> list[str]:
         fields = line.split("\t")

@@ -108,7 +108,6 @@ class Files(Strings):
         summary.train = Accuracy.of(score(model, self.layout, self._some(self._train, 1)))
         summary.development = Accuracy.of(score(model, self.layout, self.development))
         summary.test = Accuracy.of(score(model, self.layout, [*self._test]))
-        summary.notes = [*self.notes]
 
 
 def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.files import CALLED
 from stacktrans.tasks.lines import name_of
@@ -83,7 +83,10 @@ class Summary:
         race: of the race of strategies that the run has come from, the winner's name, the seconds
             and how all of them stood, by name; see `standings.Standing`. None if there was none.
         texts: perplexity of the validation and the test text, if they are learned.
-        notes: what was found in the files of pairs, and what of them was kept apart.
+        start_from: the checkpoint that the run started from, and what became of its symbols; see
+            `settings.config.StartFromConfig`. None if it started from new weights.
+        notes: what was said before the run: of this, of what was found in the files of pairs, and
+            of what of them was kept apart.
         version: of stacktrans; `torch` is that of torch.
     """
 
@@ -100,6 +103,7 @@ class Summary:
     development: Accuracy | None = None
     texts: dict[str, "Perplexity"] = field(default_factory=dict)
     race: dict[str, Any] | None = None
+    start_from: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
     parameters: int
     command: str
@@ -129,6 +133,15 @@ RULES = {
     "time_limit": "the time limit was reached",
     "budget": "the race of strategies was out of time",
 }
+
+
+def started_from(start_from: StartFromConfig) -> str:
+    """Which checkpoint a run has started from, and what became of its symbols, in words."""
+    source, target = start_from.source_symbols, start_from.target_symbols
+    became = (
+        f"symbols: {source}" if source == target else f"of sources: {source}; of targets: {target}"
+    )
+    return f"starts from {start_from.checkpoint} (SHA-256 {start_from.sha256[:12]}); {became}"
 
 
 def decided_by(config: RunConfig) -> str:

@@ -19,6 +19,7 @@ from stacktrans.common.files import check_place, locked, tidy, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
+from stacktrans.training.inherited import FirstWeights
 from stacktrans.training.records import (
     BUDGETS,
     METRICS,
@@ -165,14 +166,22 @@ class Progress(Part):
 class SavedRun:
     """A run between two batches, at its n-th start, and what it writes into its directory."""
 
-    def __init__(self, source: Source, device: torch.device, command: str, attempt: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        device: torch.device,
+        command: str,
+        attempt: int,
+        first: FirstWeights | None = None,
+    ) -> None:
         self.config, self.source, self.device, self.command = source.config, source, device, command
+        self._first = first
         self.progress, self.starts = Progress(), Starts(source.config, attempt)
 
     @functools.cached_property
     def start(self) -> Start:
         """The start that learns now; its weights are drawn when it is first asked for."""
-        return Start(self.source, self.device, self.starts)
+        return Start(self.source, self.device, self.starts, self._first)
 
     @property
     def step(self) -> int:
@@ -226,6 +235,7 @@ class SavedRun:
 
     def summary(self, outcome: str) -> Summary:
         """How the run has ended, without measurements."""
+        start_from = self.config.start_from
         return Summary(
             outcome=outcome,
             rule=RULES[outcome],
@@ -240,6 +250,8 @@ class SavedRun:
             version=__version__,
             torch=torch.__version__,
             seed=self.config.seed,
+            start_from=start_from.model_dump() if start_from else None,
+            notes=[*self.source.notes],
         )
 
     @property

@@ -11,6 +11,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.controllers import GateNoise, no_noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import CurriculumConfig, RunConfig
+from stacktrans.training.inherited import FirstWeights
 from stacktrans.training.objective import (
     RunningMean,
     check_optimizer,
@@ -187,14 +188,26 @@ def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
 
 
 class Start:
-    """A model that has learned nothing yet, and all that is to change it.
+    """A model that has learned nothing yet in this run, and all that is to change it.
+
+    Args:
+        source: of what is learned.
+        device: where to compute.
+        starts: of the run, of which this is the latest.
+        first: gives the weights to begin with; None for those that are drawn.
 
     Attributes:
         average: the running mean of its weights, which is measured and kept.
         signals: [steps, signals] of the last batch.
     """
 
-    def __init__(self, source: Source, device: torch.device, starts: Starts) -> None:
+    def __init__(
+        self,
+        source: Source,
+        device: torch.device,
+        starts: Starts,
+        first: FirstWeights | None = None,
+    ) -> None:
         self._config, self._training = source.config, source.config.training
         self._starts, self._attempt, self.source = starts, starts.attempt, source
         self._device, self._clip = device, self._training.gradient_clip
@@ -203,6 +216,9 @@ class Start:
         self.curriculum = Curriculum(self._training.curriculum, first_share)
         self.rounding = Rounding(self._training)
         self.draw()
+        if first:
+            for model in (self.model, self.average.model):
+                first(model)
         self.rule = rule_of(self._config, starts, self.model.state_dict())
 
     def draw(self) -> None:

@@ -22,9 +22,10 @@ from stacktrans.settings.formats import unsayable
 from stacktrans.settings.layers import Layer, overlay, read_layer, validated
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.ahead import Ahead
+from stacktrans.training.inherited import FirstWeights, inherited
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
-from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved
+from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved, started_from
 from stacktrans.training.saving import FailedStart, SavedRun
 from stacktrans.training.standings import raced
 
@@ -42,13 +43,15 @@ class Interrupted(Exception):
 class Trainer:
     """Runs one training run, in a directory of its own, from its n-th start on.
 
+    One that is `resumed` is to be loaded: it needs no checkpoint that it has started from.
+
     Attributes:
         config: of the run, with all that the source has learned of the task.
         state: how far it is, and what learns.
         stop_requested: set to a signal's number, it ends `run` after the batch.
         outcome: the budget that `run` finds spent at once; None if it has its own budgets.
 
-    Raises what `prepared` does.
+    Raises what `prepared` and `inherited` do.
     """
 
     def __init__(
@@ -58,13 +61,20 @@ class Trainer:
         device: torch.device,
         command: str,
         attempt: int = 1,
+        resumed: bool = False,
     ) -> None:
         torch.set_num_threads(config.threads)
-        self.source = prepared(config, device)
+        self.source = source = prepared(config, device)
+        first: FirstWeights | None = None
+        if config.start_from and not resumed:
+            first, found = inherited(source.config, config.start_from, source.task)
+            source.config = source.config.model_copy(update={"start_from": found})
+        if start_from := source.config.start_from:
+            source.notes = [started_from(start_from), *source.notes]
         self.config = self.source.config
         self.directory, self.stop_requested = directory, 0
         self.outcome: str | None = None
-        self.state = SavedRun(self.source, device, command, attempt)
+        self.state = SavedRun(self.source, device, command, attempt, first)
         self._max_steps, self._time_limit = config.training.max_steps, config.training.time_limit
 
     @classmethod
@@ -83,7 +93,9 @@ class Trainer:
             )
         saved = Layer(str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump())
         layers = [saved, *budgets]
-        trainer = cls(validated(RunConfig, overlay(layers), layers), directory, device, "")
+        trainer = cls(
+            validated(RunConfig, overlay(layers), layers), directory, device, "", resumed=True
+        )
         trainer.state.load(directory)
         return trainer
 

@@ -1,0 +1,446 @@
+"""Runs that start from a trained model: what they have from it, and what of it is their own."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from changed_checkpoints import change_config
+from command_line import run
+from shapes import shaped
+from test_pairs import lines_of, reversals, write
+from test_text import write as write_text
+from test_training import assert_same_run, ignore, stop_after
+from torch import Tensor
+
+import stacktrans
+from stacktrans import use_plugins
+from stacktrans.api.runs import starting_from
+from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.model import checkpoint
+from stacktrans.model.carry_over import SharedIds, axes_of, carry_over
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import CarriedConfig, RunConfig
+from stacktrans.settings.contest import contestants
+from stacktrans.settings.layers import Settings
+from stacktrans.settings.resolve import resolve
+from stacktrans.training.trainer import Interrupted, Trainer
+
+CPU = torch.device("cpu")
+SMALL: dict[str, Any] = {
+    "hidden_size": 8, "memory.size": 4, "embedding_size": 4, "output_size": 8,
+    "measure.strings": 20, "accuracy_every": 10, "loss_every": 5,
+}  # fmt: skip
+
+
+def featured(words: Sequence[str], features: Sequence[str]) -> str:
+    """Lines with a feature each."""
+    of = [features[index % len(features)] for index in range(len(words))]
+    return lines_of([(word, word[::-1], feature) for word, feature in zip(words, of, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on pairs with the symbols a, b, c and d."""
+    folder = tmp_path_factory.mktemp("old")
+    data = write(folder / "old.tsv", reversals(60, 1))
+    settings = {**SMALL, "seed": 7, "restart.after": 1000, "learning_rate": 0.01}
+    stacktrans.train(data=data, recipe="stack", settings=settings, out=folder / "run", max_steps=2)
+    return folder / "run"
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Path:
+    """Pairs with the symbols c, d, e and f."""
+    text = reversals(80, 2).translate(str.maketrans("ab", "ef"))
+    return write(tmp_path / "new.tsv", text)
+
+
+def config_from(name: Path | str, task: Settings | None = None, *changes: str) -> RunConfig:
+    before = starting_from(name, None, None)
+    asked: Any = {"base": before.base, "options": [before.first], "assignments": changes}
+    if task:
+        asked["settings"] = {"task": task}
+    ((found,)) = contestants(**asked).values()
+    return found
+
+
+def pairs_in(path: Path) -> Settings:
+    return {"name": "new", "generator": "pairs", "parameters": {"train": str(path)}}
+
+
+def begun(config: RunConfig, directory: Path = Path()) -> Trainer:
+    directory.mkdir(parents=True, exist_ok=True)
+    return Trainer(config, directory, CPU, "stacktrans train")
+
+
+def weights_of(model: Transducer) -> dict[str, Tensor]:
+    return {name: weight.clone() for name, weight in model.state_dict().items()}
+
+
+def ids_of(config: RunConfig) -> tuple[dict[str, int], dict[str, int]]:
+    """The rows of embeddings, and of outputs, of a model of pairs, written out."""
+    known = config.task.parameters["known"]
+    source, target = known["source"], known["target"]
+    read = {"<s>": 0, "|||": 1, "<unk>": 2 + len(source)}
+    read |= {f"source {symbol}": 2 + place for place, symbol in enumerate(source)}
+    read |= {f"target {symbol}": 3 + len(source) + place for place, symbol in enumerate(target)}
+    return read, {"</s>": len(target), **{symbol: place for place, symbol in enumerate(target)}}
+
+
+def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path) -> None:
+    config = config_from(old, pairs_in(new))
+    trained = checkpoint.load(old, CPU)
+    theirs, ours = ids_of(trained.config), ids_of(config)
+    trainer = begun(config)
+    before, given = weights_of(trained.model), weights_of(trainer.state.start.model)
+    drawn = weights_of(begun(config.model_copy(update={"start_from": None})).state.start.model)
+    by_symbol = {"embedding.weight": 0, "classifier.weight": 1, "classifier.bias": 1}
+    for name, which in by_symbol.items():
+        kept = {*ours[which]} & {*theirs[which]}
+        assert {*ours[which]} - kept
+        assert {*theirs[which]} - kept
+        for symbol, place in ours[which].items():
+            expected = before[name][theirs[which][symbol]] if symbol in kept else drawn[name][place]
+            assert torch.equal(given[name][place], expected), (name, symbol)
+    for name in given.keys() - by_symbol.keys():
+        assert torch.equal(given[name], before[name]), name
+    found = trainer.config.start_from
+    assert found
+    assert found.source_symbols == found.target_symbols
+    assert found.source_symbols == CarriedConfig(carried_over=2, new=2, dropped=2)
+    assert trainer.source.notes[0].endswith("symbols: 2 carried over, 2 new, 2 dropped")
+    average = weights_of(trainer.state.start.average.model)
+    assert all(torch.equal(average[name], given[name]) for name in given)
+
+
+def test_a_feature_is_another_symbol_than_what_is_written_alike(tmp_path: Path) -> None:
+    words = ["ab", "ba", "aab", "abb", "bab", "aaa", "bb", "aba", "bba", "abab"]
+    first = write(tmp_path / "first.tsv", featured(words, ["V", "a"]))
+    second = write(tmp_path / "second.tsv", featured(words, ["b", "V"]))
+    stacktrans.train(
+        data=first, memory="none", recipe="default", out=tmp_path / "run",
+        settings={"hidden_size": 8, "embedding_size": 4}, max_steps=1,
+    )  # fmt: skip
+    config = config_from(tmp_path / "run", pairs_in(second))
+    trainer = begun(config)
+    assert trainer.source.notes[0].endswith(
+        "of sources: 3 carried over, 1 new, 1 dropped; of targets: 2 carried over, 0 new, 0 dropped"
+    )
+    # <s> ||| a b <unk>, features in order of the alphabet, the unknown one, and targets a and b.
+    then = checkpoint.load(tmp_path / "run", CPU).model.state_dict()["embedding.weight"]
+    now = trainer.state.start.model.state_dict()["embedding.weight"]
+    places = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (7, 7), (8, 8), (9, 9)]
+    known = trainer.config.task.parameters["known"]
+    features = known["features"].split(";")
+    of_first = checkpoint.load(tmp_path / "run", CPU).config.task.parameters["known"]
+    places.append((5 + of_first["features"].split(";").index("V"), 5 + features.index("V")))
+    assert all(torch.equal(then[one], now[other]) for one, other in places)
+    fresh = 5 + features.index("b")
+    assert not (then == now[fresh]).all(dim=1).any()
+
+
+SHAPES = {
+    "stack": shaped("stack", "lstm", hidden_size=6, size=3, embedding_size=4, output_size=5),
+    "one-hot": shaped("queue", "gru", hidden_size=6, size=3, embedding_size="one-hot"),
+    "layers": shaped("deque", "rnn", hidden_size=6, layers=2, embedding_size="one-hot"),
+    "linear": shaped("stack", "linear", size=3, embedding_size="one-hot", output_size=None),
+    "nothing": shaped("none", "linear", embedding_size="one-hot"),
+    "buffered": shaped("stack", "lstm", buffered=True, hidden_size=6, embedding_size="one-hot"),
+    "several": shaped("stack+queue", "lstm", hidden_size=6, size=3, embedding_size=4),
+}
+
+
+@pytest.mark.parametrize("counts", [(3, 5), (5, 3), (4, 4)])
+@pytest.mark.parametrize(
+    ("task", "shape"),
+    [*(("copy", shape) for shape in SHAPES), ("reversal", "linear"), ("memorization", "several")],
+)
+def test_a_model_answers_alike_with_other_symbols(
+    shape: str, task: str, counts: tuple[int, int]
+) -> None:
+    """What both know is read as it was, and what is said of it is what was said of it."""
+    symbols = [f"task.parameters.symbols={count}" for count in counts]
+    configs = [
+        resolve(task=task, settings={"model": SHAPES[shape]}, assignments=["restart=null", each])
+        for each in symbols
+    ]
+    tasks = [config.make_task() for config in configs]
+    models = [
+        Transducer(config.model, made.layout.inputs, made.layout.outputs)
+        for config, made in zip(configs, tasks, strict=True)
+    ]
+    roles = [made.layout.roles(made.source, made.target) for made in tasks]
+    inputs, outputs = (SharedIds.of(*each) for each in zip(*roles, strict=True))
+    carry_over(models[0], axes_of(models[0], inputs, outputs), models[1])
+    string = tasks[0].source.symbols[:3] * 2
+    logits = []
+    for model, made in zip(models, tasks, strict=True):
+        ids = made.source.encode(string)
+        read = made.layout.example([made.pair(ids, made.target.encode(string))], False)[0]
+        # A stream ends with a symbol that it does not read.
+        logits.append(model(torch.from_numpy(read).unsqueeze(0))[0])
+    then, now = logits
+    assert len(outputs.trained) >= min(counts)
+    assert torch.allclose(then[:, outputs.trained], now[:, outputs.other], atol=1e-6)
+
+
+def test_a_weight_of_one_s_own_that_mixes_symbols_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(
+        "import torch\nfrom stacktrans.model.controllers import GRULayer\n"
+        "class Twice(GRULayer):\n    name = 'twice'\n    cell = None\n"
+        "    def __init__(self, config, embedding_size, below_size):\n"
+        "        super().__init__(config, embedding_size, below_size)\n"
+        "        self.both = torch.nn.Parameter(torch.zeros(2 * embedding_size))\n"
+    )
+    use_plugins("mine.py")
+    settings = {"embedding_size": "one-hot", "hidden_size": 4, "parameters.symbols": 3}
+    stacktrans.train(
+        "copy", memory="none", controller="twice", recipe="default", settings=settings, out="one",
+        max_steps=1,
+    )  # fmt: skip
+    other = {"parameters.symbols": 4}
+    with pytest.raises(UsageError, match=r"controller\.layers\.0\.both: it can't be known what"):
+        stacktrans.train(from_="one", settings=other, out="two")
+    assert not Path("two").exists()
+    stacktrans.train(from_="one", settings={"seed": 2}, out="two")
+
+
+def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path) -> None:
+    """With two symbols more, which a model has to learn that can reverse all others."""
+    rng = np.random.default_rng(1)
+    strings = ["".join(rng.choice([*"abcdefαβ"], size=rng.integers(2, 13))) for _ in range(400)]
+    data = write(tmp_path / "greek.tsv", lines_of([(each, each[::-1]) for each in strings]))
+    settings = {"measure.accuracy_every": 20, "learning_rate": 0.005, "averaging": 0}
+    asked: Any = {"data": data, "settings": settings, "max_steps": 40}
+    found = stacktrans.train(from_="reverse-stack", out=tmp_path / "from", **asked)
+    assert found.summary.outcome == "solved"
+    assert found.summary.steps == 40
+    assert found.model.transduce(["αcβ", "βfedcbaα"]) == ["βcα", "αabcdefβ"]
+    said = "symbols: 6 carried over, 2 new, 122 dropped"
+    assert found.summary.notes[0].endswith(said)
+    assert said in found._repr_html_()
+    other = stacktrans.train(recipe="stack", out=tmp_path / "new", **asked)
+    assert other.summary.development
+    assert other.summary.development.coarse < 0.2
+
+
+def test_it_goes_on_bit_for_bit_without_the_checkpoint(
+    old: Path, new: Path, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    shutil.copytree(old, gone)
+    config = config_from(gone, pairs_in(new), "max_steps=30")
+    begun(config, tmp_path / "whole").run(ignore)
+    parted = begun(config, tmp_path / "parted")
+    stop_after(parted, 13)
+    with pytest.raises(Interrupted):
+        parted.run(ignore)
+    shutil.rmtree(gone)
+    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+    one, other = (
+        json.loads((tmp_path / each / "summary.json").read_text()) | {"seconds": 0}
+        for each in ("whole", "parted")
+    )
+    assert one == other
+    assert one["start_from"]["checkpoint"] == str(gone)
+
+
+def test_its_first_weights_are_saved_before_anything_else(
+    old: Path, new: Path, tmp_path: Path
+) -> None:
+    trainer = begun(config_from(old, pairs_in(new)), tmp_path / "run")
+    given = weights_of(trainer.state.start.model)
+    with trainer.state.opened(trainer.directory):
+        pass
+    taken_up = Trainer.resume(tmp_path / "run", [], CPU).state.start
+    assert taken_up.step == 0
+    for found in (taken_up.model, taken_up.average.model):
+        assert all(torch.equal(given[name], weight) for name, weight in weights_of(found).items())
+
+
+def test_its_configuration_repeats_it(old: Path, new: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(old, source)
+    arguments: list[str | Path] = [
+        "--data",
+        new,
+        "--max-steps",
+        "5",
+        "--out",
+        tmp_path / "one",
+        "--json",
+    ]
+    done = run("train", "--from", source, *arguments)
+    summary = json.loads(done.stdout)
+    assert summary["command"].startswith(f"stacktrans train --from {source} --data {new}")
+    assert summary["start_from"]["checkpoint"] == str(source)
+    assert "2 carried over, 2 new, 2 dropped" in done.stderr.decode()
+    assert "2 carried over, 2 new, 2 dropped" in (tmp_path / "one/best/README.md").read_text()
+    again: list[str | Path] = [
+        "train",
+        "--config",
+        tmp_path / "one" / "config.yaml",
+        "--out",
+        tmp_path / "two",
+    ]
+    assert run(*again).returncode == 0
+    assert_same_run(tmp_path / "one", tmp_path / "two")
+    (one, two) = ((tmp_path / each / "config.yaml").read_text() for each in ("one", "two"))
+    assert one == two
+    assert stacktrans.load(tmp_path / "two").transduce(["cd"]) == stacktrans.load(
+        tmp_path / "one"
+    ).transduce(["cd"])
+    shutil.rmtree(source)
+    shutil.copytree(tmp_path / "two", source)
+    other = run(*again[:-1], tmp_path / "three")
+    assert other.returncode == 2
+    assert f"{source}: its weights are not those that the run started" in other.stderr.decode()
+    assert not (tmp_path / "three").exists()
+
+
+def test_settings_are_those_of_the_checkpoint_under_those_given(old: Path, new: Path) -> None:
+    config = config_from(old, pairs_in(new), "batch_size=3")
+    assert config.recipe == "stack"
+    assert config.seed == 7
+    assert (config.training.learning_rate, config.training.batch_size) == (0.01, 3)
+    assert config.training.restart is None
+    assert config.training.max_steps == 2
+    assert config.task.name == "new"
+    same = config_from(old)
+    assert same.task.name == "old"
+    assert same.task.parameters == checkpoint.load(old, CPU).config.task.parameters
+    assert config.identity() != resolve(config=str(old / "config.yaml")).identity()
+
+
+def test_a_recipe_says_how_to_train_and_not_what(old: Path, new: Path, tmp_path: Path) -> None:
+    done = run("train", "--from", old, "--data", new, "--recipe", "default", "--dry-run")
+    config = yaml.safe_load(done.stdout)
+    assert config["recipe"] == "default"
+    assert config["model"] == yaml.safe_load((old / "config.yaml").read_text())["model"]
+    assert config["training"]["learning_rate"] == 0.002
+    assert config["training"]["max_steps"] == 40000
+    assert config["training"]["restart"] is None
+    assert config["start_from"]["source_symbols"] == {"carried_over": 2, "new": 2, "dropped": 2}
+
+
+def test_pairs_are_read_as_they_were(tmp_path: Path) -> None:
+    rows = [(f"{one} {two}", f"{two} {one}") for one in "abcde" for two in "fgh"]
+    first = write(tmp_path / "first.tsv", lines_of([(target, source) for source, target in rows]))
+    run(
+        "train", "--data", first, "--columns", "target,source", "--memory", "none", "--recipe",
+        "default", "--max-steps", "1", "--set", "hidden_size=8", "--out", tmp_path / "run",
+    )  # fmt: skip
+    # By itself each of these would seem to be a string of characters.
+    second = write(tmp_path / "second.tsv", lines_of([(f"a{n}", f"f{n}") for n in range(30)]))
+    asked: list[str | Path] = ["train", "--from", tmp_path / "run", "--data", second, "--dry-run"]
+    parameters = yaml.safe_load(run(*asked).stdout)["task"]["parameters"]
+    assert (parameters["columns"], parameters["symbols"]) == ("target,source", "words")
+    given = run(*asked, "--columns", "source,target", "--symbols", "characters")
+    parameters = yaml.safe_load(given.stdout)["task"]["parameters"]
+    assert (parameters["columns"], parameters["symbols"]) == ("source,target", "characters")
+
+
+def test_a_stream_goes_on_with_one_start_and_a_new_symbol(
+    tmp_path: Path, brief_streams: None
+) -> None:
+    stream = {"stream": {"sequences": 6, "steps": 10, "epochs": 2, "starts": 2}}
+    small = {
+        "hidden_size": 5, "memory.count": 2, "lengths.train": [1, 4], "lengths.test": [5, 6],
+        "measure.strings": 6, "batch_size": 2, "rounding": None, "training.data": stream,
+    }  # fmt: skip
+    place = tmp_path / "one"
+    stacktrans.train("anbn", memory="stack-rnn", recipe="paper", settings=small, out=place)
+    found = stacktrans.train("anbncn", from_=place, settings=small | {
+        "training.data.stream.starts": 1}, out=tmp_path / "two")  # fmt: skip
+    assert found.summary.outcome == "starts"
+    assert found.summary.attempts == 1
+    assert found.summary.notes[0].endswith("symbols: 2 carried over, 1 new, 0 dropped")
+    assert found.config.training.stream
+    assert found.config.training.stream.starts == 1
+    assert found.config.task.parameters["pattern"] == "a^n b^n c^n"
+
+
+def test_a_text_goes_on_with_the_words_that_it_knows(tmp_path: Path) -> None:
+    first = write_text(tmp_path / "first")
+    second = write_text(tmp_path / "second")
+    (second / "train.txt").write_text("the owl sees a heron .\na grey heron sees the sea .\n" * 9)
+    small = ["hidden_size=8", "memory.count=2", "batch_size=3", "stream.steps=7"]
+    words = [word for each in [*small, "stream.epochs=1"] for word in ("--set", each)]
+    done = run("train", "--text", first, "--memory", "stack-rnn", "--recipe", "default",
+               "--out", tmp_path / "one", *words)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    done = run("train", "--text", second, "--from", tmp_path / "one", "--out", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert "symbols: 7 carried over, 1 new, 13 dropped" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--recipe", "auto"], "recipe auto: a run that starts from a checkpoint is not raced"),
+        (["--strategies", "stack"], "strategies: a run that starts from a checkpoint is not raced"),
+        (["--budget", "5m"], "budget: a run that starts from a checkpoint is not raced"),
+        (["--memory", "auto"], "memory auto: a run that starts from a checkpoint is not raced"),
+        (["--memory", "queue"], 'model.memory.name: "queue"; the model in OLD has "stack"'),
+        (["--hidden", "9"], "model.controller.hidden_size: 9; the model in OLD has 8"),
+        (
+            ["--buffered", "--set", "gate_noise=0"],
+            'model.buffers: "buffers"; the model in OLD has null',
+        ),
+        (["--set", "biases=false"], "model.controller.biases: false; the model in OLD has true"),
+        (["--set", "restart.after=9"], "training.restart: expected null: a run that starts from"),
+        (["--set", "recipe=default"], "is a whole configuration, which takes nothing from"),
+        (["--resume", "OLD"], "--resume continues a run as it is"),
+        (["--task", "xor"], "task xor: is of the kind 'in step'; the model in OLD is for tasks of"),
+    ],
+)
+def test_what_does_not_fit_a_checkpoint_is_said(
+    old: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    given = [each.replace("OLD", str(old)) for each in arguments]
+    done = run("train", "--from", old, *given, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message.replace("OLD", str(old)) in done.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_checkpoint_is_said(old: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+
+    def said() -> str:
+        done = run("train", "--from", copy, "--out", tmp_path / "out")
+        assert done.returncode == 1
+        assert not (tmp_path / "out").exists()
+        return done.stderr.decode()
+
+    assert f"{copy}: no such checkpoint; shipped are" in said()
+    copy.mkdir()
+    assert f"{copy}: not a stacktrans checkpoint; expected a directory with" in said()
+    shutil.copytree(old, copy, dirs_exist_ok=True)
+    weights = copy / "best" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-9])
+    assert "truncated or not a safetensors file" in said()
+    weights.write_bytes(content[:-9] + bytes(9))
+    assert "model.safetensors: damaged: its checksum is not the one in SHA256SUMS" in said()
+    weights.write_bytes(content)
+    change_config(copy / "best", "format: 3", "format: 4")
+    assert "format 4 is newer than this stacktrans" in said()
+
+
+def test_it_is_refused_in_python_as_by_the_command(old: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="recipe auto: a run that starts from a checkpoint"):
+        stacktrans.train(from_=old, recipe="auto", out=tmp_path / "run")
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        stacktrans.train(from_=tmp_path / "absent", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
