@@ -54,9 +54,14 @@ def test_better_runs_have_more_turns() -> None:
     assert [had[name] for name in "bcad"] == pytest.approx([39, 26, 19, 16], abs=1)
 
 
-def test_all_have_the_first_turn() -> None:
-    found = standings(a=0.1, b=0.3) | {"c": Standing(), "d": Standing()}
-    assert next_round(found, width=2) == ["c", "d"]
+def test_one_after_another_has_the_first_turn() -> None:
+    found = dict.fromkeys("abcd", Standing())
+    taken: list[list[str]] = []
+    for _ in range(4):
+        taken.append(next_round(found, width=2))
+        had = {name: Standing(step=200, loss=1.0, train=0.5 * (name == "b")) for name in taken[-1]}
+        found |= had
+    assert taken == [["a", "b"], ["b", "c"], ["b", "d"], ["b", "a"]]
 
 
 def test_what_can_t_go_on_has_no_turn() -> None:

@@ -33,7 +33,7 @@ BUDGET = 300.0
 TURN = 200
 """Batches of a turn."""
 WIDTH = 2
-"""Runs that have a turn in a round, all but the first."""
+"""Runs that have a turn in a round."""
 MOST_AHEAD = 2
 """Turns that a run may have before its round, where a process has nothing else to do."""
 LOCK = ".lock"
@@ -44,17 +44,15 @@ Standings = Mapping[str, Standing]
 def next_round(standings: Standings, width: int) -> list[str]:
     """The runs that have a turn in a round, the best first, of those that can go on.
 
-    All have the first turn. From then on the best has one in each round, beside those of the others
-    that have had the fewest batches, where each batch of the third best counts three times, of the
-    fourth best four times, and so on.
+    The best has a turn in each round, beside those of the others that have had the fewest batches,
+    where each batch of the third best counts three times, of the fourth best four times, and so on.
+    So one after another has its first turn.
 
     Args:
         standings: of all runs, by name, in the order of strategies.
         width: how many have a turn in a round.
     """
     able = [name for name, each in standings.items() if each.can_go_on]
-    if new := [name for name in able if not standings[name].step]:
-        return new
     ranked = sorted(able, key=lambda name: standings[name].merit, reverse=True)
     had = {name: place * standings[name].step for place, name in enumerate(ranked, start=1)}
     others = sorted(ranked[1:], key=had.__getitem__)

@@ -60,9 +60,13 @@ class Standing(BaseModel):
 
     @property
     def merit(self) -> tuple[Any, ...]:
-        """What runs are compared by, the more the better: strings longer than trained on first."""
+        """What runs are compared by, the more the better: strings longer than trained on first.
+
+        Fine accuracy tells less than whole strings do, even shorter ones: half of a string may be
+        right without any use of a memory.
+        """
         loss = float("inf") if self.loss is None else self.loss
-        return self.solved, not self.failed, self.test, self.fine, -loss
+        return self.solved, not self.failed, self.test, self.train, self.fine, -loss
 
 
 class RaceState(BaseModel):
