@@ -19,7 +19,6 @@ from command_line import Ended
 
 from stacktrans.common import registry
 from stacktrans.settings.resolve import resolve
-from stacktrans.settings.strategies import strategies
 from stacktrans.sweeps.plan import read_plan
 
 ROOT = Path(__file__).parent.parent
@@ -119,7 +118,7 @@ def rows(printed: str) -> list[str]:
 
 
 OF_A_PROCESSOR = re.compile(
-    r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|after \d+ batches, \d+ seconds|took \d+"
+    r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|after \d+ batches, \d+ seconds"
 )
 
 
@@ -130,8 +129,7 @@ def lasting(printed: str) -> list[list[str | float]]:
     is to be 0 or 1 is only nearly so. What becomes of `<s>`, under all else, makes no difference.
     """
     lines = [OF_A_PROCESSOR.sub("", line).split() for line in printed.splitlines()]
-    kept = [line[:1] if line[0] in strategies() else line for line in lines]
-    return [[*map(_number, line)] for line in kept if line[:2] != ["1", "<s>"]]
+    return [[*map(_number, line)] for line in lines if line[:2] != ["1", "<s>"]]
 
 
 def _number(word: str) -> str | float:

@@ -50,7 +50,14 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("old")
     data = write(folder / "old.tsv", reversals(60, 1))
     settings = {**SMALL, "seed": 7, "restart.after": 1000, "learning_rate": 0.01}
-    stacktrans.train(data=data, recipe="stack", settings=settings, out=folder / "run", max_steps=2)
+    stacktrans.train(
+        data=data,
+        memory="stack",
+        recipe="default",
+        settings=settings,
+        out=folder / "run",
+        max_steps=2,
+    )
     return folder / "run"
 
 
@@ -228,7 +235,7 @@ def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path
     said = "symbols: 6 carried over, 2 new, 122 dropped"
     assert found.summary.notes[0].endswith(said)
     assert said in found._repr_html_()
-    other = stacktrans.train(recipe="stack", out=tmp_path / "new", **asked)
+    other = stacktrans.train(memory="stack", recipe="default", out=tmp_path / "new", **asked)
     assert other.summary.development
     assert other.summary.development.coarse < 0.2
 
@@ -310,7 +317,7 @@ def test_its_configuration_repeats_it(old: Path, new: Path, tmp_path: Path) -> N
 
 def test_settings_are_those_of_the_checkpoint_under_those_given(old: Path, new: Path) -> None:
     config = config_from(old, pairs_in(new), "batch_size=3")
-    assert config.recipe == "stack"
+    assert config.recipe == "default"
     assert config.seed == 7
     assert (config.training.learning_rate, config.training.batch_size) == (0.01, 3)
     assert config.training.restart is None
@@ -399,7 +406,7 @@ def test_a_text_goes_on_with_the_words_that_it_knows(tmp_path: Path) -> None:
         ),
         (["--set", "biases=false"], "model.controller.biases: false; the model in OLD has true"),
         (["--set", "restart.after=9"], "training.restart: expected null: a run that starts from"),
-        (["--set", "recipe=default"], "is a whole configuration, which takes nothing from"),
+        (["--set", "recipe=paper"], "is a whole configuration, which takes nothing from"),
         (["--resume", "OLD"], "--resume continues a run as it is"),
         (["--task", "xor"], "task xor: is of the kind 'in step'; the model in OLD is for tasks of"),
     ],
