@@ -240,6 +240,15 @@ def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path
     assert other.summary.development.coarse < 0.2
 
 
+@pytest.mark.parametrize("name", ["copy-queue", "reverse-stack"])
+def test_what_is_learned_is_not_unlearned_by_the_first_updates(name: str, tmp_path: Path) -> None:
+    """With a curriculum, or without: the learning rate of the beginning would be too high."""
+    settings = {"measure.strings": 30, "lengths.test": [65, 70]}
+    found = stacktrans.train(from_=name, settings=settings, max_steps=3, out=tmp_path / "run")
+    assert found.summary.test
+    assert found.summary.test.coarse >= 0.9
+
+
 def test_it_goes_on_bit_for_bit_without_the_checkpoint(
     old: Path, new: Path, tmp_path: Path
 ) -> None:

@@ -219,6 +219,8 @@ class Start:
         if first:
             for model in (self.model, self.average.model):
                 first(model)
+            if not self._training.stream:  # which has sequences grow longer by itself
+                self._pass_over_what_is_learned()
         self.rule = rule_of(self._config, starts, self.model.state_dict())
 
     def draw(self) -> None:
@@ -281,10 +283,7 @@ class Start:
         found.minimised.backward()
         learned = self._learn()
         self.losses.note(float(found.loss) / found.scored if learned else math.nan)
-        if moment.share < 1:
-            self.curriculum.lengthen(self.losses)
-        else:
-            self._settle()
+        self._follow_loss()
 
     def _learn(self) -> bool:
         """Change the weights by their gradients; whether these, and the step, are finite."""
@@ -296,6 +295,29 @@ class Start:
             return False
         self.average.update()
         return True
+
+    def _follow_loss(self) -> None:
+        """Train on longer strings, or settle, if the loss is low enough."""
+        if self.curriculum.share < 1:
+            self.curriculum.lengthen(self.losses)
+        else:
+            self._settle()
+
+    @torch.no_grad()
+    def _pass_over_what_is_learned(self) -> None:
+        """Lengthen strings and settle as far as the loss allows before anything is trained.
+
+        Otherwise the first updates, whose size does not depend on how small gradients are, would
+        be those of a model that has everything to learn, and have a solved one fail.
+        """
+        looked_at = None
+        while looked_at != (now := (self.curriculum.share, self.settling.settled)):
+            looked_at = now
+            batch, unrolled = self.source.unroll(self.model, self.moment, no_noise)
+            found = objective(self.model, self._config, batch, unrolled, settled=False)
+            self.losses.running = float(found.loss) / found.scored
+            self._follow_loss()
+        self.losses.forget()
 
     def _settle(self) -> None:
         settle, running = self._training.settle, self.losses.running
