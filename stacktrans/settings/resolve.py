@@ -242,12 +242,23 @@ def _missing(given: Settings, expected: Settings, prefix: str = "") -> Iterator[
 def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
     """A model without settings of another memory or controller, or of buffers that no user wants.
 
+    Whether there are buffers is not for a recipe to say.
+    """
+    wanted = any(isinstance(said.get("buffers"), dict) for said in users)
+    return parts_fitting(model if wanted else {**model, "buffers": None}, users)
+
+
+def parts_fitting(model: Settings, users: Sequence[Settings]) -> Settings:
+    """A model without settings of another memory or controller.
+
     A recipe says what holds for any memory and controller, and a file below an option that chooses
-    another is about the one that it had. Whether there are buffers is not for a recipe to say.
+    another is about the one that it had.
+
+    Args:
+        model: as put together.
+        users: what was asked for of it, later ones on top.
     """
     fitting = dict(model)
-    if not any(isinstance(said.get("buffers"), dict) for said in users):
-        fitting["buffers"] = None
     kinds: dict[str, type[Named]] = {"memory": MemoryConfig, "controller": ControllerConfig}
     for part, kind in kinds.items():
         if not isinstance(model.get(part), dict):
