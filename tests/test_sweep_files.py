@@ -245,12 +245,12 @@ def test_a_task_of_the_grid_can_have_settings_of_its_own(tmp_path: Path) -> None
     more = {"settings": {"by_task": {"other": {"training": {"gate_noise": 0.5}}}}}
     path = sweep_file(tmp_path, **changes, profiles={"more": more})
     found = {
-        (run.condition, run.config.task.name): (
-            run.config.training.batch_size,
-            run.config.model.memory_size,
-            run.config.training.gate_noise,
+        (planned.condition, planned.config.task.name): (
+            planned.config.training.batch_size,
+            planned.config.model.memory_size,
+            planned.config.training.gate_noise,
         )
-        for run in read_plan(path, "more").runs
+        for planned in read_plan(path, "more").runs
     }
     assert found == {
         ("Stack", "copy"): (5, 3, 0),
@@ -260,8 +260,8 @@ def test_a_task_of_the_grid_can_have_settings_of_its_own(tmp_path: Path) -> None
         ("Nothing", "copy"): (5, 0, 0),
         ("Nothing", "other"): (10, 0, 0.5),
     }
-    for run in read_plan(path, "more").runs:
-        assert commanded(run.command) == run.config
+    for planned in read_plan(path, "more").runs:
+        assert commanded(planned.command) == planned.config
 
 
 @pytest.mark.parametrize(
