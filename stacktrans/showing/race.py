@@ -17,7 +17,7 @@ class RaceDisplay(ProgressDisplay):
     """Shows who takes part and how far each has come: a live table, or a line for each turn."""
 
     def __init__(self, console: Console, race: Race) -> None:
-        self._race, self._shown = race, dict(race.state.standings)
+        self._race, self._shown = race, race.state.latest
         super().__init__(console, transient=True)
 
     def _open(self) -> None:
@@ -29,18 +29,18 @@ class RaceDisplay(ProgressDisplay):
 
     def show(self) -> None:
         """Show how the runs stand after one more turn."""
-        standings = self._race.state.standings
+        standings = self._race.state.latest
         if self.live:
             self._refresh()
         else:
             for name, standing in standings.items():
                 if self._shown.get(name) != standing:
                     self._say(_line(name, standing))
-        self._shown = dict(standings)
+        self._shown = standings
 
     def _now(self) -> RenderableType:
         state = self._race.state
-        table = race_table({name: each.model_dump() for name, each in state.standings.items()})
+        table = race_table({name: each.model_dump() for name, each in state.latest.items()})
         return Group(table, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} s"))
 
     def _close(self) -> None:

@@ -32,40 +32,33 @@ BUDGET = 300.0
 """Seconds of a race that is given none."""
 TURN = 200
 """Batches of a turn."""
-TAKEN_OFF = 0.5
-"""A run that is right on so many of the longer strings is likely to be right on all soon."""
-PATIENCE = 5
-"""Rounds in a row in which only runs that have taken off are trained."""
+WIDTH = 2
+"""Runs that have a turn in a round, all but the first."""
+MOST_AHEAD = 2
+"""Turns that a run may have before its round, where a process has nothing else to do."""
 LOCK = ".lock"
 
 Standings = Mapping[str, Standing]
 
 
-def next_round(number: int, standings: Standings, alone: int) -> list[str]:
+def next_round(standings: Standings, width: int) -> list[str]:
     """The runs that have a turn in a round, the best first, of those that can go on.
 
-    The best has a turn in each round, the next two in every second one, the next four in every
-    fourth, and so on: every tier has the same share of the time. As long as there are not more than
-    `PATIENCE` rounds in a row of them, runs that have taken off are alone.
+    All have the first turn. From then on the best has one in each round, beside those of the others
+    that have had the fewest batches, where each batch of the third best counts three times, of the
+    fourth best four times, and so on.
 
     Args:
-        number: how many rounds there were in which all could have a turn; in the first all do.
         standings: of all runs, by name, in the order of strategies.
-        alone: how many rounds there were since the last of these.
+        width: how many have a turn in a round.
     """
     able = [name for name, each in standings.items() if each.can_go_on]
+    if new := [name for name in able if not standings[name].step]:
+        return new
     ranked = sorted(able, key=lambda name: standings[name].merit, reverse=True)
-    if number and alone < PATIENCE and (ahead := _ahead(ranked, standings)):
-        return ahead
-    return [
-        name
-        for place, name in enumerate(ranked, start=1)
-        if number % (1 << (place.bit_length() - 1)) == 0
-    ]
-
-
-def _ahead(names: Sequence[str], standings: Standings) -> list[str]:
-    return [name for name in names if standings[name].test >= TAKEN_OFF]
+    had = {name: place * standings[name].step for place, name in enumerate(ranked, start=1)}
+    others = sorted(ranked[1:], key=had.__getitem__)
+    return [*ranked[:1], *others[: width - 1]]
 
 
 def begin(
@@ -109,6 +102,7 @@ class Race:
     def __init__(self, directory: Path, device: str, workers: int) -> None:
         self.directory, self.stop_requested = directory, 0
         self._device, self._workers, self._decided = device, workers, False
+        self._left_off, self._deaths = dict[str, Standing](), Counter[str]()
 
     def place(self, name: str) -> Path:
         """The directory of a run that takes part."""
@@ -142,7 +136,7 @@ class Race:
 
     def _check_places(self) -> None:
         """Raise `CheckpointError` if something is missing of a run that may have another turn."""
-        for name, each in self.state.standings.items() if self.state.can_go_on else ():
+        for name, each in self.state.latest.items() if self.state.can_go_on else ():
             place = self.place(name)
             if each.can_go_on and not (place / CONFIG).is_file():
                 raise CheckpointError(f"{place / CONFIG}: missing; the race can't go on without it")
@@ -162,10 +156,13 @@ class Race:
             with Pool(min(self._workers, len(state.standings)), self._is_over) as pool:
                 while state.can_go_on and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
+                while pool.at_work and not self._decided:
+                    self._gather(pool, show)
         finally:
             forget(self.directory / FOLDER)
-        state.seconds = self.elapsed
-        state.save(self.directory)
+        if not (self._decided or self.stop_requested):  # the time is over: each has what it had
+            state.standings, state.ahead = state.latest | self._left_off, {}
+        self._save()
         failed = {name: each.failed for name, each in state.standings.items()}
         if all(failed.values()):
             raise StacktransError(
@@ -186,45 +183,59 @@ class Race:
     @property
     def _must_begin(self) -> bool:
         """Whether a run must be trained, however short the time is, so that there is a model."""
-        trained = any(each.step for each in self.state.standings.values())
+        trained = any(each.step for each in self.state.latest.values())
         return not (trained or self.stop_requested)
 
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
         """Carry out a round, and note it when it is complete or nothing can change it any more."""
         state = self.state
-        before = dict(state.standings)
-        names = next_round(state.rounds, before, state.alone)
-        alone = bool(state.rounds and state.alone < PATIENCE and _ahead(names, before))
-        work = partial(_turn, before, TURN, self.directory / FOLDER, self._device, plugin_files())
-        todo, done, deaths = list(names), set[str](), Counter[str]()
-        while todo or pool.at_work:
-            first = self._must_begin and not pool.at_work
-            while todo and pool.is_free and (first or not self._is_over()):
-                first = False
-                todo.remove(pool.submit(todo, work))
+        names = next_round(state.standings, WIDTH)
+        while not self._decided and not all(map(state.ahead.get, names)):
+            self._employ(pool, names)
             if not pool.at_work:
+                return
+            self._gather(pool, show)
+            self._decided = _winner(names, state.ahead) is not None
+        state.close_round(names, _winner(names, state.ahead))
+        self._save()
+
+    def _gather(self, pool: Pool, show: Callable[[], None]) -> None:
+        """Note the turns that are done next, or left off."""
+        for name, found in pool.finished():
+            before = self.state.latest[name]
+            if found == KILLED:
+                self._deaths[name] += 1
+                if self._deaths[name] < MOST_DEATHS:
+                    continue  # it is done again
+                found = before.model_copy(update={"failed": KILLED})
+            if found.can_go_on and found.step < before.step + TURN:
+                self._left_off[name] = found
+            else:
+                self._deaths[name] = 0
+                self.state.ahead.setdefault(name, []).append(found)
+                self._save()
+            show()
+
+    def _employ(self, pool: Pool, names: Sequence[str]) -> None:
+        """Give work to all processes: the turns of a round, and those that are likely to come."""
+        state, latest = self.state, self.state.latest
+        work = partial(_turn, latest, TURN, self.directory / FOLDER, self._device, plugin_files())
+        begins = self._must_begin and not pool.at_work
+        while pool.is_free and (begins or not self._is_over()):
+            begins, idle = False, latest.keys() - pool.at_work
+            todo = [name for name in names if name in idle and not state.ahead.get(name)]
+            todo = todo or [
+                name
+                for name in next_round(latest, len(latest))
+                if name in idle and len(state.ahead.get(name, ())) < MOST_AHEAD
+            ]
+            if not todo:
                 break
-            for name, found in pool.finished():
-                if found == KILLED:
-                    deaths[name] += 1
-                    if deaths[name] < MOST_DEATHS:
-                        todo.append(name)
-                        continue
-                    found = before[name].model_copy(update={"failed": KILLED})
-                state.standings[name] = found
-                if not found.can_go_on or found.step >= before[name].step + TURN:
-                    done.add(name)  # which it has not if it was left off
-                show()
-            self._decided, todo = _decided(names, state.standings, done, todo)
-        if self.stop_requested and not self._decided and done != {*names}:
-            state.standings = before  # to be done again, from what the runs have saved
-            return
-        state.winner = next((name for name in names if state.standings[name].solved), None)
-        state.rounds, state.alone = (
-            (state.rounds, state.alone + 1) if alone else (state.rounds + 1, 0)
-        )
-        state.seconds = self.elapsed
-        state.save(self.directory)
+            pool.submit(todo, work)
+
+    def _save(self) -> None:
+        self.state.seconds = self.elapsed
+        self.state.save(self.directory)
 
     @property
     def outcome(self) -> str | None:
@@ -261,18 +272,14 @@ class Race:
             _remove(self.directory / FOLDER)
 
 
-def _decided(
-    names: Sequence[str], standings: Standings, done: set[str], todo: Sequence[str]
-) -> tuple[bool, list[str]]:
-    """Whether the winner of a round is known, and who must still have a turn.
-
-    It is the first, in the round's order, that has solved the task.
-    """
-    solved = next((name for name in names if name in done and standings[name].solved), None)
-    if solved is None:
-        return False, [*todo]
-    earlier = names[: names.index(solved)]
-    return done.issuperset(earlier), [name for name in todo if name in earlier]
+def _winner(names: Sequence[str], ahead: Mapping[str, Sequence[Standing]]) -> str | None:
+    """The first, in a round's order, that has solved the task; None if that isn't known yet."""
+    for name in names:
+        if not ahead.get(name):
+            return None
+        if ahead[name][0].solved:
+            return name
+    return None
 
 
 def _turn(

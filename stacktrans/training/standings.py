@@ -1,6 +1,7 @@
 """How far the runs of a race have come, and the file that says so."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,10 +72,10 @@ class RaceState(BaseModel):
         command: the words of a command that trains any of the runs alone, if its recipe is added.
         budget: seconds that the race has.
         seconds: that it has taken.
-        rounds: number of rounds in which all could have a turn.
-        alone: number of rounds since the last of these, of runs that have taken off.
+        rounds: number of rounds.
         winner: the run that has solved the task; None before one has.
-        standings: of all runs, by name, in the order of strategies.
+        standings: of all runs after the last round, by name, in the order of strategies.
+        ahead: after each turn that a run has had since.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -83,9 +84,21 @@ class RaceState(BaseModel):
     budget: Seconds
     seconds: Seconds = 0.0
     rounds: Count = 0
-    alone: Count = 0
     winner: str | None = None
     standings: Annotated[dict[Name, Standing], Field(min_length=1)]
+    ahead: dict[Name, list[Standing]] = {}
+
+    @property
+    def latest(self) -> dict[str, Standing]:
+        """How each run stands after its last turn."""
+        since = {name: turns[-1] for name, turns in self.ahead.items() if turns}
+        return self.standings | since
+
+    def close_round(self, names: Sequence[str], winner: str | None) -> None:
+        """Note a round of some runs, as far as their turns are known, and who has won in it."""
+        for name in filter(self.ahead.get, names):
+            self.standings[name] = self.ahead[name].pop(0)
+        self.rounds, self.winner = self.rounds + 1, winner
 
     @property
     def best(self) -> str:
