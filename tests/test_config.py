@@ -125,7 +125,7 @@ def test_a_task_that_says_how_it_is_trained_is_refused_with_the_line(
     text = find_task("copy").read_text()
     path.write_text(f"{text}recipes:\n  {recipe}: {{training: {{batch_size: 3}}}}\n")
     line = len(text.splitlines()) + 2
-    said = rf"mine.yaml:{line}: recipes.{recipe}: a task changes the recipe paper alone"
+    said = rf"mine.yaml:{line}: recipes.{recipe}: expected paper alone"
     for used in (lambda: load_task(str(path)), lambda: resolve(task=str(path), settings=QUEUE)):
         with pytest.raises(UsageError, match=said):
             used()

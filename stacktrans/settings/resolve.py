@@ -134,9 +134,9 @@ def _check_recipes(layers: Sequence[Layer]) -> None:
         for name in layer.section("recipes").settings:
             if name != PUBLISHED:
                 raise UsageError(
-                    f"{layer.place(('recipes', name))}: recipes.{name}: a task changes the recipe "
-                    f"{PUBLISHED} alone, by what was published of it; how else it is trained is "
-                    "said where it is trained, such as in a file of settings"
+                    f"{layer.place(('recipes', name))}: recipes.{name}: expected {PUBLISHED} "
+                    "alone, for what was published of the task; what else it is trained with "
+                    "belongs in a file of settings"
                 )
 
 
