@@ -102,7 +102,8 @@ def of_run(options: str, scratch: Path) -> dict[str, Any]:
     for word, meaning in {**guarded.WORDS, "TEXT": shlex.quote(str(scratch))}.items():
         options = options.replace(word, meaning)
     out = scratch / "run"
-    stacktrans("train", "--seed=1", "--workers=1", *shlex.split(options), "--out", str(out))
+    usual = ("--seed=1", "--workers=1", "--recipe=default")
+    stacktrans("train", *usual, *shlex.split(options), "--out", str(out))
     metrics = parsed((out / "metrics.jsonl").read_text())
     return {
         "best": of_weights(out / "best"),

@@ -14,14 +14,14 @@ stack: --task reverse --memory stack --max-steps 300
 deque: --task bigram-flip --memory deque --max-steps 200
 LSTM: --task copy --memory none --max-steps 300
 simple RNN: --task reverse --memory none --controller rnn --max-steps 300
-two layers: --task gender --memory stack --set layers=2 --max-steps 100
+two layers: --task gender --memory stack --set layers=2 LARGE --max-steps 100
 paper: --task svo-sov --memory queue --controller gru --recipe paper SMALL --max-steps 50
 stack-rnn: --task anbn --memory stack-rnn --max-steps 300
 list-rnn: --task anbncn --memory list-rnn --max-steps 300
 same length: --task reversal --memory stack --controller linear --max-steps 300
-in step: --task parenthesis --memory stack --controller lstm --max-steps 300
+in step: --task parenthesis --memory stack --controller lstm FORGETFUL --max-steps 300
 buffered, linear: --task reversal --memory stack --controller linear --buffered --max-steps 200
-buffered, LSTM: --task xor --memory stack --controller lstm --buffered --max-steps 200
+buffered, LSTM: --task xor --memory stack --controller lstm --buffered DOUBLE --max-steps 200
 examples: --task formula --memory stack --controller lstm --recipe paper EXAMPLES
 examples, buffered: --task delayed-xor --memory stack --buffered --recipe paper EXAMPLES
 stream: --task anbn --memory stack-rnn --recipe paper STREAM
@@ -42,8 +42,15 @@ definition, stack-rnn: --task anbn --memory stack-rnn DEFINITION
 definition, list-rnn: --task anbncn --memory list-rnn DEFINITION
 definition, buffered: --task reversal --memory stack --buffered DEFINITION
 """
-"""Options of `train`, with --seed 1, and --workers 1 where nothing else is said."""
+"""Options of `train`; those that `guard.py` adds hold where nothing else is said."""
 WORDS = {
+    "LARGE": "--hidden 128 --memory-size 64 --set batch_size=30 --set learning_rate=0.004 "
+    "--set 'gate_bias={input: 0, forget: 2, output: 0, update: 2}' --set measure.strings=1000 "
+    "--set training.length_law=task --set restart=null --set solved.accuracy=0.997",
+    "FORGETFUL": "--set state_gradient=0 --set 'gate_bias={input: 2, forget: -6, output: 2}' "
+    "--set 'start.scale={signals: 3, values: 2, reads: 2}' "
+    "--set 'settle={loss: 0.01, sharpening: 2}' --set 'restart={after: 1000, loss: 0.02}'",
+    "DOUBLE": "--memory-size 6 --set buffers.steps_per_symbol=2",
     "STREAM": "SMALL PIECES ROUNDED",
     "PIECES": "--set 'data.stream={sequences: 40, epochs: 3, starts: 2}'",
     "ROUNDED": "--set rounding=quick",

@@ -13,6 +13,7 @@ today, with the same weights.
 
 import argparse
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -62,13 +63,17 @@ SHIPPED = [
     Model(
         "xor-buffered",
         "1101",
-        "--task xor --memory stack --controller linear --buffered --seed 2 --recipe default",
+        "--task xor --memory stack --controller linear --buffered --seed 2 --recipe default "
+        "--set memory.size=6 --set buffers.steps_per_symbol=2",
         "13:24",
     ),
     Model(
         "parenthesis-lstm",
         "([()]",
-        "--task parenthesis --memory stack --controller lstm --recipe default",
+        "--task parenthesis --memory stack --controller lstm --recipe default "
+        "--set state_gradient=0 --set 'gate_bias={input: 2, forget: -6, output: 2}' "
+        "--set 'start.scale={signals: 3, values: 2, reads: 2}' "
+        "--set 'settle={loss: 0.01, sharpening: 2}' --set 'restart={after: 1000, loss: 0.02}'",
         "22:110",
         coarse=0.99,
         symbols=0.999,
@@ -83,14 +88,26 @@ SHIPPED = [
     Model(
         "memorization",
         "12212=",
-        "--task memorization --memory stack-rnn --recipe default",
+        "--task memorization --memory stack-rnn --recipe default --set memory.count=10 "
+        "--set hidden_size=100 --set recurrent=true --set state_gradient=0 "
+        "--set learning_rate=0.005 --set sequences=8 --set curriculum=null --set gate_noise=0 "
+        "--set 'settle={rate: 0.1}' --set 'solved={ranges: both, times: 2}' --set rounding=slow "
+        "--set 'restart={after: null, give_up_after: 15000}' --set max_steps=80000",
         "20:60",
         hard="1000:1000",
     ),
     Model(
         "addition",
         "101+1=",
-        "--task addition --memory stack-rnn --recipe default",
+        "--task addition --memory stack-rnn --recipe default --set memory.count=10 "
+        "--set 'lengths={train: [1, 39], test: [40, 80]}' "
+        "--set hidden_size=100 --set recurrent=true --set state_gradient=0.3 "
+        "--set learning_rate=0.005 --set batch_size=20 --set gate_noise=0 "
+        "--set 'curriculum={share: 0.5, growth: 2, loss: 0.02}' "
+        "--set 'restart={after: 7000, loss: 0.05, give_up_after: 60000}' "
+        "--set 'settle={rate: 0.1, sharpening: 20}' "
+        "--set 'measure={strings: 1000, accuracy_every: 500}' "
+        "--set 'solved={ranges: both, times: 10}' --set rounding=thorough --set max_steps=200000",
         "1:60",
         hard="1000:1000",
     ),
@@ -165,7 +182,7 @@ def ship(model: Model) -> None:
     """Train one model, check it, and put it in its place."""
     run, place = f"checkpoints/{model.name}-run", ROOT / "checkpoints" / model.name
     shutil.rmtree(ROOT / run, ignore_errors=True)
-    stacktrans("train", *model.options.split(), "--out", run)
+    stacktrans("train", *shlex.split(model.options), "--out", run)
     check(run, model)
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(ROOT / run / "best", place)

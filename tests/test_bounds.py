@@ -184,16 +184,16 @@ COPY = yaml.safe_load((Path(__file__).parent.parent / "tasks" / "copy.yaml").rea
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"recipes": {"default": {"model": 3}}}, "model: expected settings"),
-        ({"recipes": {"default": {"by_memory": [1]}}}, "by_memory: expected settings"),
-        ({"recipes": {"default": {"by_memory": {"queue": [1]}}}}, "queue: expected settings"),
-        ({"recipes": {"default": {"by_memory": {"queue": {"model": 3}}}}}, "model: expected setti"),
-        ({"recipes": {"default": [1]}}, "recipes.default: "),
+        ({"recipes": {"paper": {"model": 3}}}, "model: expected settings"),
+        ({"recipes": {"paper": {"by_memory": [1]}}}, "by_memory: expected settings"),
+        ({"recipes": {"paper": {"by_memory": {"queue": [1]}}}}, "queue: expected settings"),
+        ({"recipes": {"paper": {"by_memory": {"queue": {"model": 3}}}}}, "model: expected setti"),
+        ({"recipes": {"paper": [1]}}, "recipes.paper: "),
         ({"recipes": [1]}, "recipes: "),
-        ({"recipes": {"default": {"task": {"recipes": [1]}}}}, "recipes: "),
-        ({"recipes": {"default": {"training": 0}}}, "training: expected settings"),
-        ({"recipes": {"default": {"model": {"start": []}}}}, "model.start: "),
-        ({"recipes": {"default": {"training": {"restart": {"starts": [3]}}}}}, "starts.0: "),
+        ({"recipes": {"paper": {"task": {"recipes": [1]}}}}, "recipes: "),
+        ({"recipes": {"paper": {"training": 0}}}, "training: expected settings"),
+        ({"recipes": {"paper": {"model": {"start": []}}}}, "model.start: "),
+        ({"recipes": {"paper": {"training": {"restart": {"starts": [3]}}}}}, "starts.0: "),
         ({"length_law": {"mean": -5, "deviation": -1}}, "length_law"),
         ({"length_law": {"mean": 5, "deviation": 1, "depth": 3}}, "depth"),
         ({"length_law": {"depth": 10**9}}, "length_law"),
@@ -205,7 +205,7 @@ def test_odd_tasks_are_named_with_the_line(
     path = tmp_path / "odd.yaml"
     path.write_text(yaml.safe_dump({**COPY, **changes}))
     with pytest.raises(UsageError, match=rf"odd\.yaml:\d+: .*{message}"):
-        resolve(task=str(path), settings={"model": {"memory": "queue"}})
+        resolve(task=str(path), recipe="paper", settings={"model": {"memory": "queue"}})
 
 
 @pytest.mark.parametrize(

@@ -274,16 +274,16 @@ def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], messag
     [
         ("a: !!int ten\n", "odd.yaml:1: !!int cannot be used in settings"),
         ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' appears twice"),
-        ("recipes: {default: {by_memory: 5}}\n", "by_memory: expected settings"),
-        ("recipes: {defautl: {}}\n", "did you mean 'default'"),
+        ("recipes: {paper: {by_memory: 5}}\n", "by_memory: expected settings"),
+        ("\nrecipes: {default: {}}\n", "odd.yaml:2: recipes.default: expected paper alone"),
         ('format: "7"\n', "format"),
     ],
 )
 def test_train_refuses_odd_files(tmp_path: Path, text: str, message: str) -> None:
     options = ["--task", "copy", "--config", "odd.yaml"]
-    if text.startswith("recipes:"):
+    if "recipes:" in text:
         text += (Path(__file__).parent.parent / "tasks" / "copy.yaml").read_text()
-        options = ["--task", "odd.yaml"]
+        options = ["--task", "odd.yaml", "--recipe", "paper"]
     (tmp_path / "odd.yaml").write_text(text)
     done = run("train", *options, "--memory", "queue", "--max-steps", "1", cwd=tmp_path)
     assert done.returncode == 2

@@ -25,11 +25,12 @@ from stacktrans.settings.config import (
     VectorMemoryConfig,
 )
 from stacktrans.settings.layers import setting_path
-from stacktrans.settings.packaged import recipe_names, shipped
+from stacktrans.settings.packaged import recipe_names, recipes, shipped
 from stacktrans.settings.resolve import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths
 
 QUEUE = {"model": {"memory": "queue"}}
+SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
 
 
 def copy_queue(**changes: object) -> RunConfig:
@@ -38,7 +39,7 @@ def copy_queue(**changes: object) -> RunConfig:
 
 @pytest.mark.parametrize("recipe", recipe_names())
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
-@pytest.mark.parametrize("task", sorted(path.stem for path in shipped("tasks").glob("*.yaml")))
+@pytest.mark.parametrize("task", SHIPPED)
 def test_every_recipe_fits_every_task_and_memory(recipe: str, memory: str, task: str) -> None:
     config = resolve(task=task, recipe=recipe, settings={"model": {"memory": memory}})
     assert (config.recipe, config.task.name, config.model.memory.name) == (recipe, task, memory)
@@ -83,22 +84,63 @@ def test_layers_lie_over_one_another_in_order(tmp_path: Path) -> None:
     assert config.training.batch_size == 6
 
 
-def test_a_task_s_recipe_lies_over_the_general_one(tmp_path: Path) -> None:
+def test_what_was_published_of_a_task_lies_over_its_paper_s_recipe(tmp_path: Path) -> None:
     task = yaml.safe_load(find_task("copy").read_text())
     task["recipes"] = {
-        "default": {
+        "paper": {
             "training": {"batch_size": 3},
             "by_memory": {"queue": {"model": {"start": {"signal_bias": {"push": 0.25}}}}},
         }
     }
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(task))
-    config = resolve(task=str(path), settings=QUEUE)
+    config = resolve(task=str(path), recipe="paper", settings=QUEUE)
     assert config.training.batch_size == 3
     assert config.model.start.signal_bias["push"] == 0.25
-    other = resolve(task=str(path), settings={"model": {"memory": "stack"}})
-    assert other.model.start.signal_bias["push"] != 0.25
-    assert resolve(task=str(path), recipe="paper", settings=QUEUE).training.batch_size == 10
+    stack = {"model": {"memory": "stack"}}
+    other = resolve(task=str(path), recipe="paper", settings=stack)
+    assert other.model.start.signal_bias["push"] == 0
+    assert resolve(task=str(path), settings=QUEUE).training.batch_size == 10
+
+
+@pytest.mark.parametrize("task", SHIPPED)
+def test_no_shipped_task_says_how_it_is_trained_but_what_was_published(task: str) -> None:
+    said = yaml.safe_load(find_task(task).read_text())
+    assert {"paper"} >= said.get("recipes", {}).keys()
+    known = {"name", "description", "generator", "parameters", "paper", "lengths", "length_law"}
+    assert known | {"recipes"} >= said.keys()
+
+
+def test_of_generators_shipped_recipes_know_texts_alone() -> None:
+    files = [yaml.safe_load(path.read_text()) for path in recipes().rglob("*.yaml")]
+    assert len(files) == 6
+    assert {name for file in files for name in file.get("by_generator", ())} == {"text"}
+
+
+@pytest.mark.parametrize("recipe", ["default", "stack", "papre"])
+def test_a_task_that_says_how_it_is_trained_is_refused_with_the_line(
+    tmp_path: Path, recipe: str
+) -> None:
+    path = tmp_path / "mine.yaml"
+    text = find_task("copy").read_text()
+    path.write_text(f"{text}recipes:\n  {recipe}: {{training: {{batch_size: 3}}}}\n")
+    line = len(text.splitlines()) + 2
+    said = rf"mine.yaml:{line}: recipes.{recipe}: expected paper alone"
+    for used in (lambda: load_task(str(path)), lambda: resolve(task=str(path), settings=QUEUE)):
+        with pytest.raises(UsageError, match=said):
+            used()
+
+
+def test_of_texts_a_recipe_says_more(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("{name: mine, generator: text, paper: joulin2015, parameters: {train: a.txt}}")
+    training = resolve(task=str(path), settings={"model": {"memory": "none"}}).training
+    assert training.data is not None
+    assert training.data.stream is not None
+    assert (training.data.stream.sequences, training.data.stream.epochs) == (None, 10)
+    assert (training.stop, training.curriculum, training.rounding) == (None, None, None)
+    pattern = resolve(task="anbn", settings={"model": {"memory": "none"}}).training
+    assert pattern.data is None
 
 
 def test_an_option_changes_part_of_a_task() -> None:
@@ -298,7 +340,7 @@ def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> 
     path = tmp_path / "mine.yaml"
     path.write_text(
         "name: mine\ngenerator: copy\nlengths: {train: [1, 2], test: [3, 4]}\n"
-        "length_law: uniform\nrecipes:\n  default:\n    by_controller:\n      gru:\n"
+        "length_law: uniform\nrecipes:\n  paper:\n    by_controller:\n      gru:\n"
         "        model: {controller: {hidden_size: 7}}\n        by_memory:\n          queue:\n"
         "            model: {memory: {size: 3}}\n"
     )
@@ -306,14 +348,14 @@ def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> 
     for controller in ("gru", "lstm"):
         for memory in ("queue", "stack"):
             model = {"controller": controller, "memory": memory}
-            config = resolve(task=str(path), settings={"model": model}).model
+            config = resolve(task=str(path), recipe="paper", settings={"model": model}).model
             assert isinstance(config.controller, RecurrentConfig)
             sizes[controller, memory] = (config.controller.hidden_size, config.memory_size)
     assert sizes == {
         ("gru", "queue"): (7, 3),
-        ("gru", "stack"): (7, 32),
-        ("lstm", "queue"): (64, 32),
-        ("lstm", "stack"): (64, 32),
+        ("gru", "stack"): (7, 256),
+        ("lstm", "queue"): (256, 256),
+        ("lstm", "stack"): (256, 256),
     }
 
 

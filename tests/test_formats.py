@@ -199,7 +199,7 @@ def test_a_whole_configuration_can_be_given_another_task() -> None:
     config, other = resolve(config=path), resolve(config=path, task="addition")
     assert (other.model, other.training) == (config.model, config.training)
     assert other.task.name == "addition"
-    assert other.task.ranges.train == (1, 39)
+    assert other.task.ranges.train == (1, 19)
 
 
 def recorded(path: Path) -> list[dict[str, Any]]:

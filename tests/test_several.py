@@ -140,10 +140,11 @@ def test_a_recipe_changes_several_by_their_own_name_alone(tmp_path: Path) -> Non
     path = tmp_path / "mine.yaml"
     path.write_text(
         "{name: mine, generator: copy, lengths: {train: [1, 2], test: [3, 4]}, "
-        "recipes: {default: {by_memory: {2*stack+queue: {training: {batch_size: 7}}}}}}"
+        "recipes: {paper: {by_memory: {2*stack+queue: {training: {batch_size: 7}}}}}}"
     )
     for memory, size in (("stack+stack+queue", 7), ("2*stack", 10), ("stack", 10)):
-        run_of = resolve(task=str(path), settings={"model": {"memory": memory}})
+        settings = {"model": {"memory": memory}}
+        run_of = resolve(task=str(path), recipe="paper", settings=settings)
         assert run_of.training.batch_size == size
 
 

@@ -227,6 +227,68 @@ def test_a_task_can_be_changed_below_where_it_is_named(tmp_path: Path) -> None:
         assert commanded(planned.command) == planned.config
 
 
+def test_a_task_of_the_grid_can_have_settings_of_its_own(tmp_path: Path) -> None:
+    own = settings("max_steps=4")
+    del own["task"]
+    own["by_task"] = {"copy": {"model": {"memory": {"size": 3}}, "training": {"batch_size": 5}}}
+    conditions = {
+        "Stack": {"model": {"memory": "stack"}},
+        "Queue": {
+            "model": {"memory": "queue"},
+            "training": {"batch_size": 6},
+            "by_task": {"other": {"training": {"batch_size": 7}}},
+        },
+        "Nothing": {"model": {"memory": "none"}},
+    }
+    tasks = ["copy", task_file(tmp_path, "a.yaml", "other")]
+    changes: dict[str, Any] = {"settings": own, "grid": {"task": tasks}, "conditions": conditions}
+    more = {"settings": {"by_task": {"other": {"training": {"gate_noise": 0.5}}}}}
+    path = sweep_file(tmp_path, **changes, profiles={"more": more})
+    found = {
+        (planned.condition, planned.config.task.name): (
+            planned.config.training.batch_size,
+            planned.config.model.memory_size,
+            planned.config.training.gate_noise,
+        )
+        for planned in read_plan(path, "more").runs
+    }
+    assert found == {
+        ("Stack", "copy"): (5, 3, 0),
+        ("Stack", "other"): (10, 4, 0.5),
+        ("Queue", "copy"): (6, 3, 0),
+        ("Queue", "other"): (7, 4, 0.5),
+        ("Nothing", "copy"): (5, 0, 0),
+        ("Nothing", "other"): (10, 0, 0.5),
+    }
+    for planned in read_plan(path, "more").runs:
+        assert commanded(planned.command) == planned.config
+
+
+@pytest.mark.parametrize(
+    ("of_single", "grid", "message"),
+    [
+        ({"cpy": {}}, {"task": ["copy"]}, "unknown task 'cpy'; did you mean 'copy'?"),
+        # Values of the axis that change a task have no names.
+        ({"copy": {}}, {"task": [{"parameters": {"symbols": 2}}]}, "unknown task 'copy' (none"),
+        ({"copy": {}}, {"seed": [1]}, "task: cannot be used: the grid has no tasks"),
+        ([1], {"task": ["copy"]}, "by_task: expected settings"),
+        (
+            {"copy": {"training": {"batch_size": 3}}},
+            {"task": ["copy"], "batch_size": [1]},
+            "training.batch_size: cannot be used, since batch_size is an axis of the grid",
+        ),
+        ({"copy": {"training": {"batch_siz": 3}}}, {"task": ["copy"]}, "did you mean 'batch_size'"),
+    ],
+)
+def test_what_is_wrong_with_the_settings_of_a_single_task_is_named_with_its_line(
+    tmp_path: Path, of_single: Any, grid: dict[str, Any], message: str
+) -> None:
+    condition = {"model": {"memory": "stack"}, "by_task": of_single}
+    path = sweep_file(tmp_path, grid=grid, conditions={"A": condition})
+    with pytest.raises(UsageError, match=rf"small\.yaml:\d+: .*{re.escape(message)}"):
+        read_plan(path)
+
+
 def commanded(command: str) -> Any:
     """The configuration that a command trains with."""
     words = shlex.split(command)[2:]

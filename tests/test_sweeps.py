@@ -106,7 +106,7 @@ def test_a_run_of_a_sweep_may_be_a_race_and_be_killed(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     (record,) = records(tmp_path / "whole")
     assert "--recipe" not in record["command"]
-    assert strategies()[record["strategy"]].memory == "stack"
+    assert record["strategy"] in strategies()
     assert record["won"] is False
     (folder,) = (tmp_path / "whole" / "runs").iterdir()
     assert folder.name.startswith("copy-stack-1-")
@@ -132,16 +132,14 @@ def test_a_run_of_a_sweep_may_be_a_race_and_be_killed(tmp_path: Path) -> None:
 def test_who_is_raced_identifies_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = sweep_file(tmp_path, conditions=RACED, grid={"seed": [1]})
     (both,) = read_plan(path).runs
-    assert {"stack", "buffered-stack"} <= both.configs.keys()
+    assert {"joint", "buffered"} <= both.configs.keys()
     known = dict(strategies())
-    known["stack-2"] = known["stack"].model_copy(
-        update={"settings": {"model": {"memory": "stack"}, "training": {"gate_noise": 0.2}}}
-    )
+    known["more"] = known["joint"].model_copy(update={"settings": {"training": {"gate_noise": 1}}})
     for module in (contest, resolve):
         monkeypatch.setattr(module, "strategies", lambda: known)
     monkeypatch.setattr(resolve, "layer_of", lambda name: Layer("", known[name].settings))
     (more,) = read_plan(path).runs
-    assert more.configs.keys() == {*both.configs, "stack-2"}
+    assert more.configs.keys() == {*both.configs, "more"}
     assert more.identity != both.identity
     sweep_file(tmp_path, conditions={"Stack": STACK["Stack"]}, grid={"seed": [1]})
     (alone,) = read_plan(path).runs

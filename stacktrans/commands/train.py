@@ -216,7 +216,7 @@ def train(
     prints the command that resumes the run.
 
         stacktrans train --task reverse
-        stacktrans train --task reverse --strategies stack,deque --budget 10m
+        stacktrans train --task reverse --strategies joint,buffered --budget 10m
         stacktrans train --task copy --memory queue
         stacktrans train --task reverse --recipe stack --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4

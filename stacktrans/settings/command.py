@@ -12,7 +12,7 @@ from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.registry import plugin_options
 from stacktrans.settings.layers import NAMED, Layer, Settings, overlay
 from stacktrans.settings.packaged import AUTO
-from stacktrans.settings.resolve import defines_task, parted_task
+from stacktrans.settings.resolve import defines_task, parted_task, parts_fitting
 
 _OPTIONS = {
     "recipe": "--recipe",
@@ -33,7 +33,11 @@ def training_command(layers: Sequence[Layer]) -> list[str]:
     if tasks and isinstance(tasks[0], str):
         words += ["--task", tasks.pop(0)]
     of_task = overlay(Layer("", {"task": task}) for task in tasks)
-    for path, value in _leaves({**overlay(layers), "task": {}, **of_task}):
+    settings = overlay(layers)
+    if "model" in settings:
+        users = [layer.section("model").settings for layer in layers]
+        settings["model"] = parts_fitting(settings["model"], users)
+    for path, value in _leaves({**settings, "task": {}, **of_task}):
         if (path, value) == ("recipe", AUTO):
             continue
         option = _OPTIONS.get(path)

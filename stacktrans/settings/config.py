@@ -110,7 +110,7 @@ class TaskFile(TaskConfig):
     """What a file in `tasks/` says."""
 
     recipes: dict[str, Settings] = Field(default_factory=dict)
-    """changes to recipes, by the recipe's name."""
+    """what was published of how it is trained: changes to the recipe `paper`, under its name."""
 
 
 class MemoryConfig(Named):

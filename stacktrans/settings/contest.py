@@ -123,7 +123,7 @@ def _problem(name: str, kind: Kind, memory: str | None) -> str | None:
         return unknown_name("strategy", name, strategies())
     if kind not in strategy.kinds:
         return f"strategy {name}: not for a task of this kind ({kind})"
-    if memory not in (None, strategy.memory):
+    if strategy.of_this_memory and memory not in (None, strategy.memory):
         return f"strategy {name}: its memory is {strategy.memory}, not {memory}"
     return None
 

@@ -261,19 +261,21 @@ def recipe_layers(
         recipe: its name.
         paper: of the task.
         model: settings asked for, among them the memory.
-        task_layers: of the task, with its changes to recipes.
+        task_layers: of the task, with its changes to the recipe.
 
     Raises:
-        UsageError: the recipe, or one that the task changes, is unknown.
+        UsageError: the recipe is unknown.
     """
     known = recipe_names(folder)
     if recipe not in known:
         raise UsageError(unknown_name("recipe", recipe, known))
-    check_recipes(task_layers, known)
     files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
     found = [read_layer(path) for path in files if path == files[0] or path.is_file()]
     found += [layer.section("recipes", recipe) for layer in task_layers]
-    kinds = {"by_memory": MEMORIES.canonical(name_of(model["memory"]))}
+    kinds = {
+        "by_memory": MEMORIES.canonical(name_of(model["memory"])),
+        "by_generator": str(overlay(task_layers).get("generator")),
+    }
     usual = overlay(checked(part for layer in found for part in _expanded(layer, kinds)))
     kinds["by_controller"] = name_of(overlaid(usual, {"model": model})["model"]["controller"])
     return checked(part for layer in found for part in _expanded(layer, kinds))
@@ -282,15 +284,6 @@ def recipe_layers(
 def name_of(part: Any) -> str:
     """The name of a part of a model, which may have been given with settings of its own."""
     return str(part.get("name") if isinstance(part, Mapping) else part)
-
-
-def check_recipes(task_layers: Sequence[Layer], known: Sequence[str]) -> None:
-    """Raise `UsageError` if a task changes an unknown recipe."""
-    for layer in task_layers:
-        for name in layer.section("recipes").settings:
-            if name not in known:
-                place = layer.place(("recipes", name))
-                raise UsageError(f"{place}: {unknown_name('recipe', name, known)}")
 
 
 def checked(layers: Iterable[Layer]) -> list[Layer]:
@@ -305,7 +298,7 @@ def checked(layers: Iterable[Layer]) -> list[Layer]:
 
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
-    """A layer, and then what it says of the given kinds of memory and controller alone."""
+    """A layer, and then what it says of the given memory, controller and generator alone."""
     settings = {key: value for key, value in layer.settings.items() if key not in BY_KIND}
     parts = [Layer(layer.origin, settings, layer.node)]
     for key, name in kinds.items():

@@ -7,8 +7,8 @@ from stacktrans.common.files import WEIGHTS
 
 AUTO = "auto"
 """The recipe that is a race of strategies, and the memory that it finds."""
-BY_KIND = ("by_memory", "by_controller")
-"""What a recipe says of one kind of memory or controller alone stands under these."""
+BY_KIND = ("by_memory", "by_controller", "by_generator")
+"""What a recipe says of one kind of memory, controller or generator alone stands under these."""
 
 
 def shipped(kind: str) -> Path:

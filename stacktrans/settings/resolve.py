@@ -1,7 +1,7 @@
 """How a run's configuration is put together.
 
-It is laid down in layers, each over the one before: the recipe, the task's own changes to the
-recipe, a configuration file, single settings, and assignments `key=value`.
+It is laid down in layers, each over the one before: the recipe, what was published of the task
+alone, a configuration file, single settings, and assignments `key=value`.
 """
 
 import os
@@ -17,7 +17,6 @@ from stacktrans.settings.formats import of_today
 from stacktrans.settings.layers import (
     Layer,
     Settings,
-    check_recipes,
     checked,
     in_parts,
     nearest_place,
@@ -37,6 +36,8 @@ from stacktrans.tasks.layouts import JointSequence, SameLength
 from stacktrans.tasks.lines import STDIN
 
 DEFAULT_RECIPE = "default"
+PUBLISHED = "paper"
+"""The recipe of published settings, the one that a task may change."""
 
 
 def find_task(name: str) -> Path:
@@ -63,7 +64,6 @@ def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
     layers = [read_task(name), *changes]
     task, _ = checked_task(completed(overlay(layers), layers, seed=1), layers)
-    check_recipes(layers, packaged.recipe_names())
     return task
 
 
@@ -119,12 +119,25 @@ def _made(task: TaskFile, layers: Sequence[Layer]) -> Task:
 def checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile, Task]:
     """The task of some settings, and what it makes; raises `UsageError` saying where it can't."""
     task = validated(TaskFile, settings, layers)
+    _check_recipes(layers)
     made = _made(task, layers)
     if made.drawn:
         _refuse([] if task.lengths else ["lengths"], layers)
     else:
         _refuse_given(settings, layers, "cannot be used: nothing is drawn")
     return task, made
+
+
+def _check_recipes(layers: Sequence[Layer]) -> None:
+    """Raise `UsageError` if a task changes how it is trained, but by what was published of it."""
+    for layer in layers:
+        for name in layer.section("recipes").settings:
+            if name != PUBLISHED:
+                raise UsageError(
+                    f"{layer.place(('recipes', name))}: recipes.{name}: expected {PUBLISHED} "
+                    "alone, for what was published of the task; what else it is trained with "
+                    "belongs in a file of settings"
+                )
 
 
 def _refuse_given(settings: Settings, layers: Sequence[Layer], why: str) -> None:
@@ -245,12 +258,23 @@ def _missing(given: Settings, expected: Settings, prefix: str = "") -> Iterator[
 def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
     """A model without settings of another memory or controller, or of buffers that no user wants.
 
+    Whether there are buffers is not for a recipe to say.
+    """
+    wanted = any(isinstance(said.get("buffers"), dict) for said in users)
+    return parts_fitting(model if wanted else {**model, "buffers": None}, users)
+
+
+def parts_fitting(model: Settings, users: Sequence[Settings]) -> Settings:
+    """A model without settings of another memory or controller.
+
     A recipe says what holds for any memory and controller, and a file below an option that chooses
-    another is about the one that it had. Whether there are buffers is not for a recipe to say.
+    another is about the one that it had.
+
+    Args:
+        model: as put together.
+        users: what was asked for of it, later ones on top.
     """
     fitting = dict(model)
-    if not any(isinstance(said.get("buffers"), dict) for said in users):
-        fitting["buffers"] = None
     kinds: dict[str, type[Named]] = {"memory": MemoryConfig, "controller": ControllerConfig}
     for part, kind in kinds.items():
         if not isinstance(model.get(part), dict):

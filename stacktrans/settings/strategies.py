@@ -7,10 +7,10 @@ import functools
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.layers import Layer, Settings, read_layer, validated
+from stacktrans.settings.layers import Layer, Settings, overlaid, read_layer, validated
 from stacktrans.settings.values import Strict
 
 FILE = Path(__file__).parent / "strategies.yaml"
@@ -26,14 +26,12 @@ class Strategy(Strict):
     """what it does, and for what, in a sentence."""
     kinds: Annotated[list[Kind], Field(min_length=1)]
     """the tasks that it is for."""
+    memory: Annotated[str, AfterValidator(MEMORIES.canonical)]
+    """where none is asked for."""
+    of_this_memory: bool = False
+    """whether it is for no other memory."""
     settings: Settings
-    """what it changes of the default recipe."""
-
-    @property
-    def memory(self) -> str:
-        """The name of its memory."""
-        memory = self.settings["model"]["memory"]
-        return MEMORIES.canonical(str(memory["name"] if isinstance(memory, dict) else memory))
+    """what else it changes of the default recipe."""
 
 
 class _File(Strict):
@@ -49,4 +47,6 @@ def strategies() -> dict[str, Strategy]:
 
 def layer_of(name: str) -> Layer:
     """What a strategy changes of the default recipe."""
-    return Layer(f"strategy {name}", strategies()[name].settings)
+    strategy = strategies()[name]
+    memory = {"model": {"memory": strategy.memory}}
+    return Layer(f"strategy {name}", overlaid(memory, strategy.settings))

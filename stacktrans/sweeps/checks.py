@@ -8,7 +8,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, nearest_place, setting_path
 from stacktrans.settings.resolve import defines_task, load_task
-from stacktrans.sweeps.file import SweepFile
+from stacktrans.sweeps.file import BY_TASK, SweepFile
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, kept_apart
 from stacktrans.tasks.corpus import Corpus
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Place = tuple[str | int, ...]
 """Keys and indices that lead to something in a file."""
+Named = tuple[str, Place, str | None, Collection[str | None]]
+"""The kind of what is named, its place, its name if it is given, and the names that exist."""
 
 
 def _refusal(layers: Sequence[Layer], place: Place, problem: str) -> UsageError:
@@ -27,7 +29,8 @@ def _refusal(layers: Sequence[Layer], place: Place, problem: str) -> UsageError:
 def check_names(file: SweepFile, layers: Sequence[Layer]) -> None:
     """Raise `UsageError` if an unknown measure, condition, axis or task is named."""
     tasks = _swept_tasks(layers)
-    for kind, place, name, known in _named(file, tasks):
+    named = (*_named(file, tasks), *_single_tasks(file, tasks, layers))
+    for kind, place, name, known in named:
         if name is None:
             if kind == "task" and tasks:
                 raise _refusal(layers, place, "task: is missing")
@@ -37,10 +40,8 @@ def check_names(file: SweepFile, layers: Sequence[Layer]) -> None:
             raise _refusal(layers, place, unknown_name(kind, name, map(str, known)))
 
 
-def _named(
-    file: SweepFile, tasks: Collection[str | None]
-) -> Iterator[tuple[str, Place, str | None, Collection[str | None]]]:
-    """Kinds, places, names if they are given, and the names that exist."""
+def _named(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Named]:
+    """What is named in figures, claims and choices."""
     for number, published in enumerate(file.published):
         place: Place = ("published", number)
         yield "measure", (*place, "measure"), published.measure, file.measures
@@ -62,6 +63,17 @@ def _named(
         yield "axis", ("choose", "among", number), axis, file.grid
 
 
+def _single_tasks(
+    file: SweepFile, tasks: Collection[str | None], layers: Sequence[Layer]
+) -> Iterator[Named]:
+    """The tasks of which settings, or a condition, say something alone."""
+    known = [task for task in tasks if task is not None]
+    for place in (("settings",), *(("conditions", name) for name in file.conditions)):
+        for layer in layers:
+            for task in layer.section(*place, BY_TASK).settings:
+                yield "task", (*place, BY_TASK, task), str(task), known
+
+
 def _swept_tasks(layers: Sequence[Layer]) -> list[str | None]:
     """Names of all tasks of the grid, and None for what changes another.
 
@@ -71,11 +83,15 @@ def _swept_tasks(layers: Sequence[Layer]) -> list[str | None]:
     for layer in layers:
         for number, task in enumerate(layer.section("grid").settings.get("task") or []):
             try:
-                own = task.get("name") if isinstance(task, dict) else load_task(str(task)).name
+                names.append(swept_task(task))
             except UsageError as error:
                 raise _refusal([layer], ("grid", "task", number), str(error)) from error
-            names.append(own)
     return names
+
+
+def swept_task(value: Any) -> str | None:
+    """The name of a task of the grid, None for what changes another; may raise `UsageError`."""
+    return value.get("name") if isinstance(value, dict) else load_task(str(value)).name
 
 
 def check_axes(file: SweepFile, layers: Sequence[Layer]) -> None:
@@ -92,11 +108,12 @@ def check_axes(file: SweepFile, layers: Sequence[Layer]) -> None:
                 raise _refusal(layers, ("grid", key, number), f"{key}: {value!r} is there twice")
     for condition, settings in file.conditions.items():
         for path, key in axes.items():
-            keys = path.split(".")
-            said = _said(settings, keys)
-            if said and not any(_is_change(value) for value in [*said, *file.grid[key]]):
-                problem = f"{path}: cannot be used, since {key} is an axis of the grid"
-                raise _refusal(layers, ("conditions", condition, *keys), problem)
+            for above in ((), *((BY_TASK, task) for task in settings.get(BY_TASK) or ())):
+                keys = [*above, *path.split(".")]
+                said = _said(settings, keys)
+                if said and not any(_is_change(value) for value in [*said, *file.grid[key]]):
+                    problem = f"{path}: cannot be used, since {key} is an axis of the grid"
+                    raise _refusal(layers, ("conditions", condition, *keys), problem)
 
 
 def _said(settings: Any, keys: Sequence[str]) -> list[Any]:

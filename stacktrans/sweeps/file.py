@@ -11,6 +11,8 @@ from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, Task
 
 Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})]
 """Settings of a condition, perhaps none."""
+BY_TASK = "by_task"
+"""What settings or a condition say of single tasks of the grid stands under this, by name."""
 Figure = float | tuple[float, float, float]
 """A published figure: a number, or least, median and greatest."""
 
@@ -126,8 +128,9 @@ class SweepFile(Strict):
 
     Attributes:
         plugins: files, beside this one, with memories, controllers or generators of one's own.
-        settings: shared by all runs, as in a configuration file.
-        conditions: rows of the table: settings by name.
+        settings: shared by all runs, as in a configuration file; under `by_task`, those of single
+            tasks of the grid.
+        conditions: rows of the table: settings by name, likewise.
         grid: settings and the values that they take; all combinations are run. Null, in a
             profile, for an axis that it leaves out.
         percent: whether all figures here are in per cent, that of `solved` and the tolerance, too.

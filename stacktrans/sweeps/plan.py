@@ -24,8 +24,8 @@ from stacktrans.settings.layers import (
     validated,
 )
 from stacktrans.settings.resolve import DEFAULT_RECIPE
-from stacktrans.sweeps.checks import check_axes, check_names, check_runs
-from stacktrans.sweeps.file import SweepFile
+from stacktrans.sweeps.checks import check_axes, check_names, check_runs, swept_task
+from stacktrans.sweeps.file import BY_TASK, SweepFile
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,14 @@ def _runs_of(
     own = [layer.section("settings") for layer in layers]
     own += [layer.section("conditions", condition) for layer in layers]
     axes = [_axis(key, values, layers) for key, values in file.grid.items()]
+    names = {str(task): swept_task(task) for task in file.grid.get("task", [])}
     runs = []
     try:
         for point in itertools.product(*axes):
-            asked = [*own, *(layer for _, layer in point)]
             place = dict(zip(file.grid, (value for value, _ in point), strict=True))
+            task = names.get(str(place.get("task")))
+            asked = [part for layer in own for part in _of_task(layer, task)]
+            asked += [layer for _, layer in point]
             configs = contestants(usual=DEFAULT_RECIPE, options=asked)
             command = training_command([Layer("", {"recipe": DEFAULT_RECIPE}), *asked])
             runs.append(PlannedRun(condition, place, configs, shell_text(command)))
@@ -122,6 +125,13 @@ def _runs_of(
         first, *others = error.problems
         raise UsageError(f"{where}condition '{condition}': {first}", *others) from error
     return runs
+
+
+def _of_task(layer: Layer, task: str | None) -> list[Layer]:
+    """What a layer says of all tasks, and then of one of the grid alone, if the grid has tasks."""
+    of_all = {key: value for key, value in layer.settings.items() if key != BY_TASK}
+    general = Layer(layer.origin, of_all, layer.node)
+    return [general, layer.section(BY_TASK, task)] if task else [general]
 
 
 def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[tuple[Any, Layer]]:
