@@ -184,9 +184,7 @@ def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
 
 
 STANDINGS = {
-    "no-memory": Standing(
-        step=12345, seconds=123.4, loss=0.1234, train=0.98, test=0.79, fine=0.85
-    ),
+    "no-memory": Standing(step=12345, seconds=123.4, loss=0.1234, train=0.98, test=0.79, fine=0.85),
     "queue": Standing(step=200, failed="the loss is not a finite number after batch 123"),
     "wide": Standing(step=600, seconds=12.0, ended="max_steps", loss=1.2345, fine=0.05),
 }

@@ -218,7 +218,7 @@ def train(
         stacktrans train --task reverse
         stacktrans train --task reverse --strategies joint,buffered --budget 10m
         stacktrans train --task copy --memory queue
-        stacktrans train --task reverse --recipe stack --seed 7 --time-limit 5m
+        stacktrans train --task reverse --recipe joint --seed 7 --time-limit 5m
         stacktrans train --task copy --memory none --recipe paper --set layers=4
         stacktrans train --data pairs.tsv
         stacktrans train --task reversal --recipe default --memory stack --buffered
