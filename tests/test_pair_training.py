@@ -64,8 +64,9 @@ def train(tmp_path: Path) -> Path:
 def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
     path = write(tmp_path / "train.tsv", reversals(600, 1, 2, 7))
     test = write(tmp_path / "test.tsv", reversals(100, 2, 12, 14))
-    done = run("train", "--data", path, "--test", test, "--memory", "stack", "--recipe", "default", "--out",
-               tmp_path / "run", "--json", "--set", "learning_rate=0.01")  # fmt: skip
+    done = run("train", "--data", path, "--test", test, "--memory", "stack",
+               "--recipe", "default", "--set", "learning_rate=0.01", "--out", tmp_path / "run",
+               "--json")  # fmt: skip
     summary = json.loads(done.stdout)
     assert summary["outcome"] == "solved"
     assert summary["test"]["coarse"] >= 0.98
