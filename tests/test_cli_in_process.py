@@ -111,7 +111,7 @@ def text_folder(place: Path) -> Path:
     [
         ("--task", "copy", "--recipe", "queue", "--set", "training.curriculum=null"),
         ("--task", "reversal", "--memory", "stack", "--recipe", "paper", "--seed", "5"),
-        ("--task", "gender", "--memory", "none", "--controller", "gru", "--time-limit", "90s"),
+        ("--task", "gender", "--memory", "none", "--recipe", "default", "--time-limit", "90s"),
         ("--task", "anbn", "--memory", "stack-rnn", "--recipe", "paper", "--workers", "2"),
         ("--text", "mytext", "--memory", "list-rnn", "--set", "learning_rate=0.0000001"),
     ],
@@ -160,7 +160,7 @@ def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (["--task", "copy", "--recipe", "default"], "no memory given"),
-        (["--task", "anbn"], "no memory given"),
+        (["--task", "anbn", "--recipe", "default"], "no memory given"),
         (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "setting lr=1"),
         (["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"], "9:"),
         (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),

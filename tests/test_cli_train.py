@@ -85,7 +85,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     ("arguments", "message"),
     [
         (["--task", "copy", "--recipe", "default"], "no memory given"),
-        (["--task", "anbn"], "no memory given"),
+        (["--task", "anbn", "--recipe", "default"], "no memory given"),
         (["--memory", "queue"], "no task given"),
         (["--task", "copy", "--memory", "quue"], "did you mean 'queue'"),
         (

@@ -148,11 +148,14 @@ def test_a_recipe_changes_several_by_their_own_name_alone(tmp_path: Path) -> Non
         assert run_of.training.batch_size == size
 
 
+DEFAULT = ("--recipe", "default", "--max-steps", "10")
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with two queues and a stack, as it is after a few batches."""
     place = tmp_path_factory.mktemp("several")
-    words = ["--task", "copy", "--memory", "queue+queue+stack", "--max-steps", "10", *SMALL]
+    words = ["--task", "copy", "--memory", "queue+queue+stack", *DEFAULT, *SMALL]
     done = run("train", *words, cwd=place)
     assert done.returncode == 0, done.stderr
     assert b"pop queue 1 0." in done.stderr
@@ -203,7 +206,7 @@ def test_each_is_completed() -> None:
 
 
 def test_one_of_a_plugin_stands_beside_others(tmp_path: Path) -> None:
-    words = ["--task", "copy", "--max-steps", "2", *SMALL, "--memory", "tape+stack"]
+    words = ["--task", "copy", "--memory", "tape+stack", *DEFAULT, *SMALL]
     run_with: list[str | Path] = [*words, "--plugin", TAPE, "--out", tmp_path / "run"]
     refused = run("train", *run_with, "--set", "kernel=fused")
     assert refused.returncode == 2

@@ -259,7 +259,7 @@ def recipe_layers(
     Args:
         folder: of recipes.
         recipe: its name.
-        paper: of the task.
+        paper: of the task, or none.
         model: settings asked for, among them the memory.
         task_layers: of the task, with its changes to the recipe.
 
@@ -269,8 +269,9 @@ def recipe_layers(
     known = recipe_names(folder)
     if recipe not in known:
         raise UsageError(unknown_name("recipe", recipe, known))
-    files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
-    found = [read_layer(path) for path in files if path == files[0] or path.is_file()]
+    found = [read_layer(folder / f"{recipe}.yaml")]
+    if paper and (own := folder / paper / f"{recipe}.yaml").is_file():
+        found.append(read_layer(own))
     found += [layer.section("recipes", recipe) for layer in task_layers]
     kinds = {
         "by_memory": MEMORIES.canonical(name_of(model["memory"])),

@@ -298,8 +298,9 @@ def _recipes_under(asked: Settings, of_task: Sequence[Layer]) -> list[Layer]:
     if memory is None or (isinstance(memory, dict) and "name" not in memory):
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     paper = validated(TaskFile, overlay(of_task), of_task).paper
-    below = DEFAULT_RECIPE if name in strategies() else name  # which a strategy changes
-    return recipe_layers(packaged.recipes(), below, paper, asked["model"], of_task)
+    if strategy := strategies().get(name):
+        name, paper = DEFAULT_RECIPE, strategy.paper
+    return recipe_layers(packaged.recipes(), name, paper, asked["model"], of_task)
 
 
 def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missing") -> None:

@@ -30,8 +30,10 @@ class Strategy(Strict):
     """where none is asked for."""
     of_this_memory: bool = False
     """whether it is for no other memory."""
+    paper: str = ""
+    """whose default recipe it changes; the general one unless given, whatever the task's is."""
     settings: Settings
-    """what else it changes of the default recipe."""
+    """what else it changes of that recipe."""
 
 
 class _File(Strict):
