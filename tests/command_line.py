@@ -115,6 +115,15 @@ def start(
     )
 
 
+def hint_after(process: subprocess.Popen[bytes], number: int) -> str:
+    """The last line on standard error of a command that is interrupted by a signal, as it ends."""
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors.decode()
+    return errors.decode().splitlines()[-1]
+
+
 def wait_for(path: Path, size: int = 1) -> None:
     for _ in range(1200):
         if path.exists() and path.stat().st_size >= size:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_line import SMALL, run, start
+from command_line import SMALL, hint_after, run, start, wait_for
 from test_full_disk import full_at
 
 import stacktrans
@@ -325,31 +325,18 @@ RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "queue,wide", 
 def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     out = tmp_path / "a run"
     process = start(*RACE_OF_TWO, "--out", out)
-    wait_until(lambda: (out / FOLDER / "queue" / "last" / "training.pt").exists())
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert "Traceback" not in errors.decode()
-    hint = errors.decode().splitlines()[-1]
-    assert hint.endswith(f"resume with: stacktrans train --resume '{out}'")
+    wait_for(out / FOLDER / "queue" / "last" / "training.pt")
+    assert hint_after(process, number).endswith(f"resume with: stacktrans train --resume '{out}'")
     budget = f"{read_race(out).seconds + 2:.1f}s"
     done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout)["outcome"] in ("budget", "solved")
 
 
-def wait_until(done: Any) -> None:
-    for _ in range(1200):
-        if done():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not come")
-
-
 def test_a_race_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(*RACE_OF_TWO, "--out", out)
-    wait_until(lambda: (out / FOLDER / "wide" / "last" / "training.pt").exists())
+    wait_for(out / FOLDER / "wide" / "last" / "training.pt")
     process.kill()
     process.communicate(timeout=60)
     done = run("train", "--resume", out, "--budget", "5s", "--workers", "1", "--json")

@@ -154,7 +154,7 @@ class Race:
             with Pool(min(self._workers, len(state.standings)), self._is_over) as pool:
                 while state.can_go_on and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
-                while pool.at_work and not self._decided:
+                while pool.at_work:  # which leaves off, if that is not wanted any more
                     self._gather(pool, show)
         finally:
             forget(self.directory / FOLDER)
