@@ -112,9 +112,17 @@ def test_processes_change_nothing_but_the_time(tmp_path: Path) -> None:
     together = carried_on(begun(tmp_path / "together", 3), 5)
     alone = carried_on(begun(tmp_path / "alone"), together.state.rounds)
     assert told(alone) == told(together)
-    for name, standing in alone.state.latest.items():
-        if together.state.latest[name].step == standing.step:
-            assert weights(alone.place(name)) == weights(together.place(name))
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
+    together, alone = (
+        carried_on(begun(tmp_path / str(workers), workers, "training.max_steps=30"), 100)
+        for workers in (3, 1)
+    )
+    assert told(alone) == told(together)
+    for name in NAMES:
+        assert weights(alone.place(name)) == weights(together.place(name))
 
 
 @pytest.mark.usefixtures("short_turns")

@@ -1,8 +1,10 @@
 """Training: it learns, it repeats itself, it goes on where it stopped."""
 
 import json
+import math
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +243,39 @@ def test_strings_do_not_lengthen_before_the_short_ones_are_learned(tmp_path: Pat
     assert {record["learning_rate"] for record in records_of(tmp_path)} == {0.002}
 
 
+@pytest.mark.parametrize("symbols", [2, 1000])
+def test_a_share_of_guessing_asks_as_much_for_few_symbols_as_for_many(
+    tmp_path: Path, symbols: int
+) -> None:
+    several = f"task.parameters.symbols={symbols}"
+    # What guesses well costs about as much as guessing, for any number of symbols.
+    for share, longest in (("150%", 5), ("70%", 2)):
+        config = small_run(several, "max_steps=20", "loss_every=1", CURRICULUM % share)
+        directory = tmp_path / share.removesuffix("%")
+        directory.mkdir()
+        trainer_of(config, directory).run(ignore)
+        assert records_of(directory)[-1]["lengths"] == [1, longest]
+
+
+def test_guessing_is_by_how_frequent_symbols_are(tmp_path: Path) -> None:
+    source = trainer_of(small_run("batch_size=50000"), tmp_path).source
+    pairs = source.strings(Purpose.TRAINING, Moment(1, 0), source.ranges.train, 50000)
+    # Each answer ends with a symbol of its own.
+    said = Counter(symbol for pair in pairs for symbol in [*pair.target.tolist(), "end"])
+    shares = [count / said.total() for count in said.values()]
+    guessing = -sum(share * math.log(share) for share in shares)
+    assert source.nats("50%") == pytest.approx(guessing / 2)
+    assert source.nats(0.5) == 0.5
+
+
+def test_a_batch_of_so_many_symbols_has_more_strings_while_they_are_short(tmp_path: Path) -> None:
+    lengths = ("task.lengths.train=[1, 40]", "task.lengths.test=[41, 80]")
+    config = small_run(*lengths, "batch_size=900 symbols", CURRICULUM % 1)
+    source = trainer_of(config, tmp_path).source
+    counts = [len(source.batch(Moment(1, 3, share)).lengths) for share in (0.2, 1)]
+    assert counts == [pytest.approx(900 / 5, rel=0.15), pytest.approx(900 / 20.5, rel=0.15)]
+
+
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_a_curriculum_begins_with_lengths_that_there_are(tmp_path: Path, share: float) -> None:
     given = ("task.lengths.train=[5, 12]", "task.lengths.test=[13, 14]", CURRICULUM % 1)
@@ -253,10 +288,13 @@ def test_a_curriculum_begins_with_lengths_that_there_are(tmp_path: Path, share: 
     assert 6 <= records_of(tmp_path)[0]["lengths"][1] <= 9
 
 
-def test_a_run_whose_strings_lengthened_does_not_start_again(tmp_path: Path) -> None:
-    changes = ("max_steps=30", "restart.after=10", "restart.loss=0.0001")
+def test_a_run_that_is_stuck_on_longer_strings_starts_again(tmp_path: Path) -> None:
+    changes = ("max_steps=27", "loss_every=1", "restart.after=10", "restart.loss=0.0001")
+    # Three batches make the range whole; ten batches later it is not learned.
     summary = trainer_of(small_run(*changes, CURRICULUM % 100), tmp_path).run(ignore)
-    assert summary.attempts == 1
+    assert summary.attempts == 3
+    lengths = [record["lengths"][1] for record in records_of(tmp_path)]
+    assert lengths == 2 * [3, *[5] * 12] + [3]
 
 
 def test_it_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:

@@ -67,8 +67,9 @@ def _words(kind: Any, metadata: Sequence[Any], brief: bool) -> Iterator[str]:
     elif kind is bool:
         yield from ("true", "false")
     elif kind in _NAMES:
-        article = "a " if kind in (int, float) and not brief else ""
-        yield f"{article}{_NAMES[kind]}{_bounds(kind, metadata)}"
+        title = next((each.title for each in metadata if getattr(each, "title", None)), None)
+        article = "a " if (title or kind in (int, float)) and not brief else ""
+        yield f"{article}{title or _NAMES[kind]}{_bounds(kind, metadata)}"
     elif getattr(kind, "ALTERNATIVES", False):
         yield from (f"{{{name}}}" for name in names)
     elif hasattr(kind, "kind_of"):

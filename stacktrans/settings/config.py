@@ -27,6 +27,7 @@ from stacktrans.settings.layers import Settings, overlaid
 from stacktrans.settings.values import (
     Count,
     Fraction,
+    Loss,
     Named,
     NotNegative,
     Number,
@@ -37,6 +38,7 @@ from stacktrans.settings.values import (
     Size,
     Strict,
     Strings,
+    Symbols,
 )
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import LengthLaw, Lengths, Task
@@ -395,16 +397,17 @@ class CurriculumConfig(Strict):
     share: Annotated[float, Field(gt=0, le=1)]
     """share of the range of training lengths, from the shortest up, at the beginning."""
     growth: Annotated[Number, Field(gt=1)]
-    """factor on the share whenever the mean of recent losses (nats a symbol) falls under `loss`,
-    until the range is whole."""
-    loss: Positive
-    """see growth."""
+    """factor on the share whenever the mean of recent losses falls under `loss`, until the range
+    is whole."""
+    loss: Loss
+    """see growth: nats a symbol, or such as 15% of what guessing by how frequent symbols are
+    costs, and so the same for few symbols and for many."""
 
 
 class SettleConfig(Strict):
     """What happens, once, when a run has learned its task except for the last mistakes."""
 
-    loss: Positive
+    loss: Loss
     """the run settles when the mean of recent losses (nats a symbol), on the whole range of
     lengths, is under this."""
     rate: Positive = 1.0
@@ -419,10 +422,11 @@ class RestartConfig(Strict):
     """When a run starts again from other weights, and from which."""
 
     after: Count | None = None
-    """restart if, this many batches after a start, the mean of recent losses is not under `loss`
-    and the curriculum has not advanced; null for never."""
-    loss: Positive = 1.0
-    """mean of recent losses (nats a symbol) of a run that has taken off."""
+    """restart if, this many batches after a start, or after strings have grown longer, the mean of
+    recent losses is not under `loss`; null for never."""
+    loss: Loss = 1.0
+    """mean of recent losses of a run that has taken off: nats a symbol, or a share of what guessing
+    costs."""
     give_up_after: Count | None = None
     """restart if, this many batches after a start, no rule has ended the run; null for never."""
     starts: list[Settings] = Field(default_factory=list)
@@ -442,7 +446,7 @@ class MeasureConfig(Strict):
     """batches between two records of loss and perplexity."""
     accuracy_every: Count = 1000
     """batches between two measurements of accuracy."""
-    accuracy_loss: Positive | None = None
+    accuracy_loss: Loss | None = None
     """accuracy is measured only while the mean of recent losses is under this, and at the end; null
     for always, as with pairs in files."""
     strings: Strings = 1000
@@ -539,8 +543,9 @@ class TrainingConfig(Strict):
     optimizer that moves all weights equally far moves the sum of many reads too far."""
     weight_decay: NotNegative = 0.0
     """times the weights, added to the gradient."""
-    batch_size: Size = 10
-    """strings in a batch; of a stream, pieces of it."""
+    batch_size: Size | Symbols = 10
+    """strings in a batch; of a stream, pieces of it. Or as many strings as have about so many
+    symbols to read, such as 500 symbols: the more, the shorter they are."""
     loss_per: Literal["symbol", "string", "batch"] = "symbol"
     """unit that the loss is a mean over: scored symbols; strings, whose loss is the sum over their
     symbols; or batches, whose loss is the sum."""
@@ -586,9 +591,24 @@ class TrainingConfig(Strict):
         budget = self.stream or self.max_steps or self.time_limit
         if self.stop is None and not budget:
             raise ValueError("stop: null needs max_steps, time_limit or data.stream")
+        if self.data and isinstance(self.batch_size, str):
+            raise ValueError("batch_size: symbols are for strings drawn anew; expected a number")
         if self.stream and self.curriculum:
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
+
+    @property
+    def batch_symbols(self) -> int | None:
+        """Symbols to read in a batch, if that is what its size is given by."""
+        size = self.batch_size
+        return int(size.split()[0]) if isinstance(size, str) else None
+
+    @property
+    def batch_strings(self) -> int:
+        """Strings in a batch; raises `TypeError` if its size is given in symbols."""
+        if isinstance(self.batch_size, str):
+            raise TypeError("a batch has so many symbols, and not strings")
+        return self.batch_size
 
     @property
     def examples(self) -> ExamplesConfig | None:

@@ -45,6 +45,14 @@ Strings = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
 Number = Annotated[float, AfterValidator(_in_single_precision)]
 Scale = Annotated[Number, Field(ge=-1e6, le=1e6)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_in_single_precision)]
+Percent = Annotated[
+    str, Field(pattern=r"^([1-9]\d{0,2}(\.\d+)?|0\.\d*[1-9]\d*)%$", title="share such as 15%")
+]
+Loss = Positive | Percent
+"""Nats a symbol, or a share of what guessing by how frequent symbols are costs, such as 15%."""
+Symbols = Annotated[
+    str, Field(pattern=r"^[1-9]\d{0,6} symbols$", title="number such as 500 symbols")
+]
 NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 

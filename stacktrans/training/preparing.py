@@ -57,10 +57,12 @@ def check_room(config: RunConfig, layout: Layout) -> None:
         raise UsageError(f"model: its weights {_refusal(weights, there)}")
     # Of a batch at least gates, states and outputs are kept.
     rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in model.controller.all_layers)
-    size = config.training.batch_size
-    needed = weights + _BYTES * size * _steps(config) * (rows + layout.outputs)
+    training = config.training
+    steps = training.batch_symbols or training.batch_strings * _steps(config)
+    needed = weights + _BYTES * steps * (rows + layout.outputs)
     if needed > there:
-        raise UsageError(f"training.batch_size: {size} strings at once {_refusal(needed, there)}")
+        size = training.batch_size if training.batch_symbols else f"{training.batch_size} strings"
+        raise UsageError(f"training.batch_size: {size} at once {_refusal(needed, there)}")
 
 
 def count_weights(model: Transducer) -> int:

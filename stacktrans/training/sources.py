@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from stacktrans.common.randomness import Purpose, generator
@@ -14,13 +15,19 @@ from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import ExamplesConfig, RunConfig, TaskLengths
+from stacktrans.settings.values import Loss
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
 from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream
 from stacktrans.training.records import Accuracy, Record, Summary
 from stacktrans.training.state import Part
 
 FIRST_LOOK = 100
-"""Validation begins with this many strings, and continues only while the task may be solved."""
+"""Strings that are looked at first: validation continues only while the task may be solved."""
+
+ENOUGH_SYMBOLS = 10_000
+"""Symbols that tell how frequent each is,"""
+MOST_BATCHES = 100
+"""or else this many batches of them."""
 
 Ran = tuple[Batch, Unrolled]
 """A batch, and the result of running a model over it."""
@@ -115,6 +122,28 @@ class Source(Part, ABC):
                 break
         return share
 
+    @abstractmethod
+    def batch(self, moment: Moment) -> Batch:
+        """What is trained on at a moment of the first epoch."""
+
+    @cached_property
+    def _guessing(self) -> float:
+        """Nats a symbol of guessing by how frequent symbols are in the first batches."""
+        counts = np.zeros(self.layout.outputs)
+        for step in range(MOST_BATCHES):
+            batch = self.batch(Moment(1, step))
+            counts += np.bincount(batch.targets[batch.mask], minlength=len(counts))
+            if counts.sum() >= ENOUGH_SYMBOLS:
+                break
+        shares = counts[counts > 0] / counts.sum()
+        return float(-(shares * np.log(shares)).sum())
+
+    def nats(self, loss: Loss) -> float:
+        """A loss, which may be a share of that of guessing, in nats a symbol."""
+        if isinstance(loss, str):
+            return float(loss.removesuffix("%")) / 100 * self._guessing
+        return loss
+
     def lengths(self, share: float) -> Lengths | None:
         """The lengths that a record tells of, if there are any."""
         return self._shortest(share)
@@ -166,14 +195,27 @@ class Source(Part, ABC):
 class Strings(Source):
     """Draws new strings for each batch, and others to measure by."""
 
+    @cached_property
+    def _mean_lengths(self) -> dict[Lengths, float]:
+        return {}
+
     def batch(self, moment: Moment) -> Batch:
         """The batch of a moment."""
-        training = self.config.training
-        rows, size = training.batch_size, training.batch_size
-        if isinstance(self.layout, Stream):
-            size *= training.sequences
-        pairs = self.strings(Purpose.TRAINING, moment, self._shortest(moment.share), size)
+        training, lengths = self.config.training, self._shortest(moment.share)
+        in_a_row = training.sequences if isinstance(self.layout, Stream) else 1
+        if training.batch_symbols:
+            rows = max(1, round(training.batch_symbols / self._mean_length(lengths) / in_a_row))
+        else:
+            rows = training.batch_strings
+        pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * in_a_row)
         return self.layout.joined([pairs[row::rows] for row in range(rows)])
+
+    def _mean_length(self, lengths: Lengths) -> float:
+        """About how long the sources are that are drawn of these lengths."""
+        if lengths not in self._mean_lengths:
+            drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_LOOK)
+            self._mean_lengths[lengths] = sum(pair.length for pair in drawn) / len(drawn)
+        return self._mean_lengths[lengths]
 
     def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         batch = self.batch(moment)
@@ -187,7 +229,7 @@ class Strings(Source):
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         limit, loss = self.config.training.measure.accuracy_loss, moment.loss
-        if limit is None or (loss is not None and loss < limit):
+        if limit is None or (loss is not None and loss < self.nats(limit)):
             record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
 
 
@@ -202,7 +244,7 @@ class Examples(Strings):
         self.train = self._drawn(0, self.ranges.train, sizes.train)
         self.development = self._drawn(1, self.ranges.train, sizes.development)
         self._test_size = sizes.test
-        self.epoch = -(-sizes.train // config.training.batch_size)
+        self.epoch = -(-sizes.train // config.training.batch_strings)
         self._ordered: tuple[int, int] | None = None
 
     def _drawn(self, which: int, lengths: Lengths, count: int) -> list[Pair]:
@@ -220,7 +262,7 @@ class Examples(Strings):
     def chosen(self, moment: Moment) -> list[Pair]:
         """The examples of a moment's batch."""
         epoch, place = divmod(moment.step, self.epoch)
-        size = self.config.training.batch_size
+        size = self.config.training.batch_strings
         order = self._order(moment.attempt, epoch)[place * size : (place + 1) * size]
         return [self.train[index] for index in order]
 

@@ -54,6 +54,10 @@ class Losses(Part):
             self.running = loss
         self.running += (1 - RUNNING_DECAY) * (loss - self.running)
 
+    def under(self, loss: float) -> bool:
+        """Whether the mean of recent losses is under another."""
+        return self.running is not None and self.running < loss
+
     def taken(self) -> float:
         """The mean since the last record, for the next."""
         mean = self.total / self.count
@@ -73,24 +77,23 @@ class Curriculum(Part):
 
     Attributes:
         share: of the training lengths, from the shortest on, that is trained on.
+        since: the batches that the start had when these lengths began.
     """
 
     name = "curriculum"
     share: Annotated[Number, Field(gt=0, le=1)]
+    since: Count = 0
 
-    def __init__(self, settings: CurriculumConfig | None, first: float) -> None:
-        self._settings, self._first, self.share = settings, first, first
-
-    @property
-    def begun(self) -> bool:
-        """Whether strings have grown longer."""
-        return self.share != self._first
+    def __init__(self, settings: CurriculumConfig | None, source: Source, attempt: int) -> None:
+        self._settings, self._source = settings, source
+        self._first = self.share = source.first_share(attempt)
 
     def lengthen(self, losses: Losses) -> None:
         """Train on longer strings if those so far are learned well enough."""
         settings = self._settings
-        if settings and losses.running is not None and losses.running < settings.loss:
+        if settings and losses.under(self._source.nats(settings.loss)):
             self.share = min(1.0, self.share * settings.growth)
+            self.since = losses.step
             losses.running = None
 
     def check_state(self) -> None:
@@ -140,9 +143,9 @@ class Starts(Part):
         """Why a start is to be given up after a batch, if it is."""
         if self._restart is None:
             return None
-        low = (start.losses.running or 0.0) <= self._restart.loss
-        if start.step == self._restart.after and not low and not start.curriculum.begun:
-            return "the run has not taken off"
+        low = (start.losses.running or 0.0) <= start.source.nats(self._restart.loss)
+        if start.step - start.curriculum.since == self._restart.after and not low:
+            return "the run has not taken off" if not start.curriculum.since else "the run is stuck"
         over = start.step == self._restart.give_up_after
         return "the start has not ended the run" if over else None
 
@@ -212,8 +215,7 @@ class Start:
         self._starts, self._attempt, self.source = starts, starts.attempt, source
         self._device, self._clip = device, self._training.gradient_clip
         self.losses, self.settling = Losses(), Settling()
-        first_share = source.first_share(self._attempt)
-        self.curriculum = Curriculum(self._training.curriculum, first_share)
+        self.curriculum = Curriculum(self._training.curriculum, source, self._attempt)
         self.rounding = Rounding(self._training)
         self.draw()
         if first:
@@ -320,8 +322,8 @@ class Start:
         self.losses.forget()
 
     def _settle(self) -> None:
-        settle, running = self._training.settle, self.losses.running
-        if settle and not self.settling.settled and running is not None and running < settle.loss:
+        settle, settled = self._training.settle, self.settling.settled
+        if settle and not settled and self.losses.under(self.source.nats(settle.loss)):
             self.settling.settled = True
             self.multiply_rate(settle.rate)
 

@@ -63,6 +63,10 @@ class Pieces(Source):
         if self.task.drawn:
             super().check()
 
+    def batch(self, moment: Moment) -> Batch:
+        pieces = self.pieces(moment.attempt, 0)
+        return pieces[moment.step % len(pieces)].batch
+
     def begin(self, model: Transducer) -> None:
         self._begin_epoch(0)
 
@@ -102,7 +106,7 @@ class Streams(Pieces):
 
     def pieces(self, attempt: int, epoch: int) -> list[Piece]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
-        law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_size
+        law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_strings
         pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
         return list(self._cut([pairs[row::rows] for row in range(rows)]))
 
@@ -171,7 +175,7 @@ class Texts(Pieces):
         self.vocabulary = learned.vocabulary
         self.texts = {part: as_stream(self.vocabulary, lines) for part, lines in sentences.items()}
         steps = training.stream.steps
-        self._cut = list(pieces_of(self.texts["train"], training.batch_size, steps))
+        self._cut = list(pieces_of(self.texts["train"], training.batch_strings, steps))
 
     def begin(self, model: Transducer) -> None:
         """Have a model that knows nothing predict each symbol as often as it comes.
