@@ -228,13 +228,14 @@ def _train(job: Job) -> None:
 
 
 def _race(job: Job) -> None:
-    """Race strategies in this process, and keep but the best."""
+    """Race strategies in as many processes as the sweep says, and keep but the best."""
     from stacktrans.training.race import Race, begin
     from stacktrans.training.standings import is_race
 
     if not is_race(job.directory):
         begin(job.directory, job.run.configs, shlex.split(job.run.command))
-    race = Race(job.directory, job.device, workers=1)
+    workers = max(config.workers for config in job.run.configs.values())
+    race = Race(job.directory, job.device, workers)
     with race.opened():
         race.run(lambda: None)
         race.best_run().run(lambda record: None)
