@@ -64,6 +64,22 @@ def test_one_after_another_has_the_first_turn() -> None:
     assert taken == [["a", "b"], ["b", "c"], ["b", "d"], ["b", "a"]]
 
 
+def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
+    found = standings(a=0.1, b=0.3, c=0.2)
+    assert next_round(found, width=2)[0] == "b"
+    for turn in range(3):
+        assert next_round(found, width=1) == ["b"], turn
+        had = Standing(step=found["b"].step + 200, fine=0.3, train=0.5, loss=1.0)
+        found["b"] = had.after(found["b"])
+    # In the first it has come to 0.5, and no further since.
+    assert found["b"].stalled == 2
+    found["b"] = Standing(step=1000, fine=0.3, train=0.4, loss=1.0).after(found["b"])
+    assert found["b"].furthest == (0.0, 0.5)
+    assert next_round(found, width=2) == ["c", "a"]
+    found["b"] = Standing(step=1200, fine=0.3, test=0.1, loss=1.0).after(found["b"])
+    assert next_round(found, width=2)[0] == "b"
+
+
 def test_what_can_t_go_on_has_no_turn() -> None:
     found = standings(a=0.1, b=0.2, c=0.3)
     found["b"] = Standing(step=200, failed="no room")
@@ -544,7 +560,7 @@ def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
 
 def test_strategies_that_come_to_the_same_are_raced_once() -> None:
     model = {"memory": "stack", "buffers": None}
-    settings = {"model": model, "training": {"gate_noise": 0, "curriculum": None}}
+    settings = {"model": model, "training": {"gate_noise": 0, "learning_rate": 0.01}}
     found = contestants(task="copy", names=["joint", "buffered"], settings=settings)
     assert found.keys() == {"joint"}
 

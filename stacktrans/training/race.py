@@ -34,6 +34,8 @@ TURN = 200
 """Batches of a turn."""
 WIDTH = 2
 """Runs that have a turn in a round."""
+STALLED = 3
+"""Turns without progress after which the best run is one like the others."""
 MOST_AHEAD = 2
 """Turns that a run may have before its round, where a process has nothing else to do."""
 LOCK = ".lock"
@@ -44,9 +46,9 @@ Standings = Mapping[str, Standing]
 def next_round(standings: Standings, width: int) -> list[str]:
     """The runs that have a turn in a round, the best first, of those that can go on.
 
-    The best has a turn in each round, beside those of the others that have had the fewest batches,
-    where each batch of the third best counts three times, of the fourth best four times, and so on.
-    So one after another has its first turn.
+    The best has a turn in each round, unless it has stalled, beside those that have had the fewest
+    batches, where each batch of the third best counts three times, of the fourth best four times,
+    and so on. So one after another has its first turn.
 
     Args:
         standings: of all runs, by name, in the order of strategies.
@@ -55,8 +57,9 @@ def next_round(standings: Standings, width: int) -> list[str]:
     able = [name for name, each in standings.items() if each.can_go_on]
     ranked = sorted(able, key=lambda name: standings[name].merit, reverse=True)
     had = {name: place * standings[name].step for place, name in enumerate(ranked, start=1)}
-    others = sorted(ranked[1:], key=had.__getitem__)
-    return [*ranked[:1], *others[: width - 1]]
+    first = [name for name in ranked[:1] if standings[name].stalled < STALLED]
+    others = sorted(ranked[len(first) :], key=had.__getitem__)
+    return [*first, *others[: width - len(first)]]
 
 
 def begin(
@@ -181,7 +184,7 @@ class Race:
     @property
     def _must_begin(self) -> bool:
         """Whether a run must be trained, however short the time is, so that there is a model."""
-        trained = any(each.step for each in self.state.latest.values())
+        trained = any(each.step for each in (self.state.latest | self._left_off).values())
         return not (trained or self.stop_requested)
 
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
@@ -210,6 +213,7 @@ class Race:
                 self._left_off[name] = found
             else:
                 self._deaths[name] = 0
+                self._left_off.pop(name, None)
                 self.state.ahead.setdefault(name, []).append(found)
                 self._save()
             show()

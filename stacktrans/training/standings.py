@@ -35,6 +35,8 @@ class Standing(BaseModel):
         train: coarse accuracy on strings of training lengths.
         test: coarse accuracy on longer strings.
         fine: fine accuracy on these.
+        furthest: the best `test` of all turns, and of these the best `train`.
+        stalled: turns since it has come so far.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -47,6 +49,19 @@ class Standing(BaseModel):
     train: Share = 0.0
     test: Share = 0.0
     fine: Share = 0.0
+    furthest: tuple[Share, Share] = (0.0, 0.0)
+    stalled: Count = 0
+
+    def after(self, before: "Standing") -> "Standing":
+        """This one, if that is how the run stood a turn before."""
+        reached = (self.test, self.train)
+        further = reached > before.furthest
+        return self.model_copy(
+            update={
+                "furthest": reached if further else before.furthest,
+                "stalled": 0 if further else before.stalled + 1,
+            }
+        )
 
     @property
     def solved(self) -> bool:

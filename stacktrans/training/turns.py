@@ -45,7 +45,7 @@ def take_turn(
         trainer = _trainer(directory, before.step, find_device(device))
         records = deque[Record](maxlen=1)
         trainer.run_until(before.step + size, unwanted, records.append)
-        standing = _standing(trainer, records)
+        standing = _standing(trainer, records).after(before)
     except Exception as error:
         if isinstance(error, FailedStart):
             return before.model_copy(update={"failed": error.reason})
