@@ -400,16 +400,16 @@ class CurriculumConfig(Strict):
     """factor on the share whenever the mean of recent losses falls under `loss`, until the range
     is whole."""
     loss: Loss
-    """see growth: nats a symbol, or such as 15% of what guessing by how frequent symbols are
-    costs, and so the same for few symbols and for many."""
+    """see growth. Losses are nats a symbol, or such as 15% of what guessing by how frequent symbols
+    are costs, and so the same for few symbols and for many."""
 
 
 class SettleConfig(Strict):
     """What happens, once, when a run has learned its task except for the last mistakes."""
 
     loss: Loss
-    """the run settles when the mean of recent losses (nats a symbol), on the whole range of
-    lengths, is under this."""
+    """the run settles when the mean of recent losses (as of training.curriculum), on the whole
+    range of lengths, is under this."""
     rate: Positive = 1.0
     """factor on the learning rate from then on."""
     sharpening: NotNegative = 0.0
@@ -425,8 +425,7 @@ class RestartConfig(Strict):
     """restart if, this many batches after a start, or after strings have grown longer, the mean of
     recent losses is not under `loss`; null for never."""
     loss: Loss = 1.0
-    """mean of recent losses of a run that has taken off: nats a symbol, or a share of what guessing
-    costs."""
+    """mean of recent losses (as of training.curriculum) of a run that has taken off."""
     give_up_after: Count | None = None
     """restart if, this many batches after a start, no rule has ended the run; null for never."""
     starts: list[Settings] = Field(default_factory=list)
@@ -447,8 +446,8 @@ class MeasureConfig(Strict):
     accuracy_every: Count = 1000
     """batches between two measurements of accuracy."""
     accuracy_loss: Loss | None = None
-    """accuracy is measured only while the mean of recent losses is under this, and at the end; null
-    for always, as with pairs in files."""
+    """accuracy is measured only while the mean of recent losses (as of training.curriculum) is
+    under this, and at the end; null for always, as with pairs in files."""
     strings: Strings = 1000
     """strings as long as the test range in a measurement of accuracy; on training lengths at most
     100 are measured, if only the others decide. Of a larger development set of pairs in files, so

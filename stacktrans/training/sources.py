@@ -23,11 +23,10 @@ from stacktrans.training.state import Part
 
 FIRST_LOOK = 100
 """Strings that are looked at first: validation continues only while the task may be solved."""
-
 ENOUGH_SYMBOLS = 10_000
-"""Symbols that tell how frequent each is,"""
+"""Symbols that are enough to tell how frequent each is."""
 MOST_BATCHES = 100
-"""or else this many batches of them."""
+"""Batches that these are taken from at most."""
 
 Ran = tuple[Batch, Unrolled]
 """A batch, and the result of running a model over it."""
