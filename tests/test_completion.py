@@ -46,7 +46,7 @@ def test_names() -> None:
     assert offered("stacktrans generate --task rev") == ["reversal", "reversal-deletion", "reverse"]
     assert offered("stacktrans train --memory ") == sorted(MEMORIES.builtin)
     assert offered("stacktrans train --controller ") == sorted(CONTROLLERS.builtin)
-    known = {"joint", "buffered", "queue"}
+    known = {"joint", "buffered", "feedforward"}
     assert {"auto", "default", "paper", *known} <= set(offered("stacktrans train --recipe "))
     assert known <= set(offered("stacktrans train --strategies "))
     assert "default" not in offered("stacktrans train --strategies ")

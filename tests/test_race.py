@@ -29,14 +29,14 @@ from stacktrans.training.race import Race, next_round
 from stacktrans.training.standings import FOLDER, RACE, Standing, read_race
 from stacktrans.training.start import Start
 
-NAMES = ("queue", "wide", "buffered")
+NAMES = ("joint", "wide", "buffered")
 CHANGES = SMALL[1::2]
 EASY = ("solved.accuracy=0.05", "solved.times=1", "learning_rate=0.02", "training.settle=null")
 """Settings with which a task is solved soon."""
 
 
 def standings(**merits: float) -> dict[str, Standing]:
-    return {name: Standing(step=200, fine=merit, loss=1.0) for name, merit in merits.items()}
+    return {name: Standing(step=200, test=merit, loss=1.0) for name, merit in merits.items()}
 
 
 def test_better_runs_have_more_turns() -> None:
@@ -59,7 +59,7 @@ def test_one_after_another_has_the_first_turn() -> None:
     taken: list[list[str]] = []
     for _ in range(4):
         taken.append(next_round(found, width=2))
-        had = {name: Standing(step=200, loss=1.0, train=0.5 * (name == "b")) for name in taken[-1]}
+        had = {name: Standing(step=200, loss=1.0, test=0.5 * (name == "b")) for name in taken[-1]}
         found |= had
     assert taken == [["a", "b"], ["b", "c"], ["b", "d"], ["b", "a"]]
 
@@ -69,15 +69,24 @@ def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
     assert next_round(found, width=2)[0] == "b"
     for turn in range(3):
         assert next_round(found, width=1) == ["b"], turn
-        had = Standing(step=found["b"].step + 200, fine=0.3, train=0.5, loss=1.0)
+        had = Standing(step=found["b"].step + 200, test=0.3, loss=1.0)
         found["b"] = had.after(found["b"])
-    # In the first it has come to 0.5, and no further since.
+    # In the first it has come to 0.3, and no further since.
     assert found["b"].stalled == 2
-    found["b"] = Standing(step=1000, fine=0.3, train=0.4, loss=1.0).after(found["b"])
-    assert found["b"].furthest == (0.0, 0.5)
+    found["b"] = Standing(step=1000, test=0.28, train=0.4, loss=1.0).after(found["b"])
+    assert found["b"].furthest == (0.3, 0.0)
     assert next_round(found, width=2) == ["c", "a"]
-    found["b"] = Standing(step=1200, fine=0.3, test=0.1, loss=1.0).after(found["b"])
+    found["b"] = Standing(step=1200, test=0.3, train=0.1, loss=1.0).after(found["b"])
     assert next_round(found, width=2)[0] == "b"
+
+
+def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() -> None:
+    found = {name: Standing(step=200, loss=1.0) for name in "abc"}
+    # It memorises.
+    found["c"] = Standing(step=200, train=0.9, fine=0.8, loss=0.1)
+    assert next_round(found, width=2) == ["a", "b"]
+    found["c"] = Standing(step=400, train=0.9, test=0.01, fine=0.8, loss=0.1)
+    assert next_round(found, width=2) == ["c", "a"]
 
 
 def test_what_can_t_go_on_has_no_turn() -> None:
@@ -290,13 +299,13 @@ def test_a_run_that_fails_does_not_end_the_race(
     on_batch = Start.train_on_batch
 
     def large(start: Start) -> None:
-        if start.source.config.recipe == "queue":
+        if start.source.config.recipe == "joint":
             raise MemoryError
         on_batch(start)
 
     monkeypatch.setattr(Start, "train_on_batch", large)
     found = carried_on(begun(tmp_path / "run"), 2)
-    assert found.state.standings["queue"].failed == "not enough memory"
+    assert found.state.standings["joint"].failed == "not enough memory"
     assert found.state.standings["wide"].step >= 10
 
 
@@ -342,14 +351,14 @@ def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> No
             time.sleep(1)  # until it is known
 
 
-RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "queue,wide", "--workers", "2")
+RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "joint,wide", "--workers", "2")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     out = tmp_path / "a run"
     process = start(*RACE_OF_TWO, "--out", out)
-    wait_for(out / FOLDER / "queue" / "last" / "training.pt")
+    wait_for(out / FOLDER / "joint" / "last" / "training.pt")
     assert hint_after(process, number).endswith(f"resume with: stacktrans train --resume '{out}'")
     budget = f"{read_race(out).seconds + 2:.1f}s"
     done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
@@ -400,8 +409,8 @@ def test_a_full_disk_ends_a_race_which_goes_on_later(
         ("[]", "race.json: damaged ("),
         ('{"standings": {"../up": {}}}', "race.json: damaged ("),
         ("WINNER", "race.json: damaged (winner: other)"),
-        ("STEP", "race.json: damaged (standings.queue.step: "),
-        ("LOSS", "race.json: damaged (standings.queue.loss: "),
+        ("STEP", "race.json: damaged (standings.joint.step: "),
+        ("LOSS", "race.json: damaged (standings.joint.loss: "),
     ],
 )
 def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> None:
@@ -411,9 +420,9 @@ def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> N
     if content == "WINNER":
         state["winner"] = "other"
     elif content == "STEP":
-        state["standings"]["queue"]["step"] = -1
+        state["standings"]["joint"]["step"] = -1
     elif content == "LOSS":
-        state["standings"]["queue"]["loss"] = float("nan")
+        state["standings"]["joint"]["loss"] = float("nan")
     path.write_text(json.dumps(state) if content.isalpha() else content)
     done = run("train", "--resume", tmp_path / "run")
     assert done.returncode == 1
@@ -458,11 +467,11 @@ def test_what_a_race_wrote_before_it_began_is_no_obstacle(tmp_path: Path) -> Non
         (["--workers", "0"], "--workers: workers: Input should be greater"),
         (["--workers", "-1"], "--workers: workers: Input should be greater"),
         (["--strategies", ","], "--strategies ,: expected names"),
-        (["--strategies", "quueue"], "unknown strategy 'quueue'; did you mean 'queue'"),
-        (["--strategies", "queue", "--memory", "stack"], "its memory is queue, not stack"),
-        (["--strategies", "queue", "--recipe", "default"], "strategies: only for the recipe auto"),
-        (["--budget", "1m", "--recipe", "queue"], "budget: only for the recipe auto"),
-        (["--task", "xor", "--strategies", "queue"], "not for a task of this kind (in step)"),
+        (["--strategies", "jiont"], "unknown strategy 'jiont'; did you mean 'joint'"),
+        (["--strategies", "no-memory", "--memory", "stack"], "its memory is none, not stack"),
+        (["--strategies", "joint", "--recipe", "default"], "strategies: only for the recipe auto"),
+        (["--budget", "1m", "--recipe", "joint"], "budget: only for the recipe auto"),
+        (["--task", "xor", "--strategies", "joint"], "not for a task of this kind (in step)"),
         (["--recipe", "auot"], "did you mean 'auto'"),
         (["--set", "learning_rate=-1"], "learning_rate"),
         (["--hidden", "0"], "--hidden: model.controller.hidden_size"),
@@ -547,7 +556,7 @@ def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
 def test_the_memory_that_is_asked_for_is_raced(memory: str) -> None:
     found = contestants(task="copy", settings={"model": {"memory": memory}})
     assert {"joint", "buffered"} <= found.keys()
-    assert not {"no-memory", "queue"} & found.keys()  # the latter comes to the same as joint
+    assert "no-memory" not in found
     assert {each.model.memory.name for each in found.values()} == {memory}
 
 
@@ -555,7 +564,7 @@ def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
     buffered = contestants(task="copy", settings={"model": {"buffers": {}}})
     assert "buffered" in buffered
     assert all(each.model.buffers for each in buffered.values())
-    assert not {"queue", "joint"} & buffered.keys()
+    assert "joint" not in buffered
 
 
 def test_strategies_that_come_to_the_same_are_raced_once() -> None:

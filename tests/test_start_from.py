@@ -404,7 +404,7 @@ def test_a_text_goes_on_with_the_words_that_it_knows(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--recipe", "auto"], "recipe auto: a run that starts from a checkpoint is not raced"),
-        (["--strategies", "stack"], "strategies: a run that starts from a checkpoint is not raced"),
+        (["--strategies", "joint"], "strategies: a run that starts from a checkpoint is not raced"),
         (["--budget", "5m"], "budget: a run that starts from a checkpoint is not raced"),
         (["--memory", "auto"], "memory auto: a run that starts from a checkpoint is not raced"),
         (["--memory", "queue"], 'model.memory.name: "queue"; the model in OLD has "stack"'),

@@ -35,7 +35,7 @@ TURN = 200
 WIDTH = 2
 """Runs that have a turn in a round."""
 STALLED = 3
-"""Turns without progress after which the best run is one like the others."""
+"""Turns without progress after which the first of the runs is one like the others."""
 MOST_AHEAD = 2
 """Turns that a run may have before its round, where a process has nothing else to do."""
 LOCK = ".lock"
@@ -44,10 +44,14 @@ Standings = Mapping[str, Standing]
 
 
 def next_round(standings: Standings, width: int) -> list[str]:
-    """The runs that have a turn in a round, the best first, of those that can go on.
+    """The runs that have a turn in a round, the most promising first, of those that can go on.
 
-    The best has a turn in each round, unless it has stalled, beside those that have had the fewest
-    batches, where each batch of the third best counts three times, of the fourth best four times,
+    A run promises what it achieves on strings longer than those trained on, and where that is the
+    same, what its place among the strategies does. Accuracy on training lengths would favour those
+    that memorise, and those that begin with all lengths.
+
+    The most promising has a turn in each round, unless it has stalled, beside those that have had
+    the fewest batches, where each batch of the third counts three times, of the fourth four times,
     and so on. So one after another has its first turn.
 
     Args:
@@ -55,7 +59,7 @@ def next_round(standings: Standings, width: int) -> list[str]:
         width: how many have a turn in a round.
     """
     able = [name for name, each in standings.items() if each.can_go_on]
-    ranked = sorted(able, key=lambda name: standings[name].merit, reverse=True)
+    ranked = sorted(able, key=lambda name: standings[name].test, reverse=True)
     had = {name: place * standings[name].step for place, name in enumerate(ranked, start=1)}
     first = [name for name in ranked[:1] if standings[name].stalled < STALLED]
     others = sorted(ranked[len(first) :], key=had.__getitem__)
