@@ -185,7 +185,7 @@ def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
 
 STANDINGS = {
     "no-memory": Standing(step=12345, seconds=123.4, loss=0.1234, train=0.98, test=0.79, fine=0.85),
-    "queue": Standing(step=200, failed="the loss is not a finite number after batch 123"),
+    "joint": Standing(step=200, failed="the loss is not a finite number after batch 123"),
     "wide": Standing(step=600, seconds=12.0, ended="max_steps", loss=1.2345, fine=0.05),
 }
 
@@ -196,8 +196,8 @@ def test_a_race_fits(width: int, tmp_path: Path) -> None:
     raced = race_table({name: each.model_dump() for name, each in STANDINGS.items()})
     text = shown(width, raced, contestants_table(configs))
     assert all(cell_len(line) <= width for line in text.splitlines())
-    rows = re.findall(r"^(?:strategy )?(no-memory|queue|wide)\b", text, re.M)
-    assert rows == ["no-memory", "wide", "queue", *STANDINGS]
+    rows = re.findall(r"^(?:strategy )?(no-memory|joint|wide)\b", text, re.M)
+    assert rows == ["no-memory", "wide", "joint", *STANDINGS]
     assert "0.79" in text
     assert "max_steps" in text
 
@@ -224,7 +224,7 @@ def test_a_race_is_a_live_table_in_a_terminal_and_lines_elsewhere() -> None:
     plain = in_a_terminal(200, show_a_race, TERM="dumb")
     assert "\x1b" not in plain
     assert re.search(r"^no-memory  batch 12345  loss 0\.1234 nats/symbol", plain, re.M)
-    assert re.search(r"^queue  batch 200  the loss is not a finite number", plain, re.M)
+    assert re.search(r"^joint  batch 200  the loss is not a finite number", plain, re.M)
 
 
 def show_records() -> None:

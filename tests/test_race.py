@@ -29,7 +29,7 @@ from stacktrans.training.race import Race, next_round
 from stacktrans.training.standings import FOLDER, RACE, Standing, read_race
 from stacktrans.training.start import Start
 
-NAMES = ("joint", "wide", "buffered")
+NAMES = ("patient", "wide", "buffered")
 CHANGES = SMALL[1::2]
 EASY = ("solved.accuracy=0.05", "solved.times=1", "learning_rate=0.02", "training.settle=null")
 """Settings with which a task is solved soon."""
@@ -299,13 +299,13 @@ def test_a_run_that_fails_does_not_end_the_race(
     on_batch = Start.train_on_batch
 
     def large(start: Start) -> None:
-        if start.source.config.recipe == "joint":
+        if start.source.config.recipe == "patient":
             raise MemoryError
         on_batch(start)
 
     monkeypatch.setattr(Start, "train_on_batch", large)
     found = carried_on(begun(tmp_path / "run"), 2)
-    assert found.state.standings["joint"].failed == "not enough memory"
+    assert found.state.standings["patient"].failed == "not enough memory"
     assert found.state.standings["wide"].step >= 10
 
 
@@ -351,14 +351,14 @@ def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> No
             time.sleep(1)  # until it is known
 
 
-RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "joint,wide", "--workers", "2")
+RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "patient,wide", "--workers", "2")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     out = tmp_path / "a run"
     process = start(*RACE_OF_TWO, "--out", out)
-    wait_for(out / FOLDER / "joint" / "last" / "training.pt")
+    wait_for(out / FOLDER / "patient" / "last" / "training.pt")
     assert hint_after(process, number).endswith(f"resume with: stacktrans train --resume '{out}'")
     budget = f"{read_race(out).seconds + 2:.1f}s"
     done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
@@ -409,8 +409,8 @@ def test_a_full_disk_ends_a_race_which_goes_on_later(
         ("[]", "race.json: damaged ("),
         ('{"standings": {"../up": {}}}', "race.json: damaged ("),
         ("WINNER", "race.json: damaged (winner: other)"),
-        ("STEP", "race.json: damaged (standings.joint.step: "),
-        ("LOSS", "race.json: damaged (standings.joint.loss: "),
+        ("STEP", "race.json: damaged (standings.patient.step: "),
+        ("LOSS", "race.json: damaged (standings.patient.loss: "),
     ],
 )
 def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> None:
@@ -420,9 +420,9 @@ def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> N
     if content == "WINNER":
         state["winner"] = "other"
     elif content == "STEP":
-        state["standings"]["joint"]["step"] = -1
+        state["standings"]["patient"]["step"] = -1
     elif content == "LOSS":
-        state["standings"]["joint"]["loss"] = float("nan")
+        state["standings"]["patient"]["loss"] = float("nan")
     path.write_text(json.dumps(state) if content.isalpha() else content)
     done = run("train", "--resume", tmp_path / "run")
     assert done.returncode == 1
