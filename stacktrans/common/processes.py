@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -29,6 +30,8 @@ def one_process(of: int, unwanted: Any = None) -> Any:
     from joblib import cpu_count
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
+    # One that has grown by hundreds of megabytes is replaced, and what it has left is read again.
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // of))
     environment = {"OMP_NUM_THREADS": threads}
     return ProcessPoolExecutor(
