@@ -11,6 +11,8 @@ def model_line(config: RunConfig) -> str:
     if isinstance(shape, RecurrentConfig):
         layers = f"{shape.layers} layers of " if shape.layers > 1 else ""
         controller = f"{layers}{shape.name.upper()} {shape.hidden_size}"
+        if not shape.recurrent:
+            controller += " without recurrence"
     made = make_memory(model)
     memory = f"{model.memory.name} of {model.memory_size}" if made.pushes else model.memory.name
     if made.count > 1:
