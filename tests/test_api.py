@@ -197,7 +197,7 @@ def test_an_interrupted_run_says_so_even_if_it_has_just_ended(tmp_path: Path) ->
         out = tmp_path / str(at)
         with pytest.raises(KeyboardInterrupt, match=r"stacktrans\.resume"):
             stacktrans.train(
-                "copy", recipe="queue", max_steps=10, out=out, settings=small(), listener=interrupt
+                "copy", recipe="joint", max_steps=10, out=out, settings=small(), listener=interrupt
             )
         assert stacktrans.resume(out).summary.steps == 10
 

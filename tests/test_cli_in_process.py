@@ -109,7 +109,7 @@ def text_folder(place: Path) -> Path:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--task", "copy", "--recipe", "queue", "--set", "training.curriculum=null"),
+        ("--task", "copy", "--recipe", "joint", "--set", "training.curriculum=null"),
         ("--task", "reversal", "--memory", "stack", "--recipe", "paper", "--seed", "5"),
         ("--task", "gender", "--memory", "none", "--recipe", "default", "--time-limit", "90s"),
         ("--task", "anbn", "--memory", "stack-rnn", "--recipe", "paper", "--workers", "2"),
