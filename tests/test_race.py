@@ -560,6 +560,16 @@ def test_the_memory_that_is_asked_for_is_raced(memory: str) -> None:
     assert {each.model.memory.name for each in found.values()} == {memory}
 
 
+def test_what_can_remember_nothing_is_not_raced_unless_named() -> None:
+    settings = {"model": {"memory": "none"}}
+    found = contestants(task="copy", settings=settings)
+    assert {"joint", "no-memory"} <= found.keys()
+    assert not [name for name in found if "feedforward" in name]
+    assert contestants(task="copy", names=["feedforward"], settings=settings)
+    with_cells = {"model": {"memory": "none", "controller": {"name": "lstm", "recurrent": False}}}
+    assert "joint" in contestants(task="copy", settings=with_cells)
+
+
 def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
     buffered = contestants(task="copy", settings={"model": {"buffers": {}}})
     assert "buffered" in buffered

@@ -108,6 +108,8 @@ def _resolved(
                 raise
             problems.append(error)
             continue
+        if not (named or _remembers(run)):
+            continue
         if run.identity() not in identities:
             found[name] = run
             identities.add(run.identity())
@@ -126,6 +128,13 @@ def _problem(name: str, kind: Kind, memory: str | None) -> str | None:
     if strategy.of_this_memory and memory not in (None, strategy.memory):
         return f"strategy {name}: its memory is {strategy.memory}, not {memory}"
     return None
+
+
+def _remembers(run: RunConfig) -> bool:
+    """Whether a model has a memory, or a controller that carries anything from step to step."""
+    controller = run.model.controller
+    has_state = controller.name == "lstm" or getattr(controller, "recurrent", False)
+    return has_state or run.model.memory.name != "none"
 
 
 def _with_recipe(name: str, layers: Sequence[Layer]) -> RunConfig:
