@@ -299,7 +299,7 @@ def _names(listed: str | None) -> list[str]:
     """The names of strategies, as they are listed; raises `UsageError` if there is none."""
     names = [*filter(None, (listed or "").split(","))]
     if listed is not None and not names:
-        raise UsageError(f"--strategies {listed}: expected names such as queue,stack")
+        raise UsageError(f"--strategies {listed}: expected names such as joint,buffered")
     return names
 
 
