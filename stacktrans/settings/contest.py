@@ -132,10 +132,9 @@ def _problem(name: str, kind: Kind, memory: str | None) -> str | None:
 
 def _remembers(run: RunConfig) -> bool:
     """Whether a model has a memory, or a controller that carries anything from step to step."""
-    controller = run.model.controller
-    stateless = controller.name == "linear" or not getattr(controller, "recurrent", True)
-    has_cells = controller.name == "lstm"
-    return has_cells or not stateless or run.model.memory.name != "none"
+    name, recurrent = run.model.controller.name, getattr(run.model.controller, "recurrent", True)
+    has_state = name == "lstm" or (name != "linear" and recurrent)
+    return has_state or run.model.memory.name != "none"
 
 
 def _with_recipe(name: str, layers: Sequence[Layer]) -> RunConfig:
