@@ -2,13 +2,15 @@
 
 import gzip
 import json
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import yaml
-from command_line import run
+from command_line import ENVIRONMENT, STACKTRANS, run
 from test_pairs import config_of, lines_of, reversals, write
 from test_training import assert_same_run, ignore, records_of, stop_after
 
@@ -22,6 +24,7 @@ from stacktrans.tasks.base import Lengths, NoSuchLength
 from stacktrans.training.pairs import Files
 from stacktrans.training.records import Accuracy, Record
 from stacktrans.training.sources import Moment
+from stacktrans.training.standings import read_race
 from stacktrans.training.stopping import Development
 from stacktrans.training.trainer import Interrupted, Trainer
 
@@ -112,6 +115,41 @@ def test_pairs_come_through_a_pipe(tmp_path: Path, train: Path) -> None:
     assert other.stderr.decode() == (
         "stacktrans: standard input: not the training pairs that this model began with\n"
     )
+
+
+RACE = ["--strategies", "joint,wide", "--workers", "2", *OPTIONS]
+
+
+@pytest.mark.parametrize("shell", ["{} --data - < {}", "{} --data <(cat {})"])
+def test_pairs_that_come_once_come_to_all_processes(
+    tmp_path: Path, train: Path, shell: str
+) -> None:
+    words = ["train", "--max-steps", "20", *RACE]
+    run(*words, "--data", train, "--out", tmp_path / "read")
+    command = shlex.join([*STACKTRANS, *words, "--out", str(tmp_path / "piped")])
+    bash = ["bash", "-c", shell.format(command, shlex.quote(str(train)))]
+    done = subprocess.run(bash, env=ENVIRONMENT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert read_race(tmp_path / "piped").winner is None
+    assert_same_run(tmp_path / "piped", tmp_path / "read")
+
+
+def test_a_race_over_piped_pairs_goes_on_without_the_pipe(tmp_path: Path, train: Path) -> None:
+    begun: list[str | Path] = [
+        "train",
+        "--data",
+        "-",
+        "--budget",
+        "1s",
+        *RACE,
+        "--out",
+        tmp_path / "run",
+    ]
+    assert run(*begun, stdin=train.read_bytes()).returncode == 0
+    before = read_race(tmp_path / "run").seconds
+    again = run("train", "--resume", tmp_path / "run", "--budget", f"{before + 3}s")
+    assert again.returncode == 0, again.stderr.decode()
+    assert read_race(tmp_path / "run").seconds > before
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ from stacktrans.settings.resolve import Asked, asked_layers
 from stacktrans.settings.start_from import NOT_RACED, base_of, written_like
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
-from stacktrans.tasks.lines import STDIN
 from stacktrans.tasks.pairs import task_of_data
 from stacktrans.training import race as races
 from stacktrans.training.inherited import checksum_of
@@ -280,9 +279,7 @@ def begin_race(
     check_race(configs, out, device)
     directory = claim(out, title_of(configs))
     races.begin(directory, configs, command, budget)
-    # What comes from standard input comes to this process alone.
-    piped = str(STDIN) in next(iter(configs.values())).task.parameters.values()
-    return Race(directory, device, 1 if piped else workers or cores())
+    return Race(directory, device, workers or cores())
 
 
 def taken_up(

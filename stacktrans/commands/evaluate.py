@@ -211,7 +211,8 @@ def _results(
         scores_of_range,
         scores_of_sets,
     )
-    from stacktrans.tasks.lines import name_of, read_pairs
+    from stacktrans.tasks.contents import name_of
+    from stacktrans.tasks.lines import read_pairs
 
     if data:
         pairs = read_pairs(data, model.task)[:count]

@@ -62,7 +62,7 @@ def transduce(
     """
     from stacktrans.common.reading import check_readable
     from stacktrans.inference.transduction import transduce_lines
-    from stacktrans.tasks.lines import STDIN
+    from stacktrans.tasks.contents import STDIN
 
     check_positive(**{"--max-length": max_length, "--beam": beam})
     inputs = files or [STDIN]
@@ -94,7 +94,7 @@ def transduce(
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:
     """The descriptor and the name of each input."""
     from stacktrans.common.reading import opened
-    from stacktrans.tasks.lines import STDIN, name_of
+    from stacktrans.tasks.contents import STDIN, name_of
 
     for path in paths:
         with contextlib.nullcontext(sys.stdin) if path == STDIN else opened(path) as stream:

@@ -32,8 +32,8 @@ from stacktrans.settings.strategies import layer_of, strategies
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.contents import STDIN
 from stacktrans.tasks.layouts import JointSequence, SameLength
-from stacktrans.tasks.lines import STDIN
 
 DEFAULT_RECIPE = "default"
 PUBLISHED = "paper"

@@ -1,32 +1,25 @@
 """Strings in files and pipes: lines in, pairs in and out."""
 
-import functools
-import gzip
 import os
 import re
 import select
 import stat
-import sys
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from stacktrans.common.errors import StacktransError, UsageError, clipped
-from stacktrans.common.reading import parsed_json, read_bytes
+from stacktrans.common.errors import StacktransError, clipped
+from stacktrans.common.reading import parsed_json
 from stacktrans.common.visible import json_text
 from stacktrans.tasks.base import LONGEST, Task
+from stacktrans.tasks.contents import BYTE_ORDER_MARK, PACKED, name_of, read_content
 from stacktrans.tasks.layouts import Pair
 
 PairFormat = Literal["tsv", "jsonl"]
-STDIN = Path("-")
-"""What stands for standard input among files."""
 LINES_AT_ONCE = 256
 CHUNK = 1 << 16
 LONGEST_LINE = 1 << 24
 """The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some editors begin a file in UTF-8 with."""
 
 
 def decode_line(line: bytes) -> str:
@@ -103,11 +96,6 @@ def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     return "\t".join(in_order.values()) if form == "tsv" else json_text(in_order)
 
 
-def name_of(path: Path) -> str:
-    """What a file is called in messages."""
-    return "standard input" if path == STDIN else str(path)
-
-
 def read_pairs(path: Path, task: Task) -> list[Pair]:
     """Read pairs as `format_pair` writes them, of a file or of standard input; see `RawLines`.
 
@@ -173,33 +161,6 @@ class RawLines(NamedTuple):
     def numbered(self) -> Iterator[tuple[int, bytes]]:
         """The lines with something on them, and their numbers from 1."""
         return ((number, line) for number, line in enumerate(self.lines, start=1) if line.strip())
-
-
-PACKED = ".gz"
-"""What the name of a file ends with that is packed by gzip."""
-
-
-def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
-    """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
-    return read_content(path).split(b"\n")
-
-
-def read_content(path: str | os.PathLike[str]) -> bytes:
-    """What is in a file or in standard input, unpacked; raises `UsageError`."""
-    path = Path(path)
-    content = _all_of(sys.stdin.buffer) if path == STDIN else read_bytes(path)
-    if path.suffix == PACKED:
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise UsageError(f"{path}: not a whole file of gzip ({error})") from error
-    return content.removeprefix(BYTE_ORDER_MARK)
-
-
-@functools.lru_cache(maxsize=1)
-def _all_of(stream: BinaryIO) -> bytes:
-    """What comes from a stream, which comes only once."""
-    return stream.read()
 
 
 def check_length(symbols: Sequence[str]) -> None:

@@ -1,11 +1,8 @@
 """The sets of pairs in files: to train on, to choose by and to test on."""
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -13,10 +10,10 @@ import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
+from stacktrans.tasks.contents import changed
 from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
 from stacktrans.tasks.flat import Flat, Numbering, Numbers
 from stacktrans.tasks.layouts import MOST_SYMBOLS, Pair, Steps
-from stacktrans.tasks.lines import STDIN
 from stacktrans.tasks.splits import Keys, keep_apart, oddities
 from stacktrans.tasks.symbols import Known, Writing, in_order
 
@@ -125,23 +122,12 @@ def read_sets(request: Request) -> Sets:
         UsageError: a file can't be read, or has too few pairs to keep some apart.
         StacktransError: a line is not a pair.
     """
-    changed = tuple(_changed(path) for _, path in request.paths())
-    if (request, changed) not in _kept:
+    stamps = tuple(changed(path) for _, path in request.paths())
+    if (request, stamps) not in _kept:
         found = _read_sets(request)
         _kept.clear()
-        _kept[request, changed] = _kept[found.request, changed] = found
-    return _kept[request, changed]
-
-
-def _changed(path: Path) -> object:
-    """Changes when a file does."""
-    if path == STDIN:
-        return sys.stdin.buffer
-    try:
-        state = os.stat(path)
-    except (OSError, ValueError):  # which will be said when it is read
-        return None
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+        _kept[request, stamps] = _kept[found.request, stamps] = found
+    return _kept[request, stamps]
 
 
 def _read_sets(request: Request) -> Sets:

@@ -8,9 +8,9 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.tasks.contents import name_of
 from stacktrans.tasks.files import CALLED, DEV, NAMED, PARTS, TEST, TRAIN, Lines, Request
 from stacktrans.tasks.flat import Chosen, Numbers
-from stacktrans.tasks.lines import name_of
 
 SHARE_APART = 10
 """One pair in so many is kept apart for a set that has no file."""

@@ -22,6 +22,8 @@ from stacktrans.model.devices import find_device
 from stacktrans.settings.command import alone as command_alone
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.contents import read_copies
+from stacktrans.training.copies import copies_of, copy
 from stacktrans.training.records import BUDGETS, SUMMARY
 from stacktrans.training.saving import TrainingError, has_last
 from stacktrans.training.standings import FOLDER, RaceState, Standing, read_race
@@ -39,6 +41,8 @@ STALLED = 3
 MOST_AHEAD = 2
 """Turns that a run may have before its round, where a process has nothing else to do."""
 LOCK = ".lock"
+COPIES = ".copies"
+"""The folder with copies, for all processes, of what comes only once, such as standard input."""
 
 Standings = Mapping[str, Standing]
 
@@ -87,6 +91,7 @@ def begin(
         (folder / name).mkdir(parents=True)
         own = config.model_copy(update={"workers": 1})
         write_atomically(folder / name / CONFIG, own.to_yaml())
+    copy(next(iter(configs.values())).task, folder / COPIES)
     standings = {name: Standing() for name in configs}
     RaceState(command=[*command], budget=budget, standings=standings).save(directory)
     # Last, so that it is a race when all is there.
@@ -137,7 +142,20 @@ class Race:
                     had = f"the race has already had {self.state.seconds:.0f} seconds"
                     raise UsageError(f"budget {budget:g}: {had}")
                 self.state.budget = budget
-            yield
+            self._copies = self._find_copies()
+            read_copies(self._copies)
+            try:
+                yield
+            finally:
+                read_copies({})
+
+    def _find_copies(self) -> Mapping[Path, Path]:
+        """What all processes read instead of what comes only once."""
+        folder = self.directory / FOLDER
+        if not (folder / COPIES).is_dir():
+            return {}
+        config = next(folder.glob(f"*/{CONFIG}"))  # they are all of the same task
+        return copies_of(resolve(config=str(config)).task, folder / COPIES)
 
     def _check_places(self) -> None:
         """Raise `CheckpointError` if something is missing of a run that may have another turn."""
@@ -225,7 +243,8 @@ class Race:
     def _employ(self, pool: Pool, names: Sequence[str]) -> None:
         """Give work to all processes: the turns of a round, and those that are likely to come."""
         state, latest = self.state, self.state.latest
-        work = partial(_turn, latest, TURN, self.directory / FOLDER, self._device, plugin_files())
+        folder, plugins = self.directory / FOLDER, plugin_files()
+        work = partial(_turn, latest, TURN, folder, self._device, plugins, self._copies)
         begins = self._must_begin and not pool.at_work
         while pool.is_free and (begins or not self._is_over()):
             begins, idle = False, latest.keys() - pool.at_work
@@ -294,9 +313,11 @@ def _turn(
     folder: Path,
     device: str,
     plugins: list[str],
+    copies: Mapping[Path, Path],
     name: str,
     unwanted: Callable[[], bool],
 ) -> Standing:
+    read_copies(copies)
     return take_turn(folder / name, before[name], size, device, plugins, unwanted)
 
 

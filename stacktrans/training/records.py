@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.contents import name_of
 from stacktrans.tasks.files import CALLED
-from stacktrans.tasks.lines import name_of
 
 if TYPE_CHECKING:
     from stacktrans.inference.evaluation import Scores

@@ -1,0 +1,96 @@
+"""What is in files, and in what comes only once: standard input and other open pipes."""
+
+import gzip
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stacktrans.common.errors import UsageError
+from stacktrans.common.reading import read_bytes
+
+STDIN = Path("-")
+"""What stands for standard input among files."""
+PACKED = ".gz"
+"""What the name of a file ends with that is packed by gzip."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors begin a file in UTF-8 with."""
+
+_copies: Mapping[Path, Path] = {}
+"""Files that are read instead of what came only once."""
+_held: dict[tuple[Path, Any], bytes] = {}
+"""What has come from streams."""
+
+
+def name_of(path: Path) -> str:
+    """What a file is called in messages."""
+    return "standard input" if path == STDIN else str(path)
+
+
+def comes_once(path: Path) -> bool:
+    """Whether what is there can be read only once, and by this process alone."""
+    if path == STDIN:
+        return True
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):  # which will be said when it is read
+        return False
+
+
+def read_copies(copies: Mapping[Path, Path]) -> None:
+    """Have this process read copies of what came only once, unless it came to this process.
+
+    Args:
+        copies: unpacked, by what they are copies of.
+    """
+    global _copies
+    _copies = {path: copy for path, copy in copies.items() if (path, _state(path)) not in _held}
+
+
+def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
+    """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
+    return read_content(path).split(b"\n")
+
+
+def read_content(path: str | os.PathLike[str]) -> bytes:
+    """What is in a file or in standard input, unpacked; raises `UsageError`."""
+    path = Path(path)
+    if path in _copies:
+        return read_bytes(_copies[path])
+    content = _only_once(path) if comes_once(path) else read_bytes(path)
+    if path.suffix == PACKED:
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UsageError(f"{path}: not a whole file of gzip ({error})") from error
+    return content.removeprefix(BYTE_ORDER_MARK)
+
+
+def changed(path: Path) -> object:
+    """Changes when what is read there does."""
+    return _copies.get(path) or _state(path)
+
+
+def _state(path: Path) -> Any:
+    """Changes when a file does; of streams, when there is another."""
+    if path == STDIN:
+        return sys.stdin.buffer
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):  # which will be said when it is read
+        return None
+    as_it_is = (state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else ()
+    return state.st_dev, state.st_ino, *as_it_is
+
+
+def _only_once(path: Path) -> bytes:
+    """What comes from a stream, which is kept, since it may be asked for again."""
+    stream = _state(path)
+    if (path, stream) not in _held:
+        for other in [other for other in _held if other[0] == path]:
+            del _held[other]
+        _held[path, stream] = stream.read() if path == STDIN else read_bytes(path)
+    return _held[path, stream]
