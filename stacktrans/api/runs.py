@@ -20,7 +20,8 @@ from stacktrans.model.devices import find_device
 from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import contestants, title_of
-from stacktrans.settings.layers import Layer, given_layers
+from stacktrans.settings.layers import Layer
+from stacktrans.settings.options import option_layers
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import Asked, asked_layers
 from stacktrans.settings.start_from import NOT_RACED, base_of, written_like
@@ -136,11 +137,12 @@ def train(
     if before and data is not None:
         files = written_like(before.config.task, files)
     given = {
-        "data": ("task", task_of_data(task, data, files)),
-        "seed": ("seed", seed),
-        "memory": ("model.memory", None if memory == AUTO else memory),
-        "controller": ("model.controller", controller),
-        **_budgets(max_steps, time_limit),
+        "data": task_of_data(task, data, files),
+        "seed": seed,
+        "memory": memory,
+        "controller": controller,
+        "max_steps": max_steps,
+        "time_limit": time_limit,
     }
     asked: Asked = {
         "base": before and before.base,
@@ -148,8 +150,7 @@ def train(
         "config": None if config is None else os.fspath(config),
         "options": [
             *([before.first] if before else []),
-            *given_layers({"workers": ("workers", workers)}),
-            *given_layers(given),
+            *option_layers({"workers": workers, **given}),
         ],
         "assignments": assigned(settings),
     }
@@ -158,7 +159,7 @@ def train(
     if len(configs) == 1:
         (run,) = configs.values()
         return _finished(begin(run, place, device, "stacktrans.train"), listener)
-    command = training_command(asked_layers(None, {**asked, "options": given_layers(given)}))
+    command = training_command(asked_layers(None, {**asked, "options": option_layers(given)}))
     race = begin_race(configs, place, device, command, budget, workers)
     return _raced(race, None, listener)
 
@@ -191,7 +192,7 @@ def resume(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved.
     """
-    budgets = given_layers(_budgets(max_steps, time_limit))
+    budgets = option_layers({"max_steps": max_steps, "time_limit": time_limit})
     found = taken_up(Path(directory), device, budgets, budget, workers)
     return (
         _raced(found, budget, listener) if isinstance(found, Race) else _finished(found, listener)
@@ -319,13 +320,6 @@ def taken_up(
                 had = f"the run has already had {done[name]:.0f} {unit}"
                 raise UsageError(f"{layer.origin} {value}: {had}")
     return trainer
-
-
-def _budgets(max_steps: int | None, time_limit: float | None) -> dict[str, tuple[str, Any]]:
-    return {
-        "max_steps": ("training.max_steps", max_steps),
-        "time_limit": ("training.time_limit", time_limit),
-    }
 
 
 def _raced(race: Race, budget: float | None, listener: Listener | None) -> Run:

@@ -229,19 +229,15 @@ def train(
         stacktrans train --resume checkpoints/copy-queue-1
     """
     from stacktrans.settings.contest import contestants
-    from stacktrans.settings.layers import given_layers
+    from stacktrans.settings.options import option_layers
     from stacktrans.settings.resolve import Asked
     from stacktrans.settings.start_from import written_like
     from stacktrans.tasks.corpus import find_files
     from stacktrans.tasks.pairs import task_of_data
 
     seconds = parse_seconds(budget, "--budget")
-    limits = given_layers(
-        {
-            "--max-steps": ("training.max_steps", max_steps),
-            "--time-limit": ("training.time_limit", parse_seconds(time_limit, "--time-limit")),
-        }
-    )
+    most_seconds = parse_seconds(time_limit, "--time-limit")
+    limits = option_layers({"max_steps": max_steps, "time_limit": most_seconds}, "--")
     if resume:
         _check_resumes_as_it_is(ctx)
         # Only now, so that errors are reported without waiting for torch.
@@ -256,27 +252,24 @@ def train(
 
         before = starting_from(from_, recipe, memory)
         files = written_like(before.config.task, files) if data else files
-    buffers: Any = None if buffered is None else {"buffers": {} if buffered else None}
-    options = given_layers(
-        {
-            "--workers": ("workers", workers),
-            "--seed": ("seed", seed),
-            "--memory": ("model.memory", None if memory == AUTO else memory),
-            "--controller": ("model.controller", controller),
-            "--hidden": ("model.controller.hidden_size", hidden),
-            "--memory-size": ("model.memory.size", memory_size),
-            "--buffered": ("model", buffers),
-            "--text": ("task.parameters", text and find_files(text)),
-            "--data": ("task", task_of_data(task or text, data, files, "--")),
-        }
-    )
+    given: dict[str, Any] = {
+        "workers": workers,
+        "seed": seed,
+        "memory": memory,
+        "controller": controller,
+        "hidden": hidden,
+        "memory_size": memory_size,
+        "buffered": None if buffered is None else {"buffers": {} if buffered else None},
+        "text": text and find_files(text),
+        "data": task_of_data(task or text, data, files, "--"),
+    }
     if text and not config:
         task = task or "text"
     asked: Asked = {
         "base": before and before.base,
         "task": task,
         "config": config,
-        "options": [*([before.first] if before else []), *options, *limits],
+        "options": [*([before.first] if before else []), *option_layers(given, "--"), *limits],
         "assignments": set_ or [],
     }
     configs = contestants(recipe, _names(strategies), seconds, **asked)

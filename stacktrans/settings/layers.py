@@ -162,15 +162,6 @@ def nested(path: str, value: Any) -> Settings:
     return settings
 
 
-def given_layers(given: Mapping[str, tuple[str, Any]]) -> list[Layer]:
-    """A layer for each value that is not None: by its origin, the setting's path and the value."""
-    return [
-        Layer(origin, nested(path, value))
-        for origin, (path, value) in given.items()
-        if value is not None
-    ]
-
-
 def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
     """Settings from one assignment `key=value`.
 
