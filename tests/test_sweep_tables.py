@@ -64,7 +64,7 @@ def records_of(plan: Plan) -> dict[str, Record]:
     measure = plan.file.measures["test"].model_dump(mode="json")
     for run in plan.runs:
         rate, seed = run.axes["learning_rate"], run.axes["seed"]
-        if run.axes["task"] != "copy":
+        if run.axes.get("task", "copy") != "copy":
             continue
         value = (
             (0.7 if run.condition == "Queue" else 0.1) + 0.1 * seed - (0.05 if rate < 0.1 else 0)
@@ -141,6 +141,32 @@ def test_differences_within_the_tolerance_are_not_marked(tmp_path: Path) -> None
     plan = plan_of(tmp_path, tolerance=5)
     assert "| Queue | 80.0 → 85.0 | not run |" in markdown(plan, records_of(plan))
     assert "| Stack | 10.0 / 20.0 / 30.0 → 25.0 | not run |" in markdown(plan, records_of(plan))
+
+
+def test_it_says_how_many_runs_are_solved_and_where_not_all_are(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    said = markdown(plan, records_of(plan))
+    assert (
+        "Solved, with test at least 90 per cent: 1 of 6 runs \\[0.03 – 0.56\\], half of these "
+        "within 30 seconds, all within 30. "
+        "Not all runs of Queue on copy (1 of 3), Stack on copy (0 of 3)."
+    ) in said
+    assert "Solved, " not in markdown(plan, {})
+
+
+def test_rows_of_a_single_column_say_how_many_runs_are_solved(tmp_path: Path) -> None:
+    conditions = {
+        "Queue": {"task": "copy", "model": {"memory": "queue"}},
+        "Stack": {"task": "copy", "model": {"memory": "stack"}},
+    }
+    grid = {"learning_rate": [0.1, 0.01], "seed": [1, 2, 3]}
+    plan = plan_of(tmp_path, grid=grid, conditions=conditions, published=[], claims=[])
+    records = records_of(plan)
+    queues = {run.identity for run in plan.runs if run.condition == "Queue"}
+    said = markdown(plan, {name: records[name] for name in queues})
+    assert "| test, median | measured | solved \\[95%\\] | median seconds |" in said
+    assert "| Queue | 85.0 | 1 of 3 [0.06 – 0.79] | 30 |" in said
+    assert "| Stack | not run |  |  |" in said
 
 
 def test_claims_hold_or_not_or_were_not_run(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from stacktrans.common.visible import in_a_line, visible
 from stacktrans.showing.exports import csv_text
 from stacktrans.sweeps.file import Figure, Measure, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.solved import seconds_to_solve, share_solved, solved_in_words
 from stacktrans.sweeps.table import Cell, Records, cells_of, holds
 from stacktrans.sweeps.work import is_complete, value_of
 
@@ -38,7 +39,8 @@ def markdown(plan: Plan, records: Records) -> str:
 def summary(plan: Plan, records: Records) -> str:
     """What was run, published beside measured, and which claims held; without a heading."""
     cells = cells_of(plan, records)
-    parts = [_origin(plan, records), _text(visible(plan.file.description.strip(), keep="\n"))]
+    described = _text(visible(plan.file.description.strip(), keep="\n"))
+    parts = [_origin(plan, records), described, _line(solved_in_words(plan, cells))]
     for measure in plan.file.measures:
         heading, *rows = overview_rows(plan, cells, measure)
         rows = [[_text(name), *figures] for name, *figures in rows]
@@ -108,6 +110,11 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     for condition in plan.file.conditions:
         of_task = {cell.task: cell for cell in shown if cell.condition == condition}
         rows.append([condition, *(_overview_cell(plan, of_task.get(task)) for task in tasks)])
+    solved = plan.file.solved
+    if tasks == [""] and solved and solved.measure == measure:
+        rows[0] += ["solved [95%]", "median seconds"]
+        for row, cell in zip(rows[1:], shown, strict=True):
+            row += [share_solved(cell), seconds_to_solve(cell)]
     return rows
 
 
@@ -134,17 +141,14 @@ def _detail(plan: Plan, cell: Cell) -> list[str]:
     if not (cell.spread and cell.mean_interval):
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
     interval = " – ".join(_number(plan, bound) for bound in cell.mean_interval)
-    solved = ""
-    if cell.solved_interval:
-        low, high = cell.solved_interval
-        solved = f"{cell.solved} of {cell.runs} [{low:.2f} – {high:.2f}]"
-    seconds, batches = cell.median_seconds_to_solve, cell.median_batches_to_solve
+    batches = cell.median_batches_to_solve
     return [
         *names,
         _figure(plan, cell.spread),
         f"{_number(plan, sum(cell.values) / cell.runs)} [{interval}]",
-        solved,
-        *("" if each is None else f"{each:.0f}" for each in (seconds, batches)),
+        share_solved(cell),
+        seconds_to_solve(cell),
+        "" if batches is None else f"{batches:.0f}",
         str(cell.runs),
         str(cell.failed or ""),
     ]
@@ -197,7 +201,8 @@ def as_json(plan: Plan, records: Records) -> dict[str, Any]:
         "title": plan.file.title,
         "profile": plan.profile,
         "cells": [
-            {key: value for key, value in vars(cell).items() if key != "values"} for cell in cells
+            {key: value for key, value in vars(cell).items() if key not in {"values", "seconds"}}
+            for cell in cells
         ],
         "claims": [
             {"claim": claim.claim, "source": claim.source, "held": holds(plan, claim, cells)}

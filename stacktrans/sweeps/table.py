@@ -31,6 +31,7 @@ class Cell:
         solved_interval: of the share of these, Wilson's.
         planned: number of runs that there should be.
         values: of the finished runs that count: of each group of runs the winner.
+        seconds: of those that are solved.
     """
 
     condition: str
@@ -48,6 +49,7 @@ class Cell:
     failed: int
     planned: int
     values: Sequence[float]
+    seconds: Sequence[float]
 
 
 def cells_of(plan: Plan, records: Records) -> list[Cell]:
@@ -79,6 +81,7 @@ def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Re
         for record in counted
         if bound and at_least(_value(record, bound.measure), bound.least / file.unit)
     ]
+    seconds = [run["seconds"] for run in solved]
     count, judged = len(values), bool(values and bound)
     return Cell(
         condition=condition,
@@ -91,11 +94,12 @@ def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Re
         solved=len(solved) if judged else None,
         solved_interval=confidence_interval(len(solved) / count, count) if judged else None,
         median_batches_to_solve=median(run["batches"] for run in solved) if solved else None,
-        median_seconds_to_solve=median(run["seconds"] for run in solved) if solved else None,
+        median_seconds_to_solve=median(seconds) if seconds else None,
         runs=count,
         failed=sum("error" in record for _, record in found),
         planned=len(runs),
         values=values,
+        seconds=seconds,
     )
 
 
