@@ -35,7 +35,7 @@ from robustness import write_section
 from stacktrans import __version__, cli
 from stacktrans.common.errors import StacktransError
 from stacktrans.model.checkpoint import WEIGHTS
-from stacktrans.settings.config import ROUNDINGS, RoundingConfig
+from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.training.records import METRICS, SUMMARY
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.saving import last_saved

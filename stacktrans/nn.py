@@ -10,7 +10,7 @@ from stacktrans.common.registry import MEMORIES
 from stacktrans.memory import Memory
 from stacktrans.model.controllers import Controller, Operation
 from stacktrans.model.definition import TransducerState, step
-from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.model_config import ModelConfig
 
 __all__ = ["StackLSTM"]
 

@@ -10,8 +10,8 @@ from command_line import SMALL, TRAIN, run
 from stacktrans.common import registry
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import ROUNDINGS, RoundingConfig, StreamConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, StreamConfig
 from stacktrans.tasks.layouts import JointSequence
 
 # One thread is fastest for models this small.

@@ -19,7 +19,7 @@ from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.sequences import LayerWeights, ModelWeights, Running, fused_sequence
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
-from stacktrans.settings.config import RecurrentConfig
+from stacktrans.settings.model_config import RecurrentConfig
 from stacktrans.settings.resolve import resolve
 
 Named = dict[str, Tensor]

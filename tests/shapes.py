@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stacktrans.settings.config import BuffersConfig, ControllerConfig, MemoryConfig
+from stacktrans.settings.model_config import BuffersConfig, ControllerConfig, MemoryConfig
 from stacktrans.settings.values import Named
 
 

@@ -25,7 +25,7 @@ from stacktrans.memory.buffers import (
 from stacktrans.model import checkpoint
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.resolve import resolve
 
 SYMBOLS = 3

@@ -13,9 +13,9 @@ from stacktrans.cli import app
 from stacktrans.commands.catalogue import Entry
 from stacktrans.commands.listing import KINDS, lines
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
-from stacktrans.settings.config import TrainingConfig
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.tasks import make_task
 
 TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))

@@ -13,8 +13,9 @@ from test_training import CPU, assert_same_run, ignore, records_of, trainer_of
 
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import ROUNDINGS, RoundingConfig, RunConfig
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.tasks.layouts import Pair
 from stacktrans.training import rounding
 from stacktrans.training.records import Accuracy

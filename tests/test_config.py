@@ -9,24 +9,26 @@ import yaml
 from stacktrans.commands.catalogue import settings
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import MEMORIES, REGISTRIES
-from stacktrans.settings.config import (
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import setting_path
+from stacktrans.settings.model_config import (
     ActionMemoryConfig,
     BuffersConfig,
-    ClipConfig,
     ControllerConfig,
+    MemoryConfig,
+    RecurrentConfig,
+    ScaleConfig,
+    VectorMemoryConfig,
+)
+from stacktrans.settings.packaged import recipe_names, recipes, shipped
+from stacktrans.settings.resolve import find_task, load_task, resolve
+from stacktrans.settings.training_config import (
+    ClipConfig,
     ConvergedConfig,
     DevelopmentConfig,
     MeasureConfig,
-    MemoryConfig,
-    RecurrentConfig,
-    RunConfig,
-    ScaleConfig,
     StopConfig,
-    VectorMemoryConfig,
 )
-from stacktrans.settings.layers import setting_path
-from stacktrans.settings.packaged import recipe_names, recipes, shipped
-from stacktrans.settings.resolve import find_task, load_task, resolve
 from stacktrans.tasks.base import Lengths, NormalLengths
 
 QUEUE = {"model": {"memory": "queue"}}

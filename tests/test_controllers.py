@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, Layer, LSTMLayer, RecurrentLayer
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.resolve import resolve
 
 EMBEDDING, READ, BATCH = 4, 3, 2

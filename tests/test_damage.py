@@ -30,7 +30,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError, serialized
 from stacktrans.model.transducer import Transducer, without_numbers
-from stacktrans.settings.config import (
+from stacktrans.settings.model_config import (
     ActionMemoryConfig,
     ControllerConfig,
     RecurrentConfig,

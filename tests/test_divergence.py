@@ -11,7 +11,8 @@ from test_training import CPU, ignore, small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
-from stacktrans.settings.config import ROUNDINGS, RoundingConfig, RunConfig
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.training.saving import TrainingError
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"

@@ -14,7 +14,7 @@ from stacktrans.inference import evaluation
 from stacktrans.inference.decoding import batches_of, transduce
 from stacktrans.inference.evaluation import Scores, score
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import BuffersConfig
+from stacktrans.settings.model_config import BuffersConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import JointSequence, Pair
 

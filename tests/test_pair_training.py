@@ -17,9 +17,9 @@ from test_training import assert_same_run, ignore, records_of, stop_after
 import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose
-from stacktrans.settings.config import StopConfig
 from stacktrans.settings.layers import overlaid
 from stacktrans.settings.resolve import resolve
+from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.base import Lengths, NoSuchLength
 from stacktrans.training.pairs import Files
 from stacktrans.training.records import Accuracy, Record

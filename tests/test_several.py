@@ -16,7 +16,8 @@ from stacktrans.common.registry import MEMORIES
 from stacktrans.memory import Memory, Queue, Stack
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
-from stacktrans.settings.config import RunConfig, VectorMemoryConfig
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.model_config import VectorMemoryConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.training import mean_signals
 from stacktrans.training.records import Record

@@ -13,8 +13,9 @@ from test_training import assert_same_run, ignore, records_of, stop_after, weigh
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.controllers import no_noise
-from stacktrans.settings.config import RunConfig, StreamConfig
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.layouts import Stream
 from stacktrans.training.preparing import prepared
 from stacktrans.training.sources import Moment

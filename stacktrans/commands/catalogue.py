@@ -22,17 +22,13 @@ from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import in_a_line
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
-from stacktrans.settings.config import (
-    ControllerConfig,
-    MemoryConfig,
-    RunConfig,
-    StartConfig,
-    TaskConfig,
-    TrainingConfig,
-)
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Settings, is_block, read_layer, sections_of
+from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, StartConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.settings.strategies import strategies as known_strategies
+from stacktrans.settings.task_config import TaskConfig
+from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical

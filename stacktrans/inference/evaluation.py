@@ -23,7 +23,7 @@ from stacktrans.inference.decoding import NO_SYMBOL, STEPS_AT_ONCE, batches_of
 from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import TaskConfig
+from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, kept_apart
 from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair, Stream
 

@@ -10,7 +10,7 @@ from stacktrans.memory.actions.definition import ActionList, ActionMemory, Actio
 from stacktrans.memory.base import Memory, MemoryState, Reading
 from stacktrans.memory.nothing import Nothing
 from stacktrans.memory.strengths.definition import Deque, Queue, Stack, StrengthMemory
-from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.model_config import ModelConfig
 
 
 def make_memory(config: ModelConfig) -> Memory[Any]:

@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 
 if TYPE_CHECKING:
     from stacktrans.kernels.kernel import Kernel
-    from stacktrans.settings.config import ModelConfig
+    from stacktrans.settings.model_config import ModelConfig
 
 
 class MemoryState:

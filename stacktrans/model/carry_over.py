@@ -10,8 +10,8 @@ from torch import Tensor
 from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import json_text
 from stacktrans.model.transducer import Transducer, without_numbers
-from stacktrans.settings.config import ModelConfig
 from stacktrans.settings.layers import Settings
+from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.layouts import Role
 
 FREE = {"model.start", "model.kernel", "model.controller.state_gradient", "model.memory.capacity"}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState
-from stacktrans.settings.config import BUFFER_SIGNALS, ModelConfig, StartConfig
+from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 ControllerState = tuple[Tensor, ...]
 GateNoise = Callable[[Tensor], Tensor]

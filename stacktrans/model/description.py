@@ -1,7 +1,8 @@
 """A model in a line."""
 
 from stacktrans.memory import make_memory
-from stacktrans.settings.config import RecurrentConfig, RunConfig
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.model_config import RecurrentConfig
 
 
 def model_line(config: RunConfig) -> str:

@@ -34,7 +34,7 @@ from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import Unrolled
-from stacktrans.settings.config import ModelConfig
+from stacktrans.settings.model_config import ModelConfig
 
 SYMBOLS_AT_ONCE = 256
 """Symbols of an answer that are read from the output buffer at once."""

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.config import RunConfig, TaskConfig
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
@@ -22,6 +22,7 @@ from stacktrans.settings.resolve import (
 )
 from stacktrans.settings.start_from import NOT_RACED
 from stacktrans.settings.strategies import Kind, strategies
+from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream

@@ -14,13 +14,7 @@ from typing import Any
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.settings.config import (
-    FORMAT,
-    ROUNDINGS,
-    ControllerConfig,
-    MemoryConfig,
-    StreamConfig,
-)
+from stacktrans.settings.config import FORMAT
 from stacktrans.settings.layers import (
     Layer,
     Settings,
@@ -31,7 +25,9 @@ from stacktrans.settings.layers import (
     read_layer,
     recipe_layers,
 )
+from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.renamed import GONE, RENAMED
+from stacktrans.settings.training_config import ROUNDINGS, StreamConfig
 from stacktrans.settings.values import Named
 
 FROZEN = Path(__file__).parent / "frozen"

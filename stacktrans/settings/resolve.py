@@ -12,7 +12,7 @@ from typing import TypedDict, Unpack
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.config import ControllerConfig, MemoryConfig, RunConfig, TaskFile
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.formats import of_today
 from stacktrans.settings.layers import (
     Layer,
@@ -27,8 +27,10 @@ from stacktrans.settings.layers import (
     recipe_layers,
     validated,
 )
+from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.strategies import layer_of, strategies
+from stacktrans.settings.task_config import TaskFile
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task

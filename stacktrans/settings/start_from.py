@@ -5,9 +5,10 @@ from typing import Any
 
 from stacktrans import __version__
 from stacktrans.common.errors import UsageError
-from stacktrans.settings.config import RunConfig, TaskConfig
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer
 from stacktrans.settings.packaged import AUTO
+from stacktrans.settings.task_config import TaskConfig
 
 NOT_RACED = "a run that starts from a checkpoint is not raced"
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stacktrans.common.files import write_atomically
 from stacktrans.common.registry import GENERATORS
-from stacktrans.settings.config import TaskConfig
+from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks.contents import comes_once, read_content
 
 

@@ -11,9 +11,10 @@ from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.carry_over import SharedIds, axes_of, carry_over, check_alike
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig, TaskConfig
+from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig
 from stacktrans.settings.contest import kind_of
 from stacktrans.settings.strategies import Kind
+from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import FEATURE, SYMBOL, Alphabet, Role

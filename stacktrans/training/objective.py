@@ -9,7 +9,9 @@ from torch import Tensor, nn
 from stacktrans.memory.buffers import buffer_penalty
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import BUFFER_SIGNALS, RunConfig, TrainingConfig
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.model_config import BUFFER_SIGNALS
+from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.tasks.layouts import Batch
 from stacktrans.training.state import check_alike, check_keys, check_value
 

@@ -8,7 +8,7 @@ import torch
 
 from stacktrans.inference.evaluation import score
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import ROUNDINGS, RoundingConfig, TrainingConfig
+from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, TrainingConfig
 from stacktrans.tasks.layouts import Layout, Pair
 from stacktrans.training.objective import indecision
 from stacktrans.training.state import Part, Weights

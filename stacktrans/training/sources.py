@@ -14,7 +14,9 @@ from stacktrans.inference.evaluation import Scores, score
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import ExamplesConfig, RunConfig, TaskLengths
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.task_config import TaskLengths
+from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
 from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream

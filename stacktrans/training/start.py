@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.controllers import GateNoise, no_noise
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import CurriculumConfig, RunConfig
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.training_config import CurriculumConfig
 from stacktrans.training.inherited import FirstWeights
 from stacktrans.training.objective import (
     RunningMean,

@@ -4,9 +4,9 @@ from abc import ABC, abstractmethod
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from stacktrans.settings.config import (
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.training_config import (
     DevelopmentConfig,
-    RunConfig,
     SolvedConfig,
     StopConfig,
     StreamConfig,

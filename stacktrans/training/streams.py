@@ -14,7 +14,8 @@ from stacktrans.inference.perplexity import Perplexity, perplexity
 from stacktrans.memory import make_memory
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.transducer import Carried, Transducer
-from stacktrans.settings.config import RunConfig, StreamConfig
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.base import Lengths, Task
 from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
 from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream

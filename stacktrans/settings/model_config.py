@@ -1,0 +1,227 @@
+"""The settings of a model: their types, their defaults and what they mean."""
+
+import functools
+import inspect
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+
+from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
+
+from stacktrans.common.errors import unknown_name
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
+from stacktrans.settings.layers import Settings
+from stacktrans.settings.values import Named, Number, Scale, Size, Strict
+
+
+class MemoryConfig(Named):
+    """Which memory the controller operates."""
+
+    REGISTRY = MEMORIES
+    KINDS: ClassVar[dict[str, type[Named]]] = {}
+
+    name: str
+    """one of `stacktrans list memories`."""
+
+    @property
+    def own(self) -> Settings:
+        """What this memory alone is made with."""
+        return self.model_dump(exclude={"name", "size", "values"})
+
+    @classmethod
+    @functools.cache
+    def of_class(cls, found: type) -> "type[MemoryConfig]":
+        """Those of every memory of vectors, and the parameters of its class."""
+        kinds = get_type_hints(vars(found).get("__init__", object))
+        fields: dict[str, Any] = {}
+        for name, parameter in inspect.signature(found).parameters.items():
+            if name not in kinds or parameter.default is parameter.empty:
+                raise ValueError(f"{found.__name__}: {name} needs a type and a default")
+            fields[name] = (kinds[name], parameter.default)
+        if not fields:
+            return VectorMemoryConfig
+        return create_model(found.__name__, __base__=VectorMemoryConfig, **fields)
+
+
+class VectorMemoryConfig(MemoryConfig):
+    """A memory of vectors."""
+
+    size: Size = 32
+    """size of a pushed vector; 1 for the scalar cells of joulin2015."""
+    values: Literal["tanh", "sigmoid"] = "tanh"
+    """nonlinearity of a pushed vector."""
+
+
+class ActionMemoryConfig(VectorMemoryConfig):
+    """Stacks or lists with actions (joulin2015)."""
+
+    count: Size = 1
+    """number of stacks or lists side by side."""
+    depth: Size = 2
+    """cells of each that the controller sees; joulin2015 calls it k."""
+    no_op: bool = True
+    """whether doing nothing is one of the actions."""
+    capacity: Size | None = None
+    """cells of each that are kept; null for as many as are needed."""
+
+
+MemoryConfig.KINDS |= {
+    **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
+    **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
+    "none": MemoryConfig,
+}
+
+
+class ControllerConfig(Named):
+    """What reads the input and operates the memory."""
+
+    REGISTRY = CONTROLLERS
+    KINDS: ClassVar[dict[str, type[Named]]] = {}
+
+    name: str
+    """one of `stacktrans list controllers`."""
+    biases: bool = True
+    """whether there are biases, those of signals, values and outputs included; if not, the biases
+    that `model.start` sets are left out."""
+
+    @classmethod
+    def of_class(cls, found: type) -> "type[ControllerConfig]":
+        return RecurrentConfig if getattr(found, "units", True) else cls
+
+
+class RecurrentConfig(ControllerConfig):
+    """A controller of recurrent units."""
+
+    layers: Annotated[int, Field(ge=1, le=64)] = 1
+    """number of layers over one another."""
+    hidden_size: Size = 64
+    """units in each layer."""
+    recurrent: bool = True
+    """whether units see the layer's own previous output; if not, only the memory (and the cells of
+    an LSTM) carries anything from step to step."""
+    initial_state: Literal["learned", "zero"] = "learned"
+    """whether the state before the first step is learned or zero."""
+    state_gradient: Annotated[float, Field(ge=0, le=1)] = 1.0
+    """share of the gradient that flows back through the controller's state from a step to the
+    previous one. With less than 1 the controller can't learn by itself to remember for long, and
+    has to use its memory."""
+
+
+ControllerConfig.KINDS |= {
+    **dict.fromkeys(("lstm", "gru", "rnn", "sigmoid"), RecurrentConfig),
+    "linear": ControllerConfig,
+}
+
+
+BUFFER_SIGNALS = ("input read", "output write")
+"""The strengths that a buffered model gives beside the signals of its memory."""
+
+
+class BuffersConfig(Strict):
+    """A buffer that inputs are read from and one that outputs are written to.
+
+    The controller gives a strength for each (hao2018, section 3.2).
+    """
+
+    steps_per_symbol: Annotated[int, Field(ge=1, le=64)] = 1
+    """steps for each symbol of the input."""
+    extra_steps: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """further steps."""
+    output_skip: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """how much is popped from the output buffer before the first symbol is read: 0 as in hao2018, 1
+    as in its code, which spares a model waiting."""
+
+
+class ScaleConfig(Strict):
+    """Factors on initial weights."""
+
+    signals: Scale = 1.0
+    """factor on the weights of the signals, W_u and W_d."""
+    values: Scale = 1.0
+    """factor on the weights of the values, W_v."""
+    reads: Scale = 1.0
+    """factor on the weights by which the controller sees the vectors read."""
+
+
+class StartConfig(Strict):
+    """How the weights of a transducer start."""
+
+    gate_bias: dict[str, Number] = Field(default_factory=dict)
+    """added to the initial biases of the controller's gates, by the gate's name. A negative bias of
+    the gate that keeps makes a controller that forgets, and so has to learn to use its memory."""
+    signal_bias: dict[str, Number] = Field(default_factory=dict)
+    """initial biases of the signals, by the signal's name ("push bottom") or its first word
+    ("push"); b_u is "pop", b_d is "push". Of several memories, "push" is all of them, "push queue"
+    each queue, and "push queue 2" the second."""
+    weights: Literal["uniform", "normal"] = "uniform"
+    """distribution of the initial weights. "uniform": as in torch, up to 1/sqrt(n) for n inputs;
+    "normal": with standard deviation 1/sqrt(n) for n outputs, and biases of 0 (hao2018, section
+    5)."""
+    scale: ScaleConfig = ScaleConfig()
+    """factors on the initial weights of signals, of values, and of the vectors read."""
+
+    @staticmethod
+    def keys_of(signal: str) -> list[str]:
+        """What the bias of a signal may be found by: its name, without its last word, and so on."""
+        words = signal.split()
+        return [" ".join(words[:count]) for count in range(len(words), 0, -1)]
+
+    def bias_of(self, signal: str) -> float:
+        """The initial bias of a signal."""
+        found = (key for key in self.keys_of(signal) if key in self.signal_bias)
+        return next((self.signal_bias[key] for key in found), 0.0)
+
+
+class ModelConfig(Strict):
+    """The shape of a transducer and how it starts."""
+
+    memory: Annotated[SerializeAsAny[MemoryConfig], BeforeValidator(MemoryConfig.read)]
+    """memory that the controller operates: one of `stacktrans list memories`, or {name: ..., size:
+    ...} with settings of that memory."""
+    controller: Annotated[SerializeAsAny[ControllerConfig], BeforeValidator(ControllerConfig.read)]
+    """network that operates it: one of `stacktrans list controllers`, or {name: ..., hidden_size:
+    ...} with settings of that controller."""
+    embedding_size: Size | Literal["one-hot"] = 32
+    """size of the input's embeddings, or one-hot for none."""
+    output_size: Size | None = 64
+    """size of o_t, which is unused without a memory; null to read outputs from the controller
+    itself."""
+    buffers: BuffersConfig | None = None
+    """buffers that inputs are read from and outputs written to; null for none."""
+    start: StartConfig = StartConfig()
+    """initial weights."""
+    kernel: Literal["auto", "fused", "torch"] = "auto"
+    """"fused" for compiled code, "torch" for the definition step by step, "auto" for compiled code
+    where it is available."""
+
+    @model_validator(mode="after")
+    def _starting_biases_exist(self) -> Self:
+        # A recipe may set the biases of other kinds than the one that is chosen.
+        controllers = map(CONTROLLERS.load, {*CONTROLLERS.builtin, self.controller.name})
+        gates = {gate for controller in controllers for gate in controller.gates}
+        memories = [MEMORIES.load(name)() for name in MEMORIES.builtin]
+        memories.append(MEMORIES.load(self.memory.name).from_config(self))
+        signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
+        signals |= {key for name in signals for key in StartConfig.keys_of(name)}
+        for kind, names, existing in (
+            ("gate", self.start.gate_bias, gates),
+            ("signal", self.start.signal_bias, signals),
+        ):
+            for name in sorted(names.keys() - existing):
+                raise ValueError(unknown_name(kind, name, existing))
+        return self
+
+    @property
+    def memory_size(self) -> int:
+        """Size of a pushed vector; 0 without a memory."""
+        return self.memory.size if isinstance(self.memory, VectorMemoryConfig) else 0
+
+    @property
+    def value_nonlinearity(self) -> str:
+        """What a pushed vector goes through; tanh without a memory."""
+        return self.memory.values if isinstance(self.memory, VectorMemoryConfig) else "tanh"
+
+    @property
+    def units(self) -> RecurrentConfig:
+        """The controller's units; a controller without units has the settings of one layer."""
+        if isinstance(self.controller, RecurrentConfig):
+            return self.controller
+        return RecurrentConfig(name=self.controller.name)
