@@ -99,7 +99,7 @@ RACED = {"Raced": {"recipe": "auto", "model": {"memory": "stack"}}}
 
 
 def test_a_run_of_a_sweep_may_be_a_race_and_be_killed(tmp_path: Path) -> None:
-    changes = settings("accuracy_every=50", "max_steps=120") | {"workers": 2}
+    changes = settings("accuracy_every=10", "max_steps=20") | {"workers": 2}
     path = sweep_file(tmp_path, conditions=RACED, grid={"seed": [1]}, settings=changes)
     options = ("sweep", path, "--workers", "1", "--out")
     done = run_process(*options, tmp_path / "whole")
