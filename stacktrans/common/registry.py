@@ -249,6 +249,8 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
     """
     named = os.environ.get(PLUGINS, "").split(os.pathsep)
     for file in map(str, filter(None, [*named, *files])):
+        if Path(file) in _loaded:
+            continue
         path = Path(file).resolve()
         if path not in _loaded:
             module = plugins.run(path, file)

@@ -111,9 +111,9 @@ def _resolved(
             continue
         if not (named or _remembers(run)):
             continue
-        if run.identity() not in identities:
+        if (identity := run.identity()) not in identities:
             found[name] = run
-            identities.add(run.identity())
+            identities.add(identity)
     if problems and not found:
         raise problems[0]
     return found
