@@ -31,9 +31,14 @@ def check_readable(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{os.fspath(path)!r}: not a file name") from error
     if stat.S_ISDIR(mode):
         raise UsageError(f"{path}: Is a directory; expected a file")
-    if not (stat.S_ISREG(mode) or _OPEN_ALREADY.fullmatch(os.fspath(path))):
+    if not (stat.S_ISREG(mode) or is_open_already(path)):
         kind = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode))
         raise UsageError(f"{path}: {kind or 'a device'}; expected a file")
+
+
+def is_open_already(path: str | os.PathLike[str]) -> bool:
+    """Whether a name is of what this process has open; to another process it is something else."""
+    return _OPEN_ALREADY.fullmatch(os.fspath(path)) is not None
 
 
 @contextmanager

@@ -12,10 +12,9 @@ import yaml
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stacktrans import __version__
-from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.layers import Settings, overlaid
 from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
-from stacktrans.settings.task_config import TaskConfig
+from stacktrans.settings.task_config import TaskConfig, paths_of
 from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.settings.values import Strict
 from stacktrans.tasks import make_task
@@ -81,13 +80,7 @@ class RunConfig(Strict):
     @property
     def of_files(self) -> bool:
         """Whether pairs in files are trained on."""
-        return bool(self._paths)
-
-    @property
-    def _paths(self) -> tuple[str, ...]:
-        name = self.task.generator
-        paths: tuple[str, ...] = GENERATORS.load(name).paths if name in GENERATORS else ()
-        return paths
+        return bool(paths_of(self.task.generator))
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -140,7 +133,7 @@ class RunConfig(Strict):
         """Changes whenever a setting does that decides what comes out."""
         deciding = self.model_dump(mode="json", exclude=_DECIDES_NOTHING)
         # Not where files are, but what they say.
-        for path in self._paths:
+        for path in paths_of(self.task.generator):
             deciding["task"]["parameters"].pop(path, None)
         return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
 

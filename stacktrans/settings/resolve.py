@@ -30,7 +30,7 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.strategies import layer_of, strategies
-from stacktrans.settings.task_config import TaskFile
+from stacktrans.settings.task_config import TaskFile, paths_of
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
@@ -76,7 +76,7 @@ def read_task(name: str) -> Layer:
     given = layer.settings.get("parameters")
     files = {
         key: os.path.join(path.parent, given[key])
-        for key in _paths_of(layer.settings)
+        for key in paths_of(layer.settings.get("generator"))
         if isinstance(given, dict) and isinstance(given.get(key), str) and given[key] != str(STDIN)
     }
     if not files:
@@ -84,18 +84,9 @@ def read_task(name: str) -> Layer:
     return Layer(layer.origin, overlaid(layer.settings, {"parameters": files}), layer.node)
 
 
-def _paths_of(task: Settings) -> tuple[str, ...]:
-    """Which parameters of a task are files of pairs."""
-    generator = task.get("generator")
-    if not isinstance(generator, str) or generator not in GENERATORS:
-        return ()  # which will be said when it is made
-    paths: tuple[str, ...] = GENERATORS.load(generator).paths
-    return paths
-
-
 def completed(settings: Settings, layers: Sequence[Layer], seed: int) -> Settings:
     """The settings of a task with what its files tell, if it has any that were not read yet."""
-    if not _paths_of(settings):
+    if not paths_of(settings.get("generator")):
         return settings
     task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
     learned = _made(task, layers).learned(seed)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import Range, Strict
 from stacktrans.tasks.base import LengthLaw, Lengths
@@ -26,6 +27,14 @@ class TaskLaws(Strict):
     """over the training range."""
     test: LengthLaw
     """over the test range."""
+
+
+def paths_of(generator: object) -> tuple[str, ...]:
+    """Which parameters of a generator are files; none of one that is unknown."""
+    if not isinstance(generator, str) or generator not in GENERATORS:
+        return ()  # which will be said when it is made
+    paths: tuple[str, ...] = GENERATORS.load(generator).paths
+    return paths
 
 
 class TaskConfig(Strict):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.reading import read_bytes
+from stacktrans.common.reading import is_open_already, read_bytes
 
 STDIN = Path("-")
 """What stands for standard input among files."""
@@ -31,13 +31,8 @@ def name_of(path: Path) -> str:
 
 
 def comes_once(path: Path) -> bool:
-    """Whether what is there can be read only once, and by this process alone."""
-    if path == STDIN:
-        return True
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):  # which will be said when it is read
-        return False
+    """Whether what is there comes to this process alone, and perhaps only once."""
+    return path == STDIN or is_open_already(path)
 
 
 def read_copies(copies: Mapping[Path, Path]) -> None:
@@ -77,7 +72,7 @@ def changed(path: Path) -> object:
 def _state(path: Path) -> Any:
     """Changes when a file does; of streams, when there is another."""
     if path == STDIN:
-        return sys.stdin.buffer
+        return sys.stdin and sys.stdin.buffer
     try:
         state = os.stat(path)
     except (OSError, ValueError):  # which will be said when it is read
@@ -89,6 +84,8 @@ def _state(path: Path) -> Any:
 def _only_once(path: Path) -> bytes:
     """What comes from a stream, which is kept, since it may be asked for again."""
     stream = _state(path)
+    if stream is None and path == STDIN:
+        raise UsageError(f"{name_of(path)}: closed; expected pairs or lines from there")
     if (path, stream) not in _held:
         for other in [other for other in _held if other[0] == path]:
             del _held[other]

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from stacktrans.common.files import write_atomically
-from stacktrans.common.registry import GENERATORS
-from stacktrans.settings.task_config import TaskConfig
+from stacktrans.settings.task_config import TaskConfig, paths_of
 from stacktrans.tasks.contents import comes_once, read_content
 
 
@@ -24,6 +23,5 @@ def copies_of(task: TaskConfig, folder: Path) -> dict[Path, Path]:
 
 def _named(task: TaskConfig) -> dict[str, Path]:
     """The files that a task names, by its parameters."""
-    names = GENERATORS.load(task.generator).paths
-    given = task.parameters
+    names, given = paths_of(task.generator), task.parameters
     return {name: Path(given[name]) for name in names if given.get(name) is not None}
