@@ -28,7 +28,7 @@ from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, Sta
 from stacktrans.settings.resolve import load_task
 from stacktrans.settings.strategies import strategies as known_strategies
 from stacktrans.settings.task_config import TaskConfig
-from stacktrans.settings.training_config import TrainingConfig
+from stacktrans.settings.training_config import DataConfig, TrainingConfig
 from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical
@@ -40,7 +40,12 @@ UNLISTED = {
     TaskConfig: {"name", "description", "paper"},
 }
 """What a run's configuration and a task's file say of themselves, which are not settings."""
-TOGETHER = {(TaskConfig, "lengths"), (StartConfig, "scale"), (TrainingConfig, "gradient_clip")}
+TOGETHER = {
+    (TaskConfig, "lengths"),
+    (StartConfig, "scale"),
+    (TrainingConfig, "gradient_clip"),
+    (DataConfig, "examples"),
+}
 """Sections that are shown as one setting."""
 
 

@@ -92,6 +92,8 @@ class RunConfig(Strict):
             raise ValueError("training.read_rate: a linear controller passes on what is read")
         if self.model.buffers and self.training.gate_noise:
             raise ValueError("training.gate_noise: not for a buffered model")
+        if self.model.buffers and training.source_loss:
+            raise ValueError("training.source_loss: not for a buffered model")
         if self.start_from and training.restart:
             raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
         if self.start_from and training.stream and training.stream.starts > 1:

@@ -35,7 +35,7 @@ from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.contents import STDIN
-from stacktrans.tasks.layouts import JointSequence, SameLength
+from stacktrans.tasks.layouts import JointSequence, Layout, SameLength
 
 DEFAULT_RECIPE = "default"
 PUBLISHED = "paper"
@@ -201,7 +201,13 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
     users = [layer.section("model").settings for layer in layers]
     merged["model"] = _fitting(merged.get("model", {}), users)
     run = validated(RunConfig, merged, everything)
-    if run.model.buffers and not isinstance(made.layout, JointSequence | SameLength):
+    _check_layout(run, made.layout, layers)
+    return run
+
+
+def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> None:
+    """Raise `UsageError` for settings that what a model reads of a task leaves no sense."""
+    if run.model.buffers and not isinstance(layout, JointSequence | SameLength):
         # In a stream the model reads the target, too, and may write what it says of a symbol after
         # it has read it.
         raise UsageError(
@@ -209,7 +215,11 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
             "buffered model, which would read the answer before it gives it; expected a task of "
             "pairs, such as reverse"
         )
-    return run
+    if run.training.source_loss and not isinstance(layout, JointSequence):
+        raise UsageError(
+            f"{nearest_place(layers, ('training', 'source_loss'))}: task {run.task.name} has no "
+            "targets after its sources; expected a task of pairs, such as reverse"
+        )
 
 
 def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:

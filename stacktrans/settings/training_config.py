@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import (
@@ -68,7 +68,8 @@ class DataConfig(OneOf):
     """What is trained on, if not strings that are new in each batch."""
 
     examples: ExamplesConfig | None = None
-    """sets of examples that are used again in each epoch."""
+    """sets of examples that are used again in each epoch: how many to train on, to measure after
+    each epoch and, as long as the test range, at the end; and how many epochs at most."""
     stream: StreamConfig | None = None
     """an unsegmented stream, for tasks that are one, and for texts."""
 
@@ -239,6 +240,10 @@ class TrainingConfig(Strict):
     loss_per: Literal["symbol", "string", "batch"] = "symbol"
     """unit that the loss is a mean over: scored symbols; strings, whose loss is the sum over their
     symbols; or batches, whose loss is the sum."""
+    source_loss: NotNegative = 0.0
+    """weight in the loss, until the run settles, of what it costs to predict each next symbol of a
+    source, in nats a symbol. By a source that repeats itself a memory is learned sooner than by an
+    answer that says little."""
     gradient_clip: ClipConfig | None = None
     """bound on gradients; null for none."""
     data: DataConfig | None = None
@@ -286,6 +291,14 @@ class TrainingConfig(Strict):
         if self.stream and self.curriculum:
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_there(self, serialize: SerializerFunctionWrapHandler) -> Settings:
+        """As configurations were written before there was `source_loss`, if there is none."""
+        settings: Settings = serialize(self)
+        if not self.source_loss:
+            settings.pop("source_loss", None)
+        return settings
 
     @property
     def batch_symbols(self) -> int | None:

@@ -60,10 +60,12 @@ def objective(
     return Objective(minimised, loss.detach(), scored, signals)
 
 
-def make_optimizer(model: Transducer, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The optimiser that a configuration asks for."""
+def make_optimizer(
+    model: Transducer, config: TrainingConfig, beside: nn.Module | None = None
+) -> torch.optim.Optimizer:
+    """The optimiser that a configuration asks for, of a model and of what is learned beside it."""
     rate = config.learning_rate
-    weights: list[Any] = list(model.parameters())
+    weights: list[Any] = [*model.parameters(), *(beside.parameters() if beside else ())]
     if config.read_rate != 1:
         reading = set(model.controller.read_weights)
         others = [weight for weight in weights if weight not in reading]
@@ -87,16 +89,18 @@ def stepped(optimizer: torch.optim.Optimizer) -> bool:
     return True
 
 
-def check_optimizer(found: Any, model: Transducer, training: TrainingConfig) -> None:
-    """Raise `ValueError` unless a state is one that the optimiser of a model can have.
+def check_optimizer(
+    found: Any, model: Transducer, training: TrainingConfig, beside: nn.Module | None = None
+) -> None:
+    """Raise `ValueError` unless a state is one that the optimiser of `make_optimizer` can have.
 
     Its learning rates may have fallen, or have changed when the run settled; weights that have
     never had a gradient have no state.
     """
-    trained = copy.deepcopy(model)
-    for weight in trained.parameters():
+    trained, also = copy.deepcopy((model, beside))
+    optimizer = make_optimizer(trained, training, also)
+    for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
         weight.grad = torch.zeros_like(weight)
-    optimizer = make_optimizer(trained, training)
     stepped(optimizer)
     expected = optimizer.state_dict()
     check_keys("optimizer", found, expected)

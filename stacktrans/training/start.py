@@ -22,8 +22,17 @@ from stacktrans.training.objective import (
 )
 from stacktrans.training.records import Record
 from stacktrans.training.rounding import Rounding
+from stacktrans.training.source_prediction import SourcePrediction
 from stacktrans.training.sources import Moment, Source
-from stacktrans.training.state import Count, Number, Part, Truth, check_keys, check_value
+from stacktrans.training.state import (
+    Count,
+    Number,
+    Part,
+    Truth,
+    check_alike,
+    check_keys,
+    check_value,
+)
 from stacktrans.training.stopping import rule_of
 
 RUNNING_DECAY = 0.95
@@ -232,7 +241,9 @@ class Start:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
             self.model = self.new_model()
-        self.weights = list(self.model.parameters())
+            self._prediction = self._new_prediction()
+        beside = self._prediction.parameters() if self._prediction else ()
+        self.weights = [*self.model.parameters(), *beside]
         self.average = RunningMean(self.model, self._training.averaging)
         self.renew_optimizer()
         self.source.begin(self.model)
@@ -245,9 +256,14 @@ class Start:
         model.config = self._config.model  # how its weights started is not what it is
         return model.to(self._device)
 
+    def _new_prediction(self) -> SourcePrediction | None:
+        if not self._training.source_loss:
+            return None
+        return SourcePrediction(self.model).to(self._device)
+
     def renew_optimizer(self) -> None:
         """Forget the gradients so far, and begin with the first learning rate."""
-        self.optimizer = make_optimizer(self.model, self._training)
+        self.optimizer = make_optimizer(self.model, self._training, self._prediction)
 
     @property
     def rate(self) -> float:
@@ -281,9 +297,13 @@ class Start:
         noise = gate_noise(self._config, moment)
         batch, unrolled = self.source.unroll(self.model, moment, noise)
         found = objective(self.model, self._config, batch, unrolled, self.settling.settled)
+        minimised = found.minimised
+        if self._prediction and not self.settling.settled:
+            cost = self._prediction(self.model, batch, unrolled)
+            minimised = minimised + self._training.source_loss * cost
         self.signals = found.signals.detach()
         self.optimizer.zero_grad()
-        found.minimised.backward()
+        minimised.backward()
         learned = self._learn()
         self.losses.note(float(found.loss) / found.scored if learned else math.nan)
         self._follow_loss()
@@ -346,7 +366,8 @@ class Start:
         """Whether weights and optimiser can be saved and read again."""
         # The mean of weights that are not finite isn't, either.
         states = [part for state in self.optimizer.state.values() for part in state.values()]
-        tensors = [*self.average.model.parameters(), *filter(torch.is_tensor, states)]
+        beside = self._prediction.parameters() if self._prediction else ()
+        tensors = [*self.average.model.parameters(), *beside, *filter(torch.is_tensor, states)]
         return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
     @property
@@ -358,6 +379,8 @@ class Start:
         """What `load_state_dict` takes; the model's weights are saved apart."""
         state = {part.name: part.state_dict() for part in self._parts}
         more = {"optimizer": self.optimizer.state_dict(), "average": self.average.state_dict()}
+        if self._prediction:
+            more["prediction"] = self._prediction.state_dict()
         return state | more
 
     def load_state_dict(self, found: Any) -> None:
@@ -366,5 +389,8 @@ class Start:
         for part in self._parts:
             part.load_state_dict(found[part.name], self.model.state_dict())
         self.average.load_state_dict(found["average"])
-        check_optimizer(found["optimizer"], self.model, self._training)
+        if self._prediction:
+            check_alike("prediction", found["prediction"], self._prediction.state_dict())
+            self._prediction.load_state_dict(found["prediction"])
+        check_optimizer(found["optimizer"], self.model, self._training, self._prediction)
         self.optimizer.load_state_dict(found["optimizer"])

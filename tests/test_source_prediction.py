@@ -1,0 +1,104 @@
+"""Sources whose symbols are predicted while they are read, so that a memory is learned by them."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from changed_checkpoints import reseal
+from test_training import CPU, assert_same_run, ignore, records_of, small_run, trainer_of
+
+from stacktrans.common.errors import UsageError
+from stacktrans.model import checkpoint
+from stacktrans.model.checkpoint import CheckpointError
+from stacktrans.model.controllers import no_noise
+from stacktrans.settings.resolve import resolve
+from stacktrans.training.source_prediction import SourcePrediction
+from stacktrans.training.start import Start
+from stacktrans.training.trainer import Trainer
+
+PREDICTING = "source_loss=0.5"
+
+
+@pytest.mark.parametrize("kernel", ["fused", "torch"])
+def test_each_symbol_of_a_source_is_predicted_from_those_before(
+    kernel: str, tmp_path: Path
+) -> None:
+    start = trainer_of(small_run(PREDICTING, f"kernel={kernel}"), tmp_path).state.start
+    prediction = SourcePrediction(start.model)
+    batch, unrolled = start.source.unroll(start.model, start.moment, no_noise)
+    costs = []
+    for row, ids in enumerate(batch.inputs.tolist()):
+        separator = ids.index(1)
+        for place in range(separator):  # `<s>` and all of the source
+            shown = start.model.output(unrolled.hidden[row, place])
+            logits = prediction.classifier(shown).double()
+            cost = logits.logsumexp(0) - logits[ids[place + 1]]
+            costs.append(float(cost.detach()))
+    found = prediction(start.model, batch, unrolled)
+    assert float(found.detach()) == pytest.approx(sum(costs) / len(costs), rel=1e-5)
+
+
+def test_it_changes_what_a_model_learns_until_the_run_settles(tmp_path: Path) -> None:
+    def trained(name: str, *changes: str) -> tuple[Start, list[float]]:
+        trainer = trainer_of(small_run("max_steps=20", *changes), tmp_path / name)
+        trainer.run(ignore)
+        return trainer.state.start, [record["loss"] for record in records_of(tmp_path / name)]
+
+    never, always = "settle=null", "settle={loss: 1000, rate: 1}"
+    plain, without = trained("plain", never)
+    predicting, losses = trained("predicting", never, PREDICTING)
+    assert losses != without
+    # What is recorded is the loss of the answers alone.
+    assert all(loss < math.log(plain.source.layout.outputs) * 1.2 for loss in losses)
+    settled, _ = trained("settled", always, PREDICTING)
+    states = [start.state_dict()["optimizer"]["state"] for start in (predicting, settled)]
+    weights = len([*plain.model.parameters()])
+    assert int(states[0][weights]["step"]) == 20
+    assert int(states[1][weights]["step"]) == 1  # a run settles after a batch at the earliest
+
+
+def test_the_model_that_is_kept_has_no_part_of_it(tmp_path: Path) -> None:
+    trainer_of(small_run("max_steps=5"), tmp_path / "plain").run(ignore)
+    trainer_of(small_run("max_steps=5", PREDICTING), tmp_path / "predicting").run(ignore)
+    plain, predicting = (
+        checkpoint.load(tmp_path / name / "best", CPU) for name in ("plain", "predicting")
+    )
+    assert plain.model.state_dict().keys() == predicting.model.state_dict().keys()
+    assert predicting.config.training.source_loss == 0.5
+    # As runs were described before there was such a loss, so that they stay the same runs.
+    assert "source_loss" not in (tmp_path / "plain" / "config.yaml").read_text()
+
+
+def test_a_run_that_is_resumed_comes_to_the_same(tmp_path: Path) -> None:
+    trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "whole").run(ignore)
+    parted = trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "parted")
+    parted.run_until(7, lambda: False, ignore)
+    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_damaged_state_is_not_taken_up(tmp_path: Path) -> None:
+    trainer_of(small_run("max_steps=5", PREDICTING), tmp_path).run(ignore)
+    path = tmp_path / "last" / checkpoint.TRAINING
+    state = torch.load(path, weights_only=True)
+    state["start"]["prediction"]["classifier.bias"][0] = math.nan
+    torch.save(state, path)
+    reseal(tmp_path / "last")
+    with pytest.raises(CheckpointError, match=r"prediction\.classifier\.bias: not all finite"):
+        Trainer.resume(tmp_path, [], CPU)
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "said"),
+    [
+        ("copy", ["buffers={}"], "training.source_loss: not for a buffered model"),
+        ("delayed-xor", [], "task delayed-xor has no targets after its sources"),
+        ("anbn", [], "task anbn has no targets after its sources"),
+    ],
+)
+def test_what_has_no_source_to_predict_is_refused(task: str, more: list[str], said: str) -> None:
+    memory = {"model": {"memory": "stack-rnn" if task == "anbn" else "stack"}}
+    with pytest.raises(UsageError, match=said) as told:
+        resolve(task=task, settings=memory, assignments=[*more, PREDICTING])
+    assert "source_loss" in str(told.value)
