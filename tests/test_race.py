@@ -84,9 +84,25 @@ def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() 
     found = {name: Standing(step=200, loss=1.0) for name in "abc"}
     # It memorises.
     found["c"] = Standing(step=200, train=0.9, fine=0.8, loss=0.1)
-    assert next_round(found, width=2) == ["a", "b"]
+    found["d"] = Standing()
+    assert next_round(found, width=2) == ["a", "d"]
     found["c"] = Standing(step=400, train=0.9, test=0.01, fine=0.8, loss=0.1)
-    assert next_round(found, width=2) == ["c", "a"]
+    assert next_round(found, width=2) == ["c", "d"]
+
+
+def test_once_all_have_begun_training_lengths_count_as_much() -> None:
+    found = {name: Standing(step=200, loss=1.0) for name in "abcd"}
+    found["c"] = Standing(step=200, train=0.2, loss=1.0)
+    had = dict.fromkeys(found, 0)
+    for _ in range(100):
+        for name in next_round(found, width=2):
+            had[name] += 1
+            found[name] = found[name].model_copy(update={"step": found[name].step + 200})
+    # Of two first places one has half of all turns, and as many as the other.
+    assert had["a"] == pytest.approx(had["c"], abs=1)
+    assert had["b"] + had["d"] < had["a"] < 100
+    found["d"] = Standing(step=2000, train=0.1, test=0.01, loss=1.0)
+    assert next_round(found, width=2)[0] == "d"
 
 
 def test_what_can_t_go_on_has_no_turn() -> None:

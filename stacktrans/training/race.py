@@ -50,9 +50,10 @@ Standings = Mapping[str, Standing]
 def next_round(standings: Standings, width: int) -> list[str]:
     """The runs that have a turn in a round, the most promising first, of those that can go on.
 
-    A run promises what it achieves on strings longer than those trained on, and where that is the
-    same, what its place among the strategies does. Accuracy on training lengths would favour those
-    that memorise, and those that begin with all lengths.
+    A run promises what it achieves on strings longer than those trained on. Where that is the same
+    its place among the strategies counts and, once all have begun, what it achieves on training
+    lengths, whichever says more for it: by the one alone what learns slowly would hardly have a
+    turn, by the other what memorises would have them all.
 
     The most promising has a turn in each round, unless it has stalled, beside those that have had
     the fewest batches, where each batch of the third counts three times, of the fourth four times,
@@ -63,11 +64,25 @@ def next_round(standings: Standings, width: int) -> list[str]:
         width: how many have a turn in a round.
     """
     able = [name for name, each in standings.items() if each.can_go_on]
-    ranked = sorted(able, key=lambda name: standings[name].test, reverse=True)
-    had = {name: place * standings[name].step for place, name in enumerate(ranked, start=1)}
-    first = [name for name in ranked[:1] if standings[name].stalled < STALLED]
-    others = sorted(ranked[len(first) :], key=had.__getitem__)
+    place = _places(standings, able)
+    had = {name: place[name] * standings[name].step for name in able}
+    leading = [name for name in able if place[name] == 1 and standings[name].stalled < STALLED]
+    first = sorted(leading, key=had.__getitem__)[:1]
+    others = sorted((name for name in able if name not in first), key=had.__getitem__)
     return [*first, *others[: width - len(first)]]
+
+
+def _places(standings: Standings, able: Sequence[str]) -> dict[str, int]:
+    """The place of each run by what it promises, from 1; two may have the same."""
+    ranked = sorted(able, key=lambda name: standings[name].test, reverse=True)
+    orders = [ranked]
+    if all(standings[name].step for name in able):
+        orders.append(sorted(ranked, key=lambda name: _reached(standings[name]), reverse=True))
+    return {name: 1 + min(order.index(name) for order in orders) for name in able}
+
+
+def _reached(standing: Standing) -> tuple[float, float]:
+    return standing.test, standing.train
 
 
 def begin(
