@@ -79,6 +79,55 @@ def test_a_run_that_does_not_start_again_keeps_what_is_wrong_when_hard(
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 
 
+@pytest.mark.parametrize(
+    ("measured", "trained", "kept"),
+    [
+        # As good when hard as it is: there is nothing to gain.
+        ([(1.0, 1.0)], 0, False),
+        ([(1.0, 0.5), (1.0, 1.0)], 6, True),
+        ([(1.0, 0.5), (1.0, 0.7)], 6, True),
+        # The soft model would lose.
+        ([(1.0, 0.5), (0.9, 0.9)], 6, False),
+        ([(1.0, 0.5), (1.0, 0.4)], 6, False),
+    ],
+)
+def test_lossless_rounding_loses_nothing_and_gives_up_no_start(
+    measured: list[tuple[float, float]],
+    trained: int,
+    kept: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Source, "accuracies", lambda *_: (RIGHT, RIGHT))
+    found = iter([*measured, (1.0, 1.0)])  # and then, with a stack less, wrong
+    monkeypatch.setattr(rounding, "accuracies", lambda *_: next(found, (0.0, 0.0)))
+    trainer = trainer_of(counter("rounding=lossless"), tmp_path)
+    solved: list[dict[str, torch.Tensor]] = []
+    certain = Rounding.certain
+
+    def watched(self: Rounding, *others: Any) -> Transducer | None:
+        assert self.uncertain is not None
+        solved.append(copy.deepcopy(self.uncertain))
+        return certain(self, *others)
+
+    monkeypatch.setattr(Rounding, "certain", watched)
+    summary = trainer.run(ignore)
+    assert (summary.outcome, summary.attempts) == ("solved", 1)
+    assert summary.steps == 10 + trained
+    same = [
+        torch.equal(weight, solved[0][name])
+        for name, weight in checkpoint.load(tmp_path / "best", CPU).model.state_dict().items()
+    ]
+    assert all(same) is not kept
+    # It is right, or not, whatever validation was told.
+    assert summary.hard
+    assert summary.hard.count == 10
+
+
+def test_what_is_not_rounded_is_not_measured_hard(tmp_path: Path) -> None:
+    assert trainer_of(counter("rounding=null", "max_steps=5"), tmp_path).run(ignore).hard is None
+
+
 def test_a_start_is_given_up_after_so_many_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

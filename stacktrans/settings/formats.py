@@ -146,7 +146,8 @@ def _rounding_of(training: Settings) -> str | None:
     if not isinstance(given, Mapping):
         return None
     best = training["rounding_kept"] == "best"
-    rounding = {**given, "rate": training["rounding_rate"], "best": best}
+    then = {"rate": training["rounding_rate"], "best": best, "lossless": False}
+    rounding = {**given, **then}
     return next((name for name, each in ROUNDINGS.items() if each._asdict() == rounding), None)
 
 

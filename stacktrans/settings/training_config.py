@@ -209,10 +209,14 @@ class RoundingConfig(NamedTuple):
     best: bool = False
     """whether to keep the weights, of those after each time, that are right most often (the last of
     these), and not those at the end."""
+    lossless: bool = False
+    """whether the result is kept only if it is no worse without being hard, and a run that is wrong
+    when hard ends as well as another."""
 
 
 ROUNDINGS = {
     "quick": RoundingConfig(factor=1.2, batches=20, indecision=1e-4, most=40),
+    "lossless": RoundingConfig(factor=1.2, batches=10, indecision=1e-4, most=40, lossless=True),
     "published": RoundingConfig(factor=1.05, batches=100, indecision=1e-3, most=100),
     "slow": RoundingConfig(factor=1.05, batches=100, indecision=1e-6, most=40, rate=0.97),
     "thorough": RoundingConfig(
@@ -269,11 +273,12 @@ class TrainingConfig(Strict):
     """when the run is measured, and on what."""
     stop: StopConfig | None = None
     """rule that ends the run; null where epochs or a budget end it."""
-    rounding: Literal["quick", "published", "slow", "thorough"] | None = None
+    rounding: Literal["quick", "lossless", "published", "slow", "thorough"] | None = None
     """fine-tuning, when a rule has ended the run, until the model uses its memory discretely;
     stacks or lists that it does not need are left out; null for none. The result is kept if it is
     no worse on validation strings of both ranges, soft and hard. A run that may restart does so if
-    the task is not solved in hard mode."""
+    the task is not solved in hard mode; not if it is lossless, which makes a model discrete that
+    can be, and leaves others as they are."""
     max_steps: Count | None = None
     """most batches; null for no limit."""
     time_limit: Positive | None = None

@@ -213,11 +213,16 @@ def _of_race(summary: Summary) -> str:
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
     table = Table(Column("strings", left=True), "lengths", Column("count", drop=1), *SCORES)
-    for name in ("train", "development", "test"):
-        if accuracy := getattr(summary, name):
-            lengths = str(config.task.ranges.test if name == "test" else config.task.ranges.train)
-            if name == "development" and config.of_files:
-                lengths = ""  # its own
+    ranges = config.task.ranges
+    own = "" if config.of_files else str(ranges.train)  # of files the development set has its own
+    rows = {
+        "train": (str(ranges.train), summary.train),
+        "development": (own, summary.development),
+        "test": (str(ranges.test), summary.test),
+        "test, hard": (str(ranges.test), summary.hard),
+    }
+    for name, (lengths, accuracy) in rows.items():
+        if accuracy:
             scores = accuracy_cells(accuracy.coarse, accuracy.fine, accuracy.symbols)
             table.add_row(name, lengths, accuracy.count, *scores)
     return table

@@ -128,6 +128,8 @@ def _accuracies(
             own = "training set" if part == "train" else "test set"
             which = own if of_files else "new at the end of the run"
             yield _row(f"{which}, lengths {lengths}", found)
+    if found := summary.get("hard"):
+        yield _row(f"these once more, hard, lengths {ranges.test}", found)
     for evaluation in evaluations:
         hard = ", hard" if evaluation.get("hard") else ""
         for found in evaluation["results"]:

@@ -107,7 +107,10 @@ class Files(Strings):
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         summary.train = Accuracy.of(score(model, self.layout, self._some(self._train, 1)))
         summary.development = Accuracy.of(score(model, self.layout, self.development))
-        summary.test = Accuracy.of(score(model, self.layout, [*self._test]))
+        summary.test = self.tested(model, moment)
+
+    def tested(self, model: Transducer, moment: Moment) -> Accuracy:
+        return Accuracy.of(score(model, self.layout, [*self._test]))
 
 
 def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:

@@ -1,7 +1,8 @@
 """Making a model use its memory with hard signals, and less of it (joulin2015, section 3.3)."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -53,15 +54,17 @@ class Rounding(Part):
         best = start.new_model()
         best.load_state_dict(self.uncertain)
         best.eval()
-        before = measured(best)
+        before, lossless = measured(best), self._rounding.lossless
+        if lossless and before[1] >= before[0]:
+            return without_needless(best, measured)
         self._fine_tune(self._rounding, start, go_on, measured)
         after = measured(start.model)
         if not start.is_finite():
             start.draw()  # what is saved must be readable
             start.model.load_state_dict(best.state_dict())
-        elif min(after) >= min(before):
+        elif _as_good(after, before) if lossless else min(after) >= min(before):
             best, before = start.model, after
-        if may_fail and min(before) < self._solved:
+        if may_fail and not lossless and min(before) < self._solved:
             return None
         return without_needless(best, measured)
 
@@ -91,12 +94,23 @@ class Rounding(Part):
             start.model.load_state_dict(kept)
 
 
+def _as_good(found: Accuracies, before: Accuracies) -> bool:
+    return all(now >= was for now, was in zip(found, before, strict=True))
+
+
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
     """How many strings are right, with signals as they are and with signals of 0 or 1."""
     soft = score(model, layout, pairs).coarse_accuracy
+    with used_hard(model):
+        return soft, score(model, layout, pairs).coarse_accuracy
+
+
+@contextmanager
+def used_hard(model: Transducer) -> Iterator[None]:
+    """Have a model's signals made 0 or 1 for a while."""
     model.hard = True
     try:
-        return soft, score(model, layout, pairs).coarse_accuracy
+        yield
     finally:
         model.hard = False
 
@@ -105,13 +119,8 @@ def without_needless(model: Transducer, measured: Measure) -> Transducer:
     """The model without the stacks or lists that it does not need, soft or hard."""
     if not prunable(model):
         return model
-    soft, hard = measured(model)
-
-    def as_good(smaller: Transducer) -> bool:
-        smaller_soft, smaller_hard = measured(smaller)
-        return smaller_soft >= soft and smaller_hard >= hard
-
-    return least(model, as_good)
+    before = measured(model)
+    return least(model, lambda smaller: _as_good(measured(smaller), before))
 
 
 def prunable(model: Transducer) -> bool:

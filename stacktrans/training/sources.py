@@ -161,6 +161,11 @@ class Source(Part, ABC):
         """Fill in how good the weights are that a run has kept."""
         summary.train, summary.test = self.accuracies(model, Purpose.SUMMARY, moment)
 
+    def tested(self, model: Transducer, moment: Moment) -> Accuracy:
+        """Accuracy on the strings that the `test` of a summary is measured on."""
+        count = self.config.training.measure.strings
+        return self._accuracy(model, Purpose.SUMMARY, moment, self.ranges.test, count)
+
     def validation(self, moment: Moment) -> list[Pair]:
         """Strings of both ranges that show whether rounding or pruning does harm."""
         ranges, count = (self.ranges.train, self.ranges.test), self.config.training.measure.strings
@@ -282,8 +287,11 @@ class Examples(Strings):
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         summary.train = self._score(model, self.train)
-        summary.test = self._score(model, self.test)
+        summary.test = self.tested(model, moment)
         summary.development = self._score(model, self.development)
+
+    def tested(self, model: Transducer, moment: Moment) -> Accuracy:
+        return self._score(model, self.test)
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
         return Accuracy.of(score(model, self.layout, pairs))

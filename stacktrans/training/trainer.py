@@ -26,6 +26,7 @@ from stacktrans.training.inherited import FirstWeights, inherited
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
 from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved, started_from
+from stacktrans.training.rounding import used_hard
 from stacktrans.training.saving import FailedStart, SavedRun
 from stacktrans.training.standings import raced
 
@@ -274,6 +275,9 @@ class Trainer:
         summary = state.summary(outcome)
         summary.race = raced(self.directory)
         self.source.report(kept.model, state.start.moment, summary)
+        if self.config.training.rounding:
+            with used_hard(kept.model):
+                summary.hard = self.source.tested(kept.model, state.start.moment)
         card = model_card(kept, asdict(summary), self.directory)
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
