@@ -275,6 +275,18 @@ def test_a_batch_of_so_many_symbols_has_more_strings_while_they_are_short(tmp_pa
     counts = [len(source.batch(Moment(1, 3, share)).lengths) for share in (0.2, 1)]
     assert counts == [pytest.approx(900 / 5, rel=0.15), pytest.approx(900 / 20.5, rel=0.15)]
 
+@pytest.mark.parametrize(
+    ("symbols", "expected"),
+    [(100, 500), (600, 1202), (5000, 2000)],  # a source and a target of its own, and two marks
+)
+def test_a_batch_has_no_fewer_symbols_than_there_are_different_ones(
+    symbols: int, expected: int, tmp_path: Path
+) -> None:
+    config = small_run(f"task.parameters.symbols={symbols}", "batch_size=500 symbols")
+    batch = trainer_of(config, tmp_path).source.batch(Moment(1, 0))
+    lengths = np.array(batch.lengths) // 2 - 1  # of sources: as many symbols twice, and two marks
+    assert lengths.sum() == pytest.approx(expected, rel=0.15)
+
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_a_curriculum_begins_with_lengths_that_there_are(tmp_path: Path, share: float) -> None:

@@ -240,7 +240,8 @@ class TrainingConfig(Strict):
     """times the weights, added to the gradient."""
     batch_size: Size | Symbols = 10
     """strings in a batch; of a stream, pieces of it. Or as many strings as have about so many
-    symbols to read, such as 500 symbols: the more, the shorter they are."""
+    symbols to read, such as 500 symbols: the more, the shorter they are. These are no fewer than
+    there are different ones, up to 2000 of them."""
     loss_per: Literal["symbol", "string", "batch"] = "symbol"
     """unit that the loss is a mean over: scored symbols; strings, whose loss is the sum over their
     symbols; or batches, whose loss is the sum."""

@@ -27,6 +27,9 @@ FIRST_LOOK = 100
 """Strings that are looked at first: validation continues only while the task may be solved."""
 ENOUGH_SYMBOLS = 10_000
 """Symbols that are enough to tell how frequent each is."""
+SYMBOLS_FOR_ALL = 2000
+"""A batch of so many symbols has no fewer than a model knows, unless it knows more than this: what
+is in every few batches alone is hardly learned."""
 MOST_BATCHES = 100
 """Batches that these are taken from at most."""
 
@@ -210,7 +213,8 @@ class Strings(Source):
         training, lengths = self.config.training, self._shortest(moment.share)
         in_a_row = training.sequences if isinstance(self.layout, Stream) else 1
         if training.batch_symbols:
-            rows = max(1, round(training.batch_symbols / self._mean_length(lengths) / in_a_row))
+            symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
+            rows = max(1, round(symbols / self._mean_length(lengths) / in_a_row))
         else:
             rows = training.batch_strings
         pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * in_a_row)
