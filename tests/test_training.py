@@ -275,6 +275,7 @@ def test_a_batch_of_so_many_symbols_has_more_strings_while_they_are_short(tmp_pa
     counts = [len(source.batch(Moment(1, 3, share)).lengths) for share in (0.2, 1)]
     assert counts == [pytest.approx(900 / 5, rel=0.15), pytest.approx(900 / 20.5, rel=0.15)]
 
+
 @pytest.mark.parametrize(
     ("symbols", "expected"),
     [(100, 500), (600, 1202), (5000, 2000)],  # a source and a target of its own, and two marks
