@@ -13,6 +13,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, StreamConfig
 from stacktrans.tasks.layouts import JointSequence
+from stacktrans.training import rounding
 
 # One thread is fastest for models this small.
 torch.set_num_threads(1)
@@ -33,6 +34,7 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     brief = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=3)
     for name, usual in ROUNDINGS.items():
         monkeypatch.setitem(ROUNDINGS, name, brief._replace(lossless=usual.lossless))
+    monkeypatch.setattr(rounding, "SETTLED_AFTER", 1)
 
 
 @pytest.fixture

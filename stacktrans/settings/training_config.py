@@ -216,7 +216,7 @@ class RoundingConfig(NamedTuple):
 
 ROUNDINGS = {
     "quick": RoundingConfig(factor=1.2, batches=20, indecision=1e-4, most=40),
-    "lossless": RoundingConfig(factor=1.2, batches=10, indecision=1e-4, most=40, lossless=True),
+    "lossless": RoundingConfig(factor=1.1, batches=20, indecision=1e-4, most=80, lossless=True),
     "published": RoundingConfig(factor=1.05, batches=100, indecision=1e-3, most=100),
     "slow": RoundingConfig(factor=1.05, batches=100, indecision=1e-6, most=40, rate=0.97),
     "thorough": RoundingConfig(
