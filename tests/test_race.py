@@ -31,7 +31,13 @@ from stacktrans.training.start import Start
 
 NAMES = ("patient", "wide", "buffered")
 CHANGES = SMALL[1::2]
-EASY = ("solved.accuracy=0.05", "solved.times=1", "learning_rate=0.02", "training.settle=null")
+EASY = (
+    "solved.accuracy=0.05",
+    "solved.times=1",
+    "learning_rate=0.02",
+    "training.settle=null",
+    "training.rounding=null",
+)
 """Settings with which a task is solved soon."""
 
 
