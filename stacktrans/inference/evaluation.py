@@ -185,11 +185,8 @@ def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.boo
     """Where, of what is scored, a model that is run hard differs from itself run soft."""
     if not model.hard:
         return np.zeros_like(batch.mask)
-    model.hard = False
-    try:
+    with model.made_hard(False):
         different: npt.NDArray[np.bool_] = (predicted(model, batch) != said) & batch.mask
-    finally:
-        model.hard = True
     return different
 
 

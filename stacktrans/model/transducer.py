@@ -7,7 +7,8 @@ grefenstette2015, section 3.3:
     v_t = tanh(W_v o'_t + b_v)         o_t = tanh(W_o o'_t + b_o)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -105,6 +106,15 @@ class Transducer(nn.Module):
     def signal_names(self) -> tuple[str, ...]:
         """Names of the signals."""
         return self.operation.signal_names if self.operation else ()
+
+    @contextmanager
+    def made_hard(self, hard: bool) -> Iterator[None]:
+        """Have signals made 0 or 1 for a while, or left as they are."""
+        before, self.hard = self.hard, hard
+        try:
+            yield
+        finally:
+            self.hard = before
 
     def embed(self, ids: Tensor) -> Tensor:
         """The vectors x of ids: [...] -> [..., E]."""

@@ -1,8 +1,7 @@
 """Making a model use its memory with hard signals, and less of it (joulin2015, section 3.3)."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -113,7 +112,7 @@ def _looked_at(model: Transducer, source: Source, moment: Moment) -> Accuracies:
         return min(each.coarse for each in source.accuracies(model, Purpose.VALIDATION, moment))
 
     soft = worst()
-    with used_hard(model):
+    with model.made_hard(True):
         return soft, worst()
 
 
@@ -124,18 +123,8 @@ def _as_good(found: Accuracies, before: Accuracies) -> bool:
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
     """How many strings are right, with signals as they are and with signals of 0 or 1."""
     soft = score(model, layout, pairs).coarse_accuracy
-    with used_hard(model):
+    with model.made_hard(True):
         return soft, score(model, layout, pairs).coarse_accuracy
-
-
-@contextmanager
-def used_hard(model: Transducer) -> Iterator[None]:
-    """Have a model's signals made 0 or 1 for a while."""
-    model.hard = True
-    try:
-        yield
-    finally:
-        model.hard = False
 
 
 def without_needless(model: Transducer, measured: Measure) -> Transducer:

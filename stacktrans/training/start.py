@@ -364,10 +364,9 @@ class Start:
 
     def is_finite(self) -> bool:
         """Whether weights and optimiser can be saved and read again."""
-        # The mean of weights that are not finite isn't, either.
         states = [part for state in self.optimizer.state.values() for part in state.values()]
-        beside = self._prediction.parameters() if self._prediction else ()
-        tensors = [*self.average.model.parameters(), *beside, *filter(torch.is_tensor, states)]
+        averaged = self.average.model.parameters()
+        tensors = [*self.weights, *averaged, *filter(torch.is_tensor, states)]
         return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
     @property

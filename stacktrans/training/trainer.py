@@ -26,7 +26,6 @@ from stacktrans.training.inherited import FirstWeights, inherited
 from stacktrans.training.model_card import model_card
 from stacktrans.training.preparing import prepared
 from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved, started_from
-from stacktrans.training.rounding import used_hard
 from stacktrans.training.saving import FailedStart, SavedRun
 from stacktrans.training.standings import raced
 
@@ -276,7 +275,7 @@ class Trainer:
         summary.race = raced(self.directory)
         self.source.report(kept.model, state.start.moment, summary)
         if self.config.training.rounding:
-            with used_hard(kept.model):
+            with kept.model.made_hard(True):
                 summary.hard = self.source.tested(kept.model, state.start.moment)
         card = model_card(kept, asdict(summary), self.directory)
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
