@@ -22,7 +22,7 @@ CONDITIONS: dict[str, Any] = yaml.safe_load(SUITE.read_text(encoding="utf-8"))["
 
 @pytest.fixture(autouse=True)
 def plugins(no_plugins: None) -> None:
-    use_plugins(EXPERIMENTS / "suite_strings.py", EXPERIMENTS / "suite_structures.py")
+    use_plugins(*sorted(EXPERIMENTS.glob("suite_*.py")))
 
 
 def made(generator: str, **parameters: Any) -> Task:

@@ -1,0 +1,435 @@
+"""Tasks of the suite whose sources are trees: brackets, nested comments and formulas."""
+
+import string
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from stacktrans.tasks.base import NotASource
+from stacktrans.tasks.computed import Computed, Symbols, drawn_from, expect
+from stacktrans.tasks.layouts import LETTERS, Alphabet, meaningless_symbols
+
+Steps = np.typing.NDArray[np.int64]
+YES, NO = "1", "0"
+BINARY = Alphabet(NO + YES, words=False)
+
+
+def drawn_word(generator: np.random.Generator, ups: int) -> Steps:
+    """Steps of a path that first goes below 0 with its last step, all paths equally likely.
+
+    There are `ups` steps of 1 and one more of -1. Of the rotations of any such sequence, one is
+    such a path (the cycle lemma): that which begins after the sequence's first minimum. Without
+    its last step the path is a word of Dyck's; as it is, it tells operators, 1, from operands in
+    a formula that is written with the operators first.
+    """
+    steps = np.repeat([1, -1], [ups, ups + 1])
+    generator.shuffle(steps)
+    return np.roll(steps, -int(np.cumsum(steps).argmin()) - 1)
+
+
+def drawn_prefix(generator: np.random.Generator, length: int) -> Steps:
+    """Steps of 1 and -1 of a path that never goes below 0, all paths equally likely.
+
+    From a path that ends at 0 or 1, one comes of turning around each step that goes lower than
+    any before. These are the last steps up from their heights, so that each path comes once.
+    """
+    steps = np.repeat([1, -1], [(length + 1) // 2, length // 2])
+    generator.shuffle(steps)
+    heights = np.cumsum(steps)
+    lowest = np.minimum.accumulate(np.minimum(heights, 0))
+    return np.where(lowest < np.concatenate([[0], lowest[:-1]]), 1, steps)
+
+
+class Brackets(Computed):
+    """Strings of brackets.
+
+    Args:
+        kinds: how many kinds of brackets there are; ( ), [ ], { } and < >, or, if there are
+            more, words (1 )1 (2 )2 ...
+    """
+
+    def __init__(self, kinds: int = 2) -> None:
+        if not 1 <= kinds <= 10_000:
+            raise ValueError(f"kinds is {kinds}; expected a number from 1 to 10000")
+        numbers = range(1, kinds + 1)
+        self.words = kinds > len("([{<")
+        self.openers = [f"({n}" for n in numbers] if self.words else [*"([{<"[:kinds]]
+        self.closers = [f"){n}" for n in numbers] if self.words else [*")]}>"[:kinds]]
+        self.closer = dict(zip(self.openers, self.closers, strict=True))
+        self.brackets = Alphabet([*self.openers, *self.closers], words=self.words)
+
+    def written(self, generator: np.random.Generator, steps: Steps) -> list[str]:
+        """A path as brackets, each pair of a kind of its own."""
+        openers = iter(drawn_from(generator, self.openers, len(steps)))
+        pending: list[str] = []
+        found = []
+        for step in steps.tolist():
+            if step > 0:
+                found.append(next(openers))
+                pending.append(self.closer[found[-1]])
+            else:
+                found.append(pending.pop())
+        return found
+
+    def pending(self, source: Symbols) -> Iterator[tuple[str, list[str]]]:
+        """Each bracket and the closing ones that are then due, the next one last.
+
+        Raises `NotASource` at a bracket that closes another than the last open one.
+        """
+        due: list[str] = []
+        for bracket in source:
+            if bracket in self.closer:
+                due.append(self.closer[bracket])
+            else:
+                expect(bool(due) and due.pop() == bracket, "brackets that match")
+            yield bracket, due
+
+
+class BracketsCompleted(Brackets):
+    """([]([ -> ])): the brackets that are missing at the end"""
+
+    name = "brackets-completed"
+
+    def __init__(self, kinds: int = 2) -> None:
+        super().__init__(kinds)
+        self.source = self.brackets
+        self.target = Alphabet(self.closers, words=self.words)
+
+    def draw(self, generator: np.random.Generator, length: int) -> Symbols:
+        return self.written(generator, drawn_prefix(generator, length))
+
+    def solve(self, source: Symbols) -> Symbols:
+        return [*self.pending(source)][-1][1][::-1] if source else []
+
+
+class Paired(Brackets):
+    """Brackets each of which has a partner; lengths are even."""
+
+    def has_length(self, length: int) -> bool:
+        return length % 2 == 0
+
+    def draw(self, generator: np.random.Generator, length: int) -> Symbols:
+        return self.written(generator, drawn_word(generator, length // 2)[:-1])
+
+    def depths(self, source: Symbols) -> list[int]:
+        """How many brackets each one is within, its own pair counted."""
+        found, due = [], 0
+        for bracket, pending in self.pending(source):
+            due = len(pending)
+            found.append(due + (bracket not in self.closer))
+        expect(due == 0, "brackets that are all closed")
+        return found
+
+
+class BracketsNamed(Paired):
+    """([..) -> ([]): each closing bracket is a dot, and its kind is to be found"""
+
+    name = "brackets-named"
+
+    def __init__(self, kinds: int = 2) -> None:
+        super().__init__(kinds)
+        self.source = Alphabet([*self.openers, "."], words=self.words)
+        self.target = self.brackets
+
+    def draw(self, generator: np.random.Generator, length: int) -> Symbols:
+        drawn = super().draw(generator, length)
+        return [bracket if bracket in self.closer else "." for bracket in drawn]
+
+    def solve(self, source: Symbols) -> Symbols:
+        due: list[str] = []
+        found = []
+        for bracket in source:
+            if bracket in self.closer:
+                due.append(self.closer[bracket])
+            else:
+                expect(bool(due), "brackets that match")
+            found.append(bracket if bracket in self.closer else due.pop())
+        expect(not due, "brackets that are all closed")
+        return found
+
+
+class DepthsLabelled(Paired):
+    """(()()) -> 100001, 1 where an odd number of pairs is around a bracket, its own counted
+
+    Args:
+        kinds: how many kinds of brackets there are.
+        modulus: of which number the multiples are left out.
+    """
+
+    name = "depths-labelled"
+
+    def __init__(self, kinds: int = 2, modulus: int = 2) -> None:
+        super().__init__(kinds)
+        if not 2 <= modulus <= 10:
+            raise ValueError(f"modulus is {modulus}; expected a number from 2 to 10")
+        self.source = self.brackets
+        self.target = Alphabet(string.digits[:modulus], words=False)
+        self.modulus = modulus
+
+    def solve(self, source: Symbols) -> Symbols:
+        return [str(depth % self.modulus) for depth in self.depths(source)]
+
+
+class BracketsChecked(Paired):
+    """([]) -> 1, ([)) -> 0: whether all brackets match; at most one is of a wrong kind
+
+    Args:
+        kinds: how many kinds of brackets there are, at least 2.
+    """
+
+    name = "brackets-checked"
+
+    def __init__(self, kinds: int = 2) -> None:
+        super().__init__(kinds)
+        if kinds < 2:
+            raise ValueError(f"kinds is {kinds}; expected at least 2")
+        self.source, self.target = self.brackets, BINARY
+
+    def draw(self, generator: np.random.Generator, length: int) -> Symbols:
+        drawn = [*super().draw(generator, length)]
+        if generator.random() < 0.5:
+            place = generator.integers(length)
+            same = self.openers if drawn[place] in self.closer else self.closers
+            others = [bracket for bracket in same if bracket != drawn[place]]
+            drawn[place] = others[generator.integers(len(others))]
+        return drawn
+
+    def solve(self, source: Symbols) -> Symbols:
+        try:
+            self.depths(source)
+        except NotASource:
+            return NO
+        return YES
+
+
+class CommentsRemoved(Computed):
+    """ab{c{d}e}f -> abf: comments, which may be nested, are left out
+
+    Args:
+        symbols: how many different letters there are.
+    """
+
+    name = "comments-removed"
+
+    def __init__(self, symbols: int = 26) -> None:
+        self.target = meaningless_symbols(symbols, LETTERS)
+        self.source = meaningless_symbols(symbols, LETTERS, "{}")
+
+    def draw(self, generator: np.random.Generator, length: int) -> Symbols:
+        # With more brackets than this, little is left of a long source.
+        pairs = int(generator.integers(length // 4, endpoint=True))
+        drawn = drawn_from(generator, self.target.symbols, length)
+        places = np.sort(generator.choice(length, size=2 * pairs, replace=False))
+        for place, step in zip(places, drawn_word(generator, pairs)[:-1], strict=True):
+            drawn[place] = "{" if step > 0 else "}"
+        return drawn
+
+    def solve(self, source: Symbols) -> Symbols:
+        kept, depth = [], 0
+        for symbol in source:
+            if symbol in ("{", "}"):
+                depth += 1 if symbol == "{" else -1
+                expect(depth >= 0, "comments that begin before they end")
+            elif not depth:
+                kept.append(symbol)
+        expect(depth == 0, "comments that end")
+        return kept
+
+
+Formula = str | tuple["Formula", "Formula", "Formula"]
+"""An operand; or an operator and the formulas to its left and right."""
+Notation = Literal["prefix", "postfix", "infix", "left", "right"]
+LENGTHS = {"prefix": 2, "postfix": 2, "infix": 4, "left": 2, "right": 2}
+"""Symbols that an operation adds in each notation. Infix has parentheses around every operation,
+which left and right do without: an operator's left operand is all that comes before, or its right
+one all that comes after."""
+
+
+def drawn_formula(
+    generator: np.random.Generator, operators: Symbols, operands: Symbols, operations: int
+) -> Formula:
+    """A formula with so many operations, all equally likely."""
+    symbols = zip(
+        drawn_word(generator, operations).tolist(),
+        drawn_from(generator, operators, 2 * operations + 1),
+        drawn_from(generator, operands, 2 * operations + 1),
+        strict=True,
+    )
+    prefix = [operator if step > 0 else operand for step, operator, operand in symbols]
+    return parsed(prefix, "prefix", operators)
+
+
+def parsed(source: Symbols, notation: Notation, operators: Symbols) -> Formula:
+    """The formula that is written in a notation; raises `NotASource` if there is none."""
+    if notation == "infix":
+        found = _of_nested(source, operators)
+    elif notation in ("left", "right"):
+        found = _of_chain(source, operators, notation == "left")
+    else:
+        found = _of_polish(source, operators, notation == "prefix")
+    expect(len(found) == 1, f"a formula in {notation} notation")
+    return found[0]
+
+
+def _of_polish(source: Symbols, operators: Symbols, prefix: bool) -> list[Formula]:
+    """What is left over at the end: a single formula, if it is one."""
+    found: list[Formula] = []
+    for symbol in source[::-1] if prefix else source:
+        if symbol not in operators:
+            found.append(symbol)
+        elif len(found) < 2:
+            return []
+        else:
+            last, before = found.pop(), found.pop()
+            found.append((symbol, last, before) if prefix else (symbol, before, last))
+    return found
+
+
+def _of_chain(source: Symbols, operators: Symbols, left: bool) -> list[Formula]:
+    if [symbol in operators for symbol in source] != [n % 2 == 1 for n in range(len(source))]:
+        return []
+    found: list[Formula] = []
+    for symbol in source if left else source[::-1]:
+        found.append(symbol)
+        if len(found) == 3:
+            before, operator, last = found
+            found = [(operator, before, last) if left else (operator, last, before)]
+    return found
+
+
+def _of_nested(source: Symbols, operators: Symbols) -> list[Formula]:
+    """Likewise; what is within parentheses that are open is kept apart."""
+    within: list[list[Formula]] = [[]]
+    for symbol in source:
+        if symbol == "(":
+            within.append([])
+        elif symbol != ")":
+            within[-1].append(symbol)
+        elif len(within) < 2 or not _is_operation(within[-1], operators):
+            return []
+        else:
+            first, operator, second = within.pop()
+            within[-1].append((operator, first, second))
+    return within[0] if len(within) == 1 and {*within[0]}.isdisjoint(operators) else []
+
+
+def _is_operation(parts: list[Formula], operators: Symbols) -> bool:
+    return [isinstance(part, str) and part in operators for part in parts] == [False, True, False]
+
+
+def written(formula: Formula, notation: Notation) -> list[str]:
+    """A formula in a notation."""
+    pending, found = [formula], []
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            found.append(part)
+            continue
+        operator, left, right = part
+        orders: dict[str, list[Formula]] = {
+            "prefix": [operator, left, right],
+            "postfix": [left, right, operator],
+            "infix": ["(", left, operator, right, ")"],
+        }
+        pending += orders.get(notation, [left, operator, right])[::-1]
+    return found
+
+
+def value(formula: Formula) -> bool:
+    """What a formula with the operators & (and), | (or) and ^ (either) comes to."""
+    found: list[bool] = []
+    for symbol in written(formula, "postfix"):
+        if symbol in (YES, NO):
+            found.append(symbol == YES)
+        else:
+            second, first = found.pop(), found.pop()
+            results = {"&": first and second, "|": first or second, "^": first != second}
+            found.append(results[symbol])
+    return found[0]
+
+
+class OfFormula(Computed):
+    """Sources are formulas with operators of two operands.
+
+    Args:
+        notation: how they are written.
+        operators: the operators.
+        operands: the alphabet of the operands.
+    """
+
+    def __init__(self, notation: Notation, operators: Symbols, operands: Alphabet) -> None:
+        if notation not in LENGTHS:
+            expected = ", ".join(LENGTHS)
+            raise ValueError(f"notation is {notation!r}; expected one of {expected}")
+        if not operators or not {*operators} <= {*string.punctuation} - {*"()"}:
+            raise ValueError(f"operators is {operators!r}; expected signs, such as +*")
+        parentheses = ["(", ")"] if notation == "infix" else []
+        symbols = [*operands.symbols, *operators, *parentheses]
+        self.source = Alphabet(symbols, words=operands.words)
+        self.notation: Notation = notation
+        self.operators, self.operands = operators, operands.symbols
+
+    def has_length(self, length: int) -> bool:
+        return length % LENGTHS[self.notation] == 1
+
+    def draw(self, generator: np.random.Generator, length: int) -> Symbols:
+        if self.notation in ("left", "right"):
+            drawn = drawn_from(generator, self.operands, length)
+            drawn[1::2] = drawn_from(generator, self.operators, length // 2)
+            return drawn
+        operations = length // LENGTHS[self.notation]
+        formula = drawn_formula(generator, self.operators, self.operands, operations)
+        return written(formula, self.notation)
+
+    def formula(self, source: Symbols) -> Formula:
+        """What a source says."""
+        return parsed(source, self.notation, self.operators)
+
+
+class Notated(OfFormula):
+    """((a+b)*c) -> ab+c*: a formula in another notation
+
+    Args:
+        notation: of the source: prefix; postfix; infix, with parentheses around every operation;
+            left or right, without any, operators to the left or to the right binding tighter.
+        answer: the notation of the answer, likewise, but not left or right.
+        symbols: how many different operands there are.
+        operators: the operators.
+    """
+
+    name = "notated"
+
+    def __init__(
+        self, notation: Notation, answer: Notation, symbols: int = 26, operators: str = "+*"
+    ) -> None:
+        super().__init__(notation, operators, meaningless_symbols(symbols, LETTERS))
+        if answer not in ("prefix", "postfix", "infix"):
+            raise ValueError(f"answer is {answer!r}; expected prefix, postfix or infix")
+        self.to: Notation = answer
+        parentheses = ["(", ")"] if answer == "infix" else []
+        self.target = Alphabet([*self.operands, *operators, *parentheses], words=self.source.words)
+
+    def solve(self, source: Symbols) -> Symbols:
+        return written(self.formula(source), self.to)
+
+
+class Evaluated(OfFormula):
+    """((1&0)|1) -> 1: what a formula comes to
+
+    Args:
+        notation: prefix; postfix; infix, with parentheses around every operation; left or right,
+            without any.
+        operators: of & (and), | (or) and ^ (either).
+    """
+
+    name = "evaluated"
+
+    def __init__(self, notation: Notation, operators: str = "&|") -> None:
+        if not {*operators} <= {*"&|^"}:
+            raise ValueError(f"operators is {operators!r}; expected some of & | ^")
+        super().__init__(notation, operators, BINARY)
+        self.target = BINARY
+
+    def solve(self, source: Symbols) -> Symbols:
+        return YES if value(self.formula(source)) else NO
