@@ -11,10 +11,12 @@ from torch.autograd.function import once_differentiable
 
 from stacktrans.kernels import kernel
 from stacktrans.kernels.arithmetic import copy
+from stacktrans.kernels.arrays import check_shape
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.sequences import in_parts
-from stacktrans.kernels.tensors import as_array, check_shape, fresh, in_place
+from stacktrans.kernels.loading import use_numba
+from stacktrans.kernels.tensors import ARRAY_DTYPES, as_array, fresh, in_place
+from stacktrans.kernels.threads import in_parts
 
 
 @compiled_entry
@@ -53,12 +55,14 @@ class _MemoryAlone(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
         """Run the steps; shapes as for `fused_memory`."""
+        use_numba()
         batch, steps, numbers = values.shape
         check_shape("signals", signals.shape, (batch, steps, memory.signals))
         columns, rest = divmod(numbers, memory.pushes)
         if rest:
             raise ValueError(f"values: {numbers} numbers for {memory.pushes} vectors")
-        room = Room(batch, columns, values.dtype, steps, batch * steps, values=values)
+        dtype, given = ARRAY_DTYPES[values.dtype], as_array(values)
+        room = Room(batch, columns, dtype, steps, batch * steps, values=given)
         store = memory.store(room)
         reads = fresh(batch, steps, memory.reads * columns, dtype=values.dtype)
 
@@ -66,7 +70,7 @@ class _MemoryAlone(torch.autograd.Function):
             arrays = store.forward(part, _places(part, steps))
             _forward(arrays, as_array(signals[part]), in_place(reads[part]))
 
-        in_parts(run, batch)
+        in_parts(run, batch, torch.get_num_threads())
         ctx.save_for_backward(signals)
         ctx.store, ctx.shape = store, (batch, steps, memory.pushes, columns)
         return reads
@@ -89,7 +93,7 @@ class _MemoryAlone(torch.autograd.Function):
                 in_place(grad_values[part]),
             )
 
-        in_parts(run, batch)
+        in_parts(run, batch, torch.get_num_threads())
         return None, grad_signals, grad_values.flatten(2)
 
 

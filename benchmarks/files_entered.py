@@ -22,6 +22,7 @@ import torch
 
 import stacktrans
 from stacktrans.inference.transduction import transduce_lines
+from stacktrans.kernels.loading import use_numba
 from stacktrans.model.checkpoint import load
 
 PACKAGE = Path(stacktrans.__file__).parent
@@ -44,7 +45,8 @@ class Entered:
 
 def in_a_line() -> list[str]:
     """What a line goes through that a trained model answers."""
-    model = load(CHECKPOINT, torch.device("cpu"))
+    use_numba()  # of so short a line, Python would run what is compiled else
+    model = load(CHECKPOINT)
     for entered in (None, Entered()):
         read, write = os.pipe()
         os.write(write, b"hello\n")

@@ -16,7 +16,10 @@ from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import Kind
 from stacktrans.kernels.kernel import Kernel
-from stacktrans.kernels.sequences import LayerWeights, ModelWeights, Running, fused_sequence
+from stacktrans.kernels.loading import use_numba
+from stacktrans.kernels.running import Running, RunWeights
+from stacktrans.kernels.sequences import LayerWeights, ModelWeights, fused_sequence
+from stacktrans.kernels.tensors import as_array
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.settings.model_config import RecurrentConfig
@@ -25,7 +28,7 @@ from stacktrans.settings.resolve import resolve
 Named = dict[str, Tensor]
 
 RECURRENT: dict[str, type[RecurrentLayer]] = {
-    name: CONTROLLERS.load(name) for name in ("gru", "lstm", "rnn", "sigmoid")
+    name: CONTROLLERS.load(name).layer() for name in ("gru", "lstm", "rnn", "sigmoid")
 }
 STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
     memory.name: memory for memory in (Deque, Queue, Stack)
@@ -150,6 +153,14 @@ class Case:
         """What compiled code is to run."""
         return Kind(CELLS[self.controller], kernel_of(self.memory), hard=hard)
 
+    def run_weights(self, hard: bool = False) -> RunWeights:
+        """The same as arrays, to be run without gradients."""
+        projected, initial, heads, bias, *layers = map(as_array, self.weights.joined(1))
+        signals = len(self.tensors["signal_weight"])
+        return RunWeights(
+            self.kind(hard), projected, initial[:, :, 0], heads, bias, layers, signals
+        )
+
     def fused(self) -> Named:
         """What compiled code makes of it."""
         batch, steps, _ = self.projected[0].shape
@@ -224,7 +235,7 @@ def signatures(entry: Any, kind: type) -> list[Any]:
     """The types for which an entry of compiled code was compiled with a kind of memory."""
     return [
         types
-        for types in entry.signatures
+        for types in entry.dispatcher.signatures
         if kind in [getattr(each, "instance_class", None) for each in types]
     ]
 
@@ -232,12 +243,13 @@ def signatures(entry: Any, kind: type) -> list[Any]:
 def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, Running]:
     """What comes of going on from call to call, with so many steps in each."""
     batch, steps, _ = case.projected[0].shape
-    running = Running(case.kind(hard), batch, case.weights)
-    inputs = torch.arange(batch * steps).view(batch, steps)
-    with torch.no_grad():
-        parts = [running.step(part)._asdict() for part in inputs.split(pieces, dim=1)]
-    whole = {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
-    return whole, running
+    use_numba()
+    running = Running(case.run_weights(hard), batch)
+    inputs = np.arange(batch * steps).reshape(batch, steps)
+    ends = np.cumsum(pieces)[:-1]
+    parts = [running.step(part)._asdict() for part in np.split(inputs, ends, axis=1)]
+    whole = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
+    return {name: torch.from_numpy(part) for name, part in whole.items()}, running
 
 
 def gradients(outputs: Named, inputs: Named) -> Named:

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from stacktrans.kernels import kernel
+from stacktrans.kernels.arrays import fresh, fresh_zeros
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.tensors import fresh, fresh_zeros, in_place
 from stacktrans.memory import Memory, MemoryState
 
 
@@ -101,19 +101,17 @@ def step_backward(
 class LatchStore(NamedTuple):
     """The cells of a batch."""
 
-    cells: Tensor
-    values: Tensor
-    before: Tensor
+    cells: Array
+    values: Array
+    before: Array
     held: None = None
 
     def forward(self, part: slice, places: slice) -> Forward:
-        values, before = self.values[places], self.before[places]
-        return Forward(in_place(self.cells[part]), in_place(values), in_place(before))
+        return Forward(self.cells[part], self.values[places], self.before[places])
 
     def backward(self, part: slice, places: slice) -> Backward:
-        grad = torch.zeros_like(self.cells[part])
-        values, before = in_place(self.values[places]), in_place(self.before[places])
-        return Backward(values, before, in_place(grad), in_place(torch.zeros_like(grad[:1])))
+        grad = np.zeros_like(self.cells[part])
+        return Backward(self.values[places], self.before[places], grad, np.zeros_like(grad[:1]))
 
     def with_room(self, steps: int) -> Self:
         places, columns = len(self.cells) * steps, self.cells.shape[1]
@@ -137,5 +135,5 @@ class LatchKernel(Kernel):
         places = room.batch * room.steps if room.places is None else room.places
         values = fresh(places, 1, room.columns, dtype=room.dtype)
         if room.values is not None:
-            values = room.values.reshape(values.shape).contiguous()
+            values = np.ascontiguousarray(room.values).reshape(values.shape)
         return LatchStore(cells, values, fresh(places, room.columns, dtype=room.dtype))

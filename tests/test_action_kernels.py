@@ -118,7 +118,7 @@ def test_running_equals_the_definition(
     memory: ActionMemory[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that room runs out, and cells move, several times.
-    monkeypatch.setattr("stacktrans.kernels.tensors._LEAST_ROOM", 2)
+    monkeypatch.setattr("stacktrans.kernels.arrays._LEAST_ROOM", 2)
     case = Case.drawn("lstm", memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
@@ -143,7 +143,7 @@ def test_running_keeps_no_empty_cells(memory: ActionMemory[Any]) -> None:
     bias[:, 1] = 2
     case = case.changed(signal_weight=torch.zeros(signals, 9), signal_bias=bias.flatten())
     _, running = run_in_pieces(case, [10] * 400)
-    store = running._store
+    store = running.store
     assert isinstance(store, Cells)
     if isinstance(memory, ActionStack):
         assert store.used.max() < 100

@@ -11,6 +11,7 @@ from shapes import shaped
 
 from stacktrans.inference.beam import search
 from stacktrans.inference.decoding import Answer, transduce
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import Ids, JointSequence, SameLength, Stream
@@ -103,7 +104,7 @@ def same(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_beam_that_is_wide_enough_finds_every_answer(memory: str) -> None:
     model = tiny(memory)
-    found = search(model, LAYOUT, SOURCES, width=40, best=40, limit=4)
+    found = search(predictor_of(model), LAYOUT, SOURCES, width=40, best=40, limit=4)
     for source, answers in zip(SOURCES, found, strict=True):
         expected = every_answer(model, source, limit=4)
         assert len(expected) == 31
@@ -117,19 +118,19 @@ def test_a_beam_that_is_wide_enough_finds_every_answer(memory: str) -> None:
 def test_a_narrow_beam_is_that_of_lists(memory: str, kernel: str) -> None:
     model = tiny(memory, kernel=kernel)
     for width in (2, 3):
-        found = search(model, LAYOUT, SOURCES, width, best=width, limit=9)
+        found = search(predictor_of(model), LAYOUT, SOURCES, width, best=width, limit=9)
         for source, answers in zip(SOURCES, found, strict=True):
             same(answers, kept_in_lists(model, LAYOUT, source, width, limit=9))
         for answers, (first, *_) in zip(
-            search(model, LAYOUT, SOURCES, width, limit=9), found, strict=True
+            search(predictor_of(model), LAYOUT, SOURCES, width, limit=9), found, strict=True
         ):
             same(answers, [first])
 
 
 def test_a_beam_finds_what_greed_misses() -> None:
     model = tiny("deque")
-    greedy = transduce(model, LAYOUT, SOURCES, limit=6)
-    found = search(model, LAYOUT, SOURCES, width=8, limit=6)
+    greedy = transduce(predictor_of(model), LAYOUT, SOURCES, limit=6)
+    found = search(predictor_of(model), LAYOUT, SOURCES, width=8, limit=6)
     gains = [
         best.log_probability - answer.log_probability
         for answer, (best,) in zip(greedy, found, strict=True)
@@ -141,8 +142,10 @@ def test_a_beam_finds_what_greed_misses() -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_beam_of_one_is_greedy(memory: str) -> None:
     model = tiny(memory)
-    greedy = transduce(model, LAYOUT, SOURCES, limit=9)
-    assert search(model, LAYOUT, SOURCES, width=1, limit=9) == [[answer] for answer in greedy]
+    greedy = transduce(predictor_of(model), LAYOUT, SOURCES, limit=9)
+    assert search(predictor_of(model), LAYOUT, SOURCES, width=1, limit=9) == [
+        [answer] for answer in greedy
+    ]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_a_beam_of_one_is_greedy(memory: str) -> None:
 def test_streams_are_searched(layout: Stream) -> None:
     model = tiny("stack-rnn", layout)
     sources = [np.array([0, 1]), np.array([0, 2, 1, 2, 1])]
-    found = search(model, layout, sources, width=4, best=4, limit=5)
+    found = search(predictor_of(model), layout, sources, width=4, best=4, limit=5)
     for source, answers in zip(sources, found, strict=True):
         most = layout.longest_answer(len(source), 5)
         expected = kept_in_lists(model, layout, source, 4, most)
@@ -164,13 +167,13 @@ def test_answers_in_step_are_greedy() -> None:
     layout = SameLength(2, 3)
     shape = shaped("stack", hidden_size=8, size=4, embedding_size=4, output_size=6)
     model = Transducer(resolve(task="copy", settings={"model": shape}).model, 2, 3)
-    (greedy,) = transduce(model, layout, [SOURCES[1]])
-    assert search(model, layout, [SOURCES[1]], width=4, best=4) == [[greedy]]
+    (greedy,) = transduce(predictor_of(model), layout, [SOURCES[1]])
+    assert search(predictor_of(model), layout, [SOURCES[1]], width=4, best=4) == [[greedy]]
 
 
 def test_numbers_that_overflow_are_told() -> None:
     model = tiny()
     with torch.no_grad():
         model.classifier.bias.fill_(torch.inf)
-    for (answer,) in search(model, LAYOUT, SOURCES, width=3, limit=9):
+    for (answer,) in search(predictor_of(model), LAYOUT, SOURCES, width=3, limit=9):
         assert math.isnan(answer.log_probability)

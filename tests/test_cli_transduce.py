@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import ENVIRONMENT, STACKTRANS, run, shell, start
 
-from stacktrans.kernels import compiling
+from stacktrans.kernels.places import cache_directory
 
 
 def test_transduce_answers_line_by_line_in_order(model: Path, tmp_path: Path) -> None:
@@ -153,17 +153,20 @@ def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
 
 
 def test_compiling_is_told_once_and_where_code_is_damaged(model: Path, tmp_path: Path) -> None:
-    expected = run("transduce", model, stdin=b"abc\n").stdout
-    kept = compiling._DIRECTORY
+    # So many that it is worth to compile.
+    lines = b"abcdefghij\n" * 2500
+    (tmp_path / "lines").write_bytes(lines)
+    expected = run("transduce", model, stdin=lines).stdout
+    kept = cache_directory()
     assert kept
     damaged = tmp_path / "stacktrans" / kept.name
     damaged.mkdir(parents=True)
     files = sorted(kept.glob("*.nbc"))
-    assert any("drive.forward" in file.name for file in files)
+    assert any("answering.answer" in file.name for file in files)
     for number, file in enumerate(files):
         whole = file.read_bytes()
         (damaged / file.name).write_bytes(whole[: len(whole) // 2 * (number % 2)])
-    command = f"echo abc | stacktrans transduce {model}"
+    command = f"stacktrans transduce {model} lines"
     first, second = (shell(command, tmp_path, XDG_CACHE_HOME=str(tmp_path)) for _ in range(2))
     assert first.stdout == second.stdout == expected
     assert first.returncode == second.returncode == 0

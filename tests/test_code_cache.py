@@ -14,8 +14,9 @@ from typing import Any
 import numba
 import pytest
 
-from stacktrans.kernels import compiling
-from stacktrans.kernels.compiling import CodeCache, state_directory
+from stacktrans.kernels import caching
+from stacktrans.kernels.caching import CodeCache
+from stacktrans.kernels.places import state_directory
 
 
 def doubled(number: float) -> float:
@@ -140,7 +141,7 @@ def test_a_flipped_bit_is_noticed_before_anything_is_made_of_it(
         at = draw.randrange(len(content))
         flipped = content[at] ^ 1 << draw.randrange(8)
         damaged.write_bytes(content[:at] + bytes([flipped]) + content[at + 1 :])
-        assert compiling._content(damaged, "") is None
+        assert caching._content(damaged, "") is None
 
 
 @pytest.mark.parametrize("name", ["mkstemp", "replace"])
@@ -166,7 +167,7 @@ def test_what_is_read_while_others_write_is_whole(whole: Path, tmp_path: Path) -
 
     def write(_: int) -> None:
         for _ in range(20):
-            compiling._put(file, content)
+            caching._put(file, content)
 
     with ThreadPoolExecutor(4) as pool:
         writers = pool.map(write, range(4))

@@ -1,6 +1,6 @@
 """Scores: against a loop over greedy decoding, against hand-made answers, and their intervals."""
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapes import shaped
 
+from stacktrans.common.grouping import batches_of
 from stacktrans.common.statistics import confidence_interval
 from stacktrans.inference import evaluation
-from stacktrans.inference.decoding import batches_of, transduce
+from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import Scores, score
+from stacktrans.model import arrays, in_torch
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig
 from stacktrans.settings.resolve import resolve
@@ -42,41 +45,31 @@ def test_a_buffered_model_is_not_scored_where_it_reads_the_answer() -> None:
     config = tiny().config.model_copy(update={"buffers": BuffersConfig()})
     model = Transducer(config, LAYOUT.inputs, LAYOUT.outputs)
     with pytest.raises(ValueError, match="a buffered model needs a layout in step"):
-        score(model, LAYOUT, random_pairs(2, seed=1))
+        score(predictor_of(model), LAYOUT, random_pairs(2, seed=1))
 
 
 @pytest.mark.parametrize("most", [50, 7])
+@pytest.mark.parametrize("kernel", ["auto", "torch"])
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "queue+stack", "none"])
-def test_many_and_long_strings_are_scored_in_pieces(
-    memory: str, most: int, monkeypatch: pytest.MonkeyPatch
+def test_many_and_long_strings_are_scored_in_parts(
+    memory: str, kernel: Literal["auto", "torch"], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, pairs = tiny(memory, seed=2), random_pairs(30, seed=4, longest=40)
-    whole = score(model, LAYOUT, pairs).fine
+    model.kernel = kernel
+    whole = score(predictor_of(model), LAYOUT, pairs).fine
     assert 0 < whole.mean() < 1
-    sizes: list[int] = []
-
-    start = model.start
-
-    class Watched:
-        def __init__(self, count: int) -> None:
-            self.run = start(count)
-
-        def step(self, inputs: torch.Tensor) -> Any:
-            sizes.append(inputs.numel())
-            return self.run.step(inputs)
-
-    monkeypatch.setattr(evaluation, "STEPS_AT_ONCE", most)
-    monkeypatch.setattr(evaluation, "STEPS_IN_A_PIECE", most)
-    monkeypatch.setattr(model, "start", Watched)
-    assert score(model, LAYOUT, pairs).fine.tolist() == whole.tolist()
-    assert max(sizes) <= most
+    for module in (evaluation, arrays, in_torch):
+        monkeypatch.setattr(module, "STEPS_AT_ONCE", most)
+    monkeypatch.setattr(in_torch, "STEPS_IN_A_PIECE", most)
+    monkeypatch.setattr(arrays, "SIDE_BY_SIDE", 3)
+    assert score(predictor_of(model), LAYOUT, pairs).fine.tolist() == whole.tolist()
 
 
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque", "queue+stack", "none"])
 def test_scores_equal_greedy_decoding(memory: str) -> None:
     model = tiny(memory)
     sources = [pair.source for pair in random_pairs(40, seed=1)]
-    answers = transduce(model, LAYOUT, sources, limit=12)
+    answers = transduce(predictor_of(model), LAYOUT, sources, limit=12)
     # Half of the targets are the model's own answers, with an error in some of them.
     rng = np.random.default_rng(5)
     pairs, expected = [], []
@@ -90,7 +83,7 @@ def test_scores_equal_greedy_decoding(memory: str) -> None:
         right = place + (place == len(target) and answer.ended)
         pairs.append(Pair(source, target))
         expected.append(right / (len(target) + 1))
-    scores = score(model, LAYOUT, pairs)
+    scores = score(predictor_of(model), LAYOUT, pairs)
     assert scores.fine.tolist() == pytest.approx(expected)
     assert scores.coarse_accuracy == pytest.approx(np.mean(np.array(expected) == 1))
     assert scores.lengths.tolist() == [len(source) for source in sources]
@@ -99,7 +92,7 @@ def test_scores_equal_greedy_decoding(memory: str) -> None:
 def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
     model = tiny("queue", seed=3)
     source = np.array([0, 2, 1, 3, 3])
-    (answer,) = transduce(model, LAYOUT, [source], limit=8)
+    (answer,) = transduce(predictor_of(model), LAYOUT, [source], limit=8)
     read = list(LAYOUT.prefix(source))
     total = 0.0
     for index in [*answer.target, *([LAYOUT.end] if answer.ended else [])]:
@@ -114,9 +107,9 @@ def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
 def test_answers_do_not_depend_on_company() -> None:
     model = tiny("deque", seed=4)
     sources = [pair.source for pair in random_pairs(25, seed=2)]
-    together = transduce(model, LAYOUT, sources, limit=9)
+    together = transduce(predictor_of(model), LAYOUT, sources, limit=9)
     for source, answer in zip(sources, together, strict=True):
-        (alone,) = transduce(model, LAYOUT, [source], limit=9)
+        (alone,) = transduce(predictor_of(model), LAYOUT, [source], limit=9)
         assert (alone.target, alone.ended) == (answer.target, answer.ended)
         assert alone.log_probability == pytest.approx(answer.log_probability, abs=1e-4)
         assert len(answer.target) <= 9
@@ -126,12 +119,12 @@ def test_an_answer_that_does_not_end_is_cut_off() -> None:
     model = tiny()
     with torch.no_grad():
         model.classifier.bias[LAYOUT.end] = -100
-    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=5)
+    (answer,) = transduce(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
     assert len(answer.target) == 5
     assert not answer.ended
     with torch.no_grad():
         model.classifier.bias[LAYOUT.end] = 100
-    (answer,) = transduce(model, LAYOUT, [np.array([1, 2])], limit=5)
+    (answer,) = transduce(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
     assert (answer.target, answer.ended) == ([], True)
 
 

@@ -64,7 +64,7 @@ def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) 
     records = records_of(tmp_path)
     assert [record["step"] for record in records] == [3, 6, 9, 12]
     kept, examples = checkpoint.load(tmp_path, CPU), examples_of(trainer)
-    best = score(kept.model, kept.layout, examples.development)
+    best = score(kept.predictor, kept.layout, examples.development)
     assert best.symbol_accuracy == max(record["development"]["symbols"] for record in records)
     told = json.loads((tmp_path / SUMMARY).read_text())
     assert told["development"]["symbols"] == best.symbol_accuracy

@@ -50,13 +50,13 @@ def strings(loaded: checkpoint.Checkpoint) -> list[Pair]:
 
 def answers(path: Path) -> list[Any]:
     loaded = checkpoint.load(path, CPU)
-    found = transduce(loaded.model, loaded.layout, [pair.source for pair in strings(loaded)])
+    found = transduce(loaded.predictor, loaded.layout, [pair.source for pair in strings(loaded)])
     return [(answer.target, answer.log_probability) for answer in found]
 
 
 def accuracy(path: Path) -> float:
     loaded = checkpoint.load(path, CPU)
-    return score(loaded.model, loaded.layout, strings(loaded)).symbol_accuracy
+    return score(loaded.predictor, loaded.layout, strings(loaded)).symbol_accuracy
 
 
 @pytest.mark.parametrize("name", NAMES)

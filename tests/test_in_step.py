@@ -7,6 +7,7 @@ import torch
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import score
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import Padded, Pair, Steps
@@ -64,14 +65,14 @@ def test_what_is_scored_is_what_is_said() -> None:
     sources = [np.array(ids, np.int64) for ids in ([0], [1, 0], [1, 1, 0], [0, 0, 1, 0])]
     with torch.no_grad():  # for answers of more than one kind of symbol
         drawn.classifier.weight *= 30
-    answers = transduce(drawn, layout, sources)
+    answers = transduce(predictor_of(drawn), layout, sources)
     ended = [each for each in zip(sources, answers, strict=True) if each[1].ended]
     assert ended
     for source, answer in ended:
         own = Pair(source, np.array(answer.target, np.int64))
-        assert score(drawn, layout, [own]).fine.tolist() == [1]
+        assert score(predictor_of(drawn), layout, [own]).fine.tolist() == [1]
         longer = Pair(source, np.array([*answer.target, 1], np.int64))
-        assert score(drawn, layout, [longer]).fine[0] < 1
+        assert score(predictor_of(drawn), layout, [longer]).fine[0] < 1
 
 
 @pytest.mark.parametrize("task", ["anbncn", "addition"])

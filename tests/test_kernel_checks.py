@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from kernel_cases import Case, Shape, fused_alone
@@ -9,8 +10,10 @@ from shapes import shaped
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
-from stacktrans.kernels.sequences import Running, fused_sequence
+from stacktrans.kernels.running import Running
+from stacktrans.kernels.sequences import fused_sequence
 from stacktrans.memory import ActionStack
+from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 
@@ -26,6 +29,12 @@ def transducer(memory: str = "stack", *, buffered: bool = False, **more: Any) ->
     return Transducer(config, SYMBOLS, SYMBOLS)
 
 
+def arrays_of(model: Transducer) -> ArrayModel:
+    found = model.in_arrays()
+    assert found
+    return found
+
+
 @pytest.mark.parametrize("unknown", [SYMBOLS, 10**9, -1])
 @pytest.mark.parametrize("length", [2, 300])
 def test_ids_that_there_are_not(unknown: int, length: int) -> None:
@@ -35,13 +44,13 @@ def test_ids_that_there_are_not(unknown: int, length: int) -> None:
         with pytest.raises(IndexError):
             model.unroll(inputs)
     with pytest.raises(IndexError):
-        transducer().start(2).step(inputs)
+        arrays_of(transducer()).start(2).step(inputs.numpy())
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_inputs_of_another_batch_than_the_run_s(batch: int) -> None:
     with pytest.raises(ValueError, match="strings for a run over 2"):
-        transducer().start(2).step(torch.zeros(batch, 4, dtype=torch.int64))
+        arrays_of(transducer()).start(2).step(np.zeros((batch, 4), np.int64))
 
 
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
@@ -87,8 +96,8 @@ def test_weights_of_other_sizes(memory: Any, name: str) -> None:
 
 
 def running(case: Case) -> Running:
-    run = Running(case.kind(), SHAPE.batch, case.weights)
-    run.step(torch.zeros(SHAPE.batch, 2, dtype=torch.int64))
+    run = Running(case.run_weights(), SHAPE.batch)
+    run.step(np.zeros((SHAPE.batch, 2), np.int64))
     return run
 
 
@@ -121,7 +130,8 @@ def test_no_strings_at_all(memory: str, buffered: bool) -> None:
     assert unrolled.hidden.shape == (0, model.steps_over(5), 4)
     unrolled.hidden.sum().backward()
     if not buffered:
-        assert model.start(0).step(nothing).hidden.shape == (0, 5, 4)
+        found = arrays_of(model).start(0).step(nothing.numpy())
+        assert found.hidden.shape == (0, 5, 4)
 
 
 @pytest.mark.parametrize("memory", ["deque", "stack-rnn"])
@@ -148,5 +158,7 @@ def test_a_buffered_model_does_not_go_on_from_call_to_call(kernel: str) -> None:
     with pytest.raises(UsageError, match="piece by piece"):
         transducer(buffered=True, kernel=kernel).start(1)
     case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
+    weights = case.run_weights()
+    weights.kind = weights.kind._replace(buffered=True)
     with pytest.raises(ValueError, match="buffered"):
-        Running(case.kind()._replace(buffered=True), 3, case.weights)
+        Running(weights, 3)

@@ -32,10 +32,11 @@ from torch import Tensor
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as random_generator
-from stacktrans.kernels import compiling, drive
+from stacktrans.kernels import drive, places
 from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
-from stacktrans.kernels.sequences import Running
+from stacktrans.kernels.loading import use_numba
+from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths import steps
@@ -267,7 +268,7 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
 @pytest.mark.parametrize("controller", KINDS)
 def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that room runs out, and rows move, several times.
-    monkeypatch.setattr("stacktrans.kernels.tensors._LEAST_ROOM", 2)
+    monkeypatch.setattr("stacktrans.kernels.arrays._LEAST_ROOM", 2)
     case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
@@ -281,7 +282,7 @@ def test_pieces_keep_only_what_can_be_read() -> None:
         signal_bias=torch.tensor([2.0, 0.0]),  # pops more than it pushes
     )
     _, running = run_in_pieces(case, [10] * 400)
-    store = running._store
+    store = running.store
     assert isinstance(store, steps.Rows)
     assert store.values.shape[1] < 200
 
@@ -370,6 +371,7 @@ def test_exp() -> None:
     x = np.concatenate([np.linspace(-87, 88, 400_001), -np.logspace(-37, 1, 99_999)])
     x = x.astype(np.float32)
     found = np.empty_like(x)
+    use_numba()
     exponentials(x, found)
     assert np.abs(found / np.exp(x.astype(np.float64)) - 1).max() < 2e-7
     x = np.array([np.nan, np.inf, -np.inf, 0, -200], dtype=np.float32)
@@ -382,6 +384,7 @@ def test_sigmoid_and_tanh() -> None:
     small = np.logspace(-37, 2, 200_001)
     x = np.concatenate([np.linspace(-100, 100, 400_001), small, -small]).astype(np.float32)
     sigmoids, tanhs = np.empty_like(x), np.empty_like(x)
+    use_numba()
     sigmoids_and_tanhs(x, sigmoids, tanhs)
     exact = 1 / (1 + np.exp(-x.astype(np.float64)))
     normal = exact > np.finfo(np.float32).tiny
@@ -400,14 +403,14 @@ def test_compiled_code_is_not_read_from_where_others_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    own = compiling._without_home()
-    assert own == compiling._without_home()
+    own = places._without_home()
+    assert own == places._without_home()
     assert own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o777)
-    assert compiling._without_home() != own
+    assert places._without_home() != own
     own.rmdir()
     own.symlink_to(tmp_path)
-    assert compiling._without_home() != own
+    assert places._without_home() != own
 
 
 def test_memory_is_used_again_only_when_nothing_refers_to_it() -> None:
@@ -434,14 +437,14 @@ def test_a_new_memory_brings_its_own_steps() -> None:
 @pytest.mark.parametrize("memory", [*WITH_NONE, Latch()], ids=str)
 def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 8, 5, 3), torch.float64, layers=2)
-    before, after = torch.arange(24).view(3, 8).split([5, 3], dim=1)
-    with torch.no_grad():
-        for chosen in ([2, 0, 0, 1], [1, 0, 1]):
-            items = torch.tensor(chosen)
-            run = Running(case.kind(), 3, case.weights)
-            run.step(before)
-            run.choose(items)
-            whole = Running(case.kind(), len(items), case.weights)
-            whole.step(before[items])
-            rest = run.step(after[items])._asdict()
-            compare(rest, whole.step(after[items])._asdict(), 1e-12)
+    use_numba()
+    before, after = np.split(np.arange(24).reshape(3, 8), [5], axis=1)
+    for chosen in ([2, 0, 0, 1], [1, 0, 1]):
+        items = np.array(chosen)
+        run = Running(case.run_weights(), 3)
+        run.step(before)
+        run.choose(items)
+        whole = Running(case.run_weights(), len(items))
+        whole.step(before[items])
+        for found, right in zip(run.step(after[items]), whole.step(after[items]), strict=True):
+            np.testing.assert_allclose(found, right, rtol=0, atol=1e-12)

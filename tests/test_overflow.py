@@ -45,4 +45,4 @@ def test_what_overflows_is_not_right(immense: Path) -> None:
     model = load(immense, torch.device("cpu"))
     law = model.config.task.law_of(Lengths(8, 12))
     pairs = model.task.sample(generator(1, Purpose.EVALUATION), Lengths(8, 12), 5, law)
-    assert score(model.model, model.layout, pairs).symbol_accuracy < 0.1
+    assert score(model.predictor, model.layout, pairs).symbol_accuracy < 0.1

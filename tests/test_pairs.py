@@ -14,6 +14,7 @@ from command_line import ENVIRONMENT, run
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.evaluation import score
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
@@ -166,7 +167,7 @@ def test_what_a_model_cannot_say_is_wrong_whatever_it_says(tmp_path: Path) -> No
     for symbol in range(len(task.target) + 1):
         with torch.no_grad():  # it always says this one
             model.classifier.bias.fill_(0)[symbol] = 100
-        scores = score(model, task.layout, task.data.sets[DEV])
+        scores = score(predictor_of(model), task.layout, task.data.sets[DEV])
         assert scores.right[1] == (symbol == len(task.target))  # but for the end
         assert scores.fine[1] == 0
 

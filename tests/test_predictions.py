@@ -30,7 +30,7 @@ def pairs(untrained: Checkpoint) -> list[Pair]:
     """Sources with the model's own answers, of which every other is spoilt."""
     rng = np.random.default_rng(3)
     sources = [rng.integers(128, size=rng.integers(1, 9)) for _ in range(200)]
-    answers = transduce(untrained.model, untrained.layout, sources)
+    answers = transduce(untrained.predictor, untrained.layout, sources)
     ended = [pair for pair in zip(sources, answers, strict=True) if pair[1].ended]
     return [
         Pair(source, np.array([*answer.target, 5] if index % 2 else answer.target, dtype=np.int64))
@@ -98,7 +98,7 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
     given = [("a", "abcd"), ("b", "ab"), ("cc", "abcdef")]
     every = given_pairs(given, untrained.task)
     scores = with_predictions(
-        untrained, every, score(untrained.model, untrained.layout, every), beam=1
+        untrained, every, score(untrained.predictor, untrained.layout, every), beam=1
     )
     assert scores.symbol_error_rate == (1 + 2 + 0) / (4 + 2 + 6)
     assert scores.of_lengths(1, 1).symbol_error_rate == 3 / 6

@@ -19,6 +19,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import score
 from stacktrans.model import checkpoint
+from stacktrans.model.in_torch import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
@@ -216,7 +217,7 @@ def test_scores_count_scored_symbols_only() -> None:
         Pair(np.array([0, 1, 1, 0]), np.array([1, 1, 0, 0]), scored, size=9),
         Pair(np.array([0]), np.array([1]), np.array([False])),
     ]
-    scores = score(model, SameLength(2, 2), pairs)
+    scores = score(TorchModel(model), SameLength(2, 2), pairs)
     assert scores.lengths.tolist() == [4, 9, 1]
     assert scores.fine.tolist() == [1, 0, 1]
     assert scores.coarse_accuracy == 2 / 3
@@ -249,9 +250,9 @@ def test_answers_do_not_depend_on_what_is_beside_them(models: dict[str, Path]) -
         loaded = checkpoint.load(path, torch.device("cpu"))
         rng = np.random.default_rng(1)
         sources = [rng.integers(2, size=length) for length in (5, 1, 30, 5, 12)]
-        together = transduce(loaded.model, loaded.layout, sources)
+        together = transduce(loaded.predictor, loaded.layout, sources)
         for source, answer in zip(sources, together, strict=True):
-            (alone,) = transduce(loaded.model, loaded.layout, [source])
+            (alone,) = transduce(loaded.predictor, loaded.layout, [source])
             assert answer.target == alone.target
             assert len(answer.target) == len(source)
             assert answer.log_probability == pytest.approx(alone.log_probability, rel=1e-4)
@@ -328,7 +329,7 @@ def test_nothing_is_answered_by_nothing(models: dict[str, Path]) -> None:
         loaded = checkpoint.load(path, torch.device("cpu"))
         for lengths in ([0], [0, 1]):
             sources = [np.zeros(length, dtype=np.int64) for length in lengths]
-            found = transduce(loaded.model, loaded.layout, sources)
+            found = transduce(loaded.predictor, loaded.layout, sources)
             assert [len(answer.target) for answer in found] == lengths
 
 

@@ -76,7 +76,7 @@ def test_shipped_models_have_cards_whose_example_is_true(name: str) -> None:
     assert place == f"checkpoints/{name}"
     loaded = checkpoint.load(name, CPU)
     ids = loaded.task.source.encode(loaded.task.source.split(source))
-    (answer,) = transduce(loaded.model, loaded.layout, [ids])
+    (answer,) = transduce(loaded.predictor, loaded.layout, [ids])
     assert loaded.task.target.join(loaded.task.target.decode(answer.target)) == printed
     summary = json.loads((shipped("checkpoints") / name / "summary.json").read_text())
     for fact in (summary["command"], f"torch {summary['torch']}", "Apache-2.0", "1.0000"):
@@ -88,7 +88,7 @@ def test_shipped_models_are_right_far_beyond_their_training(name: str) -> None:
     loaded = checkpoint.load(name, CPU)
     strings = generator(11, Purpose.EVALUATION)
     pairs = loaded.task.sample(strings, Lengths(65, 128), 300, "task")
-    assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
+    assert score(loaded.predictor, loaded.layout, pairs).coarse_accuracy == 1
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_models_of_same_length_tasks_are_right_on_longer_strings(name: str, symb
         300,
         loaded.config.task.law_of(lengths.test),
     )
-    assert score(loaded.model, loaded.layout, pairs).symbol_accuracy >= symbols
+    assert score(loaded.predictor, loaded.layout, pairs).symbol_accuracy >= symbols
 
 
 @pytest.mark.parametrize("depth", [12, 24])
@@ -113,7 +113,7 @@ def test_brackets_are_closed_at_depths_far_beyond_those_trained_on(depth: int) -
     law = DepthLimit(depth)
     strings = generator(11, Purpose.EVALUATION)
     pairs = loaded.task.sample(strings, loaded.task.lengths_within(law), 200, law)
-    assert score(loaded.model, loaded.layout, pairs).symbol_accuracy > 0.99
+    assert score(loaded.predictor, loaded.layout, pairs).symbol_accuracy > 0.99
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -127,9 +127,9 @@ def test_models_of_streams_are_right_at_every_length_to_fifty(name: str) -> None
             generator(11, Purpose.EVALUATION, size), Lengths(size, size), 8, "uniform"
         )
     ]
-    assert score(loaded.model, loaded.layout, pairs).coarse_accuracy > 0.99
+    assert score(loaded.predictor, loaded.layout, pairs).coarse_accuracy > 0.99
     loaded.model.hard = True
-    assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
+    assert score(loaded.predictor, loaded.layout, pairs).coarse_accuracy == 1
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -139,7 +139,7 @@ def test_when_hard_models_of_streams_are_right_at_a_thousand(name: str) -> None:
     loaded.model.hard = True
     strings = generator(11, Purpose.EVALUATION)
     pairs = loaded.task.sample(strings, Lengths(1000, 1000), 20, "uniform")
-    assert score(loaded.model, loaded.layout, pairs).coarse_accuracy == 1
+    assert score(loaded.predictor, loaded.layout, pairs).coarse_accuracy == 1
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -148,7 +148,7 @@ def test_the_adder_adds(hard: bool) -> None:
     loaded.model.hard = hard
     numbers = [(5, 1), (0, 7), (1, 0), (1, 2**40 - 1), (123456789, 987654321), (3**150, 7**90)]
     sources = [loaded.task.source.encode(list(f"{one:b}+{two:b}=")) for one, two in numbers]
-    answers = transduce(loaded.model, loaded.layout, sources)
+    answers = transduce(loaded.predictor, loaded.layout, sources)
     said = ["".join(loaded.task.target.decode(answer.target)) for answer in answers]
     assert [int(digits[:-1][::-1], 2) for digits in said] == [sum(pair) for pair in numbers]
     assert said[0] == "011."
@@ -188,7 +188,9 @@ def test_the_buffered_xor_waits_before_it_answers() -> None:
 def test_shipped_models_transduce_what_people_type(name: str) -> None:
     loaded = checkpoint.load(name, CPU)
     source = "Hello,stack!"
-    (answer,) = transduce(loaded.model, loaded.layout, [loaded.task.source.encode(list(source))])
+    (answer,) = transduce(
+        loaded.predictor, loaded.layout, [loaded.task.source.encode(list(source))]
+    )
     expected = source[::-1] if name == "reverse-stack" else source
     assert loaded.task.target.join(loaded.task.target.decode(answer.target)) == expected
     assert answer.ended

@@ -14,11 +14,13 @@ from shipped_tasks import task_of, written
 
 from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import score
+from stacktrans.model.in_torch import TorchModel, predictor_of
+from stacktrans.model.predictor import Numbers
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
-from stacktrans.tasks.layouts import Batch, Pair, Stream, UnknownSymbol
+from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream, UnknownSymbol
 
 COUNTING = {
     "anbn": r"(a+)(b+)",
@@ -231,7 +233,7 @@ def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(m
     task, model = task_of("anbn"), model_of("anbn", memory)
     layout = task.layout
     pairs = drawn("anbn", 2, 4, count=30)
-    scores = score(model, layout, pairs)
+    scores = score(predictor_of(model), layout, pairs)
     assert scores.lengths.tolist() == [pair.length for pair in pairs]
     for length in (2, 3, 4):
         same = [index for index, pair in enumerate(pairs) if pair.length == length]
@@ -252,28 +254,25 @@ def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(m
             place = end
 
 
-class Oracle(torch.nn.Module):
+class Oracle(TorchModel):
     """Says what the task says, one step at a time; stands in for a model that has learned it."""
 
     def __init__(self, task: Task, prompt: str, then: str) -> None:
-        super().__init__()
-        self.task, self.said = task, [*task.source.encode([*then])]
-        self.prompt = len(prompt)
-        self.classifier = torch.nn.Linear(1, 1)
-        self.seen = 0
+        super().__init__(model_of("anbn"))
+        said = np.eye(len(task.source))[task.source.encode([*then])]
+        # Nothing is said before the end of the prompt.
+        nothing = np.zeros((len(prompt) - 1, said.shape[1]))
+        self.__dict__["said"] = np.concatenate([nothing, said])
 
-    def start(self, _: int) -> "Oracle":
+    def start(self, batch_size: int) -> Any:
         return self
 
-    def step(self, ids: torch.Tensor) -> "Oracle":
-        self.seen += ids.shape[1]
-        self.hidden = torch.full((1, 1, 1), float(self.seen - self.prompt))
-        return self
+    def hidden(self, ids: Ids) -> Numbers:
+        said, self.__dict__["said"] = np.split(self.__dict__["said"], [ids.shape[1]])
+        return said[None]
 
-    def read_out(self, hidden: torch.Tensor) -> torch.Tensor:
-        logits = torch.zeros(1, len(self.task.source))
-        logits[0, self.said[int(hidden[0, 0])]] = 5
-        return logits
+    def read_out(self, hidden: Numbers) -> Numbers:
+        return 5 * hidden
 
 
 @pytest.mark.parametrize(
@@ -291,6 +290,6 @@ def test_answers_end_as_the_task_says(
 ) -> None:
     task = task_of(name)
     oracle = Oracle(task, prompt, then)
-    (found,) = transduce(oracle, task.layout, [task.source.encode([*prompt])])  # type: ignore[arg-type]
+    (found,) = transduce(oracle, task.layout, [task.source.encode([*prompt])])
     assert "".join(task.target.decode(found.target)) == answer
     assert found.ended is ended

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from stacktrans.kernels.tensors import MOST_SPARE_BYTES, fresh
+from stacktrans.kernels.arrays import MOST_SPARE_BYTES
+from stacktrans.kernels.tensors import fresh
 
 
 @pytest.fixture

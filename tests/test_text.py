@@ -20,6 +20,7 @@ from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.perplexity import Perplexity, followings, perplexity
 from stacktrans.model import checkpoint, definition
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
@@ -247,7 +248,7 @@ def test_characters(folder: Path, tmp_path: Path) -> None:
     loaded = checkpoint.load(tmp_path / "run", CPU)
     assert isinstance(loaded.task, Corpus)
     assert " " in loaded.task.vocabulary.symbols[:4]
-    expected = followings(loaded.model, loaded.task.vocabulary, "a ö")
+    expected = followings(loaded.predictor, loaded.task.vocabulary, "a ö")
     assert [one.next for one in expected] == ["a", " ", "<unk>", "</s>"]
     done = invoke("eval", tmp_path / "run")
     assert done.exit_code == 0
@@ -345,7 +346,7 @@ def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, me
         mask, targets = (torch.from_numpy(part) for part in (piece.batch.mask, piece.batch.targets))
         logits = model.logits(unrolled, mask)
         total += float(torch.nn.functional.cross_entropy(logits, targets[mask], reduction="sum"))
-    whole = perplexity(model, source.vocabulary, text)
+    whole = perplexity(predictor_of(model), source.vocabulary, text)
     assert isinstance(whole, Perplexity)
     assert whole.nats == pytest.approx(total / (len(text) - 1), rel=1e-5)
 

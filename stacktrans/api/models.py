@@ -25,7 +25,6 @@ from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.transduction import Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.description import model_line
-from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.plots import check_plot, plot_trace
@@ -169,7 +168,7 @@ class Model:
     @cached_property
     def parameters(self) -> int:
         """Number of weights and biases."""
-        return sum(weight.numel() for weight in self.network.parameters())
+        return sum(weight.size for weight in self._loaded.weights.values())
 
     @overload  # a string is a sequence of strings, too, but is one source
     def transduce(  # type: ignore[overload-overlap]
@@ -295,16 +294,16 @@ class Model:
             ((found, scores),) = scores_of_pairs(
                 self._loaded, pairs[:count], bounds, name, beam or 1
             )
-            return Evaluation(found, scores, self.network.hard)
+            return Evaluation(found, scores, self._loaded.hard)
         if self._loaded.task.paths:
             if each or depth:
                 raise UsageError("each and depth are for strings that are drawn, not for files")
             ((found, scores),) = scores_of_sets(self._loaded, bounds, count, beam, "test")
-            return Evaluation(found, scores, self.network.hard)
+            return Evaluation(found, scores, self._loaded.hard)
         usual = [task.ranges.test]
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
         scores = scores_of_range(self._loaded, found, law, count, seed, each, beam)
-        return Evaluation(found, scores, self.network.hard)
+        return Evaluation(found, scores, self._loaded.hard)
 
     def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:
         """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.
@@ -316,7 +315,7 @@ class Model:
         return {name: each.perplexity for name, each in found.items()}
 
     def __repr__(self) -> str:
-        hard = ", hard" if self.network.hard else ""
+        hard = ", hard" if self._loaded.hard else ""
         return f"Model({model_line(self.config)}; {self.parameters:,} parameters{hard})"
 
     def _repr_html_(self) -> str:
@@ -337,6 +336,4 @@ def load(name: Named, *, device: Text = "auto", hard: bool = False) -> Model:
         CheckpointError: there is none, or it is damaged.
         UsageError: the device can't be used here.
     """
-    loaded = checkpoint.load(os.fspath(name), find_device(device))
-    loaded.model.hard = hard
-    return Model(loaded)
+    return Model(checkpoint.load(os.fspath(name), device, hard))

@@ -9,7 +9,6 @@ import typer
 
 from stacktrans.commands import completion
 from stacktrans.common.errors import UsageError, clipped
-from stacktrans.model.devices import find_device
 
 if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
@@ -90,11 +89,6 @@ def parse_seconds(text: str | None, option: str) -> float | None:
 
 def load_model(name: str, device: str, hard: bool) -> "Checkpoint":
     """The checkpoint of a name, on a device, its memory used as a discrete one if `hard`."""
-    import torch
-
     from stacktrans.model.checkpoint import load
 
-    checkpoint = load(name, find_device(device))
-    torch.set_num_threads(checkpoint.config.threads)
-    checkpoint.model.hard = hard
-    return checkpoint
+    return load(name, device, hard)

@@ -290,11 +290,11 @@ CONTROLLERS = Registry(
     "stacktrans.controllers",
     "stacktrans.model.controllers:Layer",
     {
-        "lstm": "stacktrans.model.controllers:LSTMLayer",
-        "gru": "stacktrans.model.controllers:GRULayer",
-        "rnn": "stacktrans.model.controllers:RNNLayer",
-        "sigmoid": "stacktrans.model.controllers:SigmoidLayer",
-        "linear": "stacktrans.model.controllers:LinearLayer",
+        "lstm": "stacktrans.model.units:LSTM",
+        "gru": "stacktrans.model.units:GRU",
+        "rnn": "stacktrans.model.units:RNN",
+        "sigmoid": "stacktrans.model.units:Sigmoid",
+        "linear": "stacktrans.model.units:Linear",
     },
 )
 GENERATORS = Registry(

@@ -11,28 +11,21 @@ is first can't be overtaken.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.decoding import (
-    NO_SYMBOL,
-    Answer,
-    after_prefixes,
-    ends_of,
-    side_by_side,
-    transduce,
-)
-from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Stream
+from stacktrans.inference.decoding import Answer, after_prefixes, marks_of, side_by_side, transduce
+from stacktrans.model.predictor import Marks, Numbers, Predictor, log_softmax
+from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Mask, Stream
 
 WIDEST = 4096
 """The most hypotheses of a source that are kept."""
+NO_SYMBOL = -1
+"""The absence of a symbol, among ids."""
 
 
-@torch.no_grad()
 def search(
-    model: Transducer,
+    model: Predictor,
     layout: Layout,
     sources: Sequence[Ids],
     width: int,
@@ -76,52 +69,66 @@ class _Beam(NamedTuple):
         symbols: [N, K] what it says after it; `NO_SYMBOL` for nothing.
     """
 
-    scores: Tensor
-    running: Tensor
-    parents: Tensor
-    symbols: Tensor
+    scores: Numbers
+    running: Mask
+    parents: Ids
+    symbols: Ids
 
     @classmethod
-    def first(cls, count: int, width: int, device: torch.device) -> "_Beam":
+    def first(cls, count: int, width: int) -> "_Beam":
         """The empty answer alone."""
-        scores = torch.full((count, width), -torch.inf, dtype=torch.float64, device=device)
+        scores = np.full((count, width), -np.inf)
         scores[:, 0] = 0
-        ids = torch.full((count, width), NO_SYMBOL, device=device)
+        ids = np.full((count, width), NO_SYMBOL)
         return cls(scores, scores == 0, ids, ids)
 
-    def next(self, logs: Tensor, end: int, last: int) -> "_Beam":
+    def next(self, logs: Numbers, marks: Marks) -> "_Beam":
         """The most probable after a step, by the logarithms [N, K, outputs] of each output."""
-        width = self.scores.shape[1]
-        found = logs.topk(min(width, logs.shape[2]), dim=2)
-        each = found.indices.shape[2]
-        continued = (self.scores.unsqueeze(2) + found.values).masked_fill(
-            ~self.running.unsqueeze(2), -torch.inf
-        )
-        stayed = self.scores.masked_fill(self.running, -torch.inf)
-        scores = torch.cat([stayed, continued.flatten(1)], dim=1)
-        said = torch.cat([torch.full_like(self.symbols, NO_SYMBOL), found.indices.flatten(1)], 1)
-        # Stable, so that of equally probable ones those that stood before others still do.
-        scores, order = scores.sort(dim=1, descending=True, stable=True)
+        count, width = self.scores.shape
+        found = _highest(logs, min(width, logs.shape[2]))
+        each = found.shape[2]
+        values = np.take_along_axis(logs, found, axis=2)
+        continued = np.where(self.running[..., None], self.scores[..., None] + values, -np.inf)
+        stayed = np.where(self.running, -np.inf, self.scores)
+        scores = np.concatenate([stayed, continued.reshape(count, -1)], axis=1)
+        nothing = np.full_like(self.symbols, NO_SYMBOL)
+        said = np.concatenate([nothing, found.reshape(count, -1)], axis=1)
+        scores, order = _sorted(scores)
         scores, order = scores[:, :width], order[:, :width]
-        symbols, later = said.gather(1, order), order - width
-        parents = torch.where(later < 0, order, later // each)
+        symbols, later = np.take_along_axis(said, order, axis=1), order - width
+        parents = np.where(later < 0, order, later // each)
         # A score that is not a number runs no further: it would be the highest for ever.
-        running = (later >= 0) & (scores > -torch.inf) & (symbols != end)
-        symbols = symbols.masked_fill(symbols == end, NO_SYMBOL)
-        return _Beam(scores, running & (symbols != last), parents, symbols)
+        running = (later >= 0) & (scores > -np.inf) & (symbols != marks.end)
+        symbols = np.where(symbols == marks.end, NO_SYMBOL, symbols)
+        return _Beam(scores, running & (symbols != marks.last), parents, symbols)
 
-    def cut_off(self, logs: Tensor, end: int) -> "_Beam":
+    def cut_off(self, logs: Numbers, marks: Marks) -> "_Beam":
         """The same after the last step: each ends if that is most probable, or else is cut off."""
-        best = logs.max(dim=2)
-        ending = self.running & (best.indices == end)
-        scores = torch.where(ending, self.scores + best.values, self.scores)
-        scores, order = scores.sort(dim=1, descending=True, stable=True)
-        running = (self.running & ~ending).gather(1, order)
-        return _Beam(scores, running, order, torch.full_like(order, NO_SYMBOL))
+        best = logs.argmax(axis=2)
+        ending = self.running & (best == marks.end)
+        values = np.take_along_axis(logs, best[..., None], axis=2)[..., 0]
+        scores, order = _sorted(np.where(ending, self.scores + values, self.scores))
+        running = np.take_along_axis(self.running & ~ending, order, axis=1)
+        return _Beam(scores, running, order, np.full_like(order, NO_SYMBOL))
+
+
+def _highest(logs: Numbers, count: int) -> Ids:
+    """The indices of the highest numbers of [..., n], the highest first, NaN before all others."""
+    order: Ids = np.argsort(np.where(np.isnan(logs), -np.inf, -logs), axis=-1, kind="stable")
+    return order[..., :count]
+
+
+def _sorted(scores: Numbers) -> tuple[Numbers, Ids]:
+    """Scores [N, K], the highest first, and where they stood.
+
+    Of equally probable ones those that stood before others still do.
+    """
+    order = _highest(scores, scores.shape[1])
+    return np.take_along_axis(scores, order, axis=1), order
 
 
 def _search(
-    model: Transducer,
+    model: Predictor,
     layout: JointSequence | Stream,
     sources: Sequence[Ids],
     width: int,
@@ -130,42 +137,42 @@ def _search(
 ) -> list[list[Answer]]:
     """The best answers to sources of one length, found side by side."""
     run, hidden = after_prefixes(model, layout, sources)
-    count, (end, last) = len(sources), ends_of(layout)
-    rows = torch.arange(count, device=hidden.device).unsqueeze(1)
-    chosen = rows.expand(count, width)
-    beams = [_Beam.first(count, width, hidden.device)]
+    count, marks = len(sources), marks_of(layout)
+    rows = np.arange(count)[:, None]
+    chosen = np.repeat(rows, width, axis=1)
+    beams = [_Beam.first(count, width)]
     while True:
-        run.choose(chosen.flatten())
+        run.choose(chosen.ravel())
         if len(beams) > 1:
-            inputs = torch.where(beams[-1].running, beams[-1].symbols + layout.first_target, 0)
-            hidden = run.step(inputs.view(-1, 1)).hidden[:, -1]
+            inputs = np.where(beams[-1].running, beams[-1].symbols + marks.first_target, 0)
+            hidden = run.hidden(inputs.reshape(-1, 1))[:, -1]
         else:
-            hidden = hidden.repeat_interleave(width, dim=0)
-        logs = torch.log_softmax(model.read_out(hidden), dim=-1).unflatten(0, (count, width))
+            hidden = np.repeat(hidden, width, axis=0)
+        logs = log_softmax(model.read_out(hidden)).reshape(count, width, -1)
         if len(beams) > limit:
-            beams.append(beams[-1].cut_off(logs, end))
+            beams.append(beams[-1].cut_off(logs, marks))
             break
-        beams.append(beams[-1].next(logs, end, last))
+        beams.append(beams[-1].next(logs, marks))
         if not beams[-1].running[:, :best].any():
             break
         chosen = rows * width + beams[-1].parents
-    return _answers(beams, best, endless=end == last)
+    return _answers(beams, best, endless=marks.end is None and marks.last is None)
 
 
 def _answers(beams: Sequence[_Beam], best: int, endless: bool) -> list[list[Answer]]:
     """The best of the last hypotheses, with all that they have said."""
-    place = torch.arange(best, device=beams[0].scores.device).expand(len(beams[0].scores), best)
+    place = np.repeat(np.arange(best)[None], len(beams[0].scores), axis=0)
     said = []
     for beam in reversed(beams[1:]):
-        said.append(beam.symbols.gather(1, place))
-        place = beam.parents.gather(1, place)
-    symbols = torch.stack(said[::-1], dim=2).tolist()
+        said.append(np.take_along_axis(beam.symbols, place, axis=1))
+        place = np.take_along_axis(beam.parents, place, axis=1)
+    symbols = np.stack(said[::-1], axis=2).tolist()
     scores, running = (part[:, :best].tolist() for part in beams[-1][:2])
     return [
         [
             Answer([symbol for symbol in row if symbol != NO_SYMBOL], score, endless or not goes_on)
             for row, score, goes_on in zip(*of_source, strict=True)
-            if score != -torch.inf
+            if score != -np.inf
         ]
         for of_source in zip(symbols, scores, running, strict=True)
     ]

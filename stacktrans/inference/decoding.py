@@ -3,19 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+import numpy as np
 
-from stacktrans.kernels.sequences import Running
-from stacktrans.model.definition import Run
-from stacktrans.model.transducer import Transducer
+from stacktrans.common.grouping import batches_of
+from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Run, Said
 from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Stream
 
-NO_SYMBOL = -1
-"""The absence of a symbol, among ids."""
 STEPS_AT_ONCE = 2**16
-"""Steps of all strings of a batch, however few they are."""
+"""Steps of all strings of a beam search, however few they are."""
 PIECE = 1024
 """Steps of a source that are run at once."""
 
@@ -35,43 +30,66 @@ class Answer:
     ended: bool
 
 
-def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Group indices of items of similar size, so that count times largest size stays within `most`.
-
-    An item larger than `most` gets a group of its own.
-    """
-    group: list[int] = []
-    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
-        if group and (len(group) + 1) * sizes[index] > most:
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group
-
-
-@torch.no_grad()
 def transduce(
-    model: Transducer, layout: Layout, sources: Sequence[Ids], limit: int | None = None
+    model: Predictor, layout: Layout, sources: Sequence[Ids], limit: int | None = None
 ) -> list[Answer]:
     """The greedy answers to sources, in their order.
 
     An answer has at most `limit` symbols, or the layout's usual number unless given; where answers
     are given in step with sources, the limit is ignored.
     """
-    answers: dict[int, Answer] = {}
+    if not sources:
+        return []
     if isinstance(layout, InStep):
         read = [layout.read(source) for source in sources]
-        sizes = [model.steps_over(len(each)) for each in read]
-        for group in batches_of(sizes, STEPS_AT_ONCE):
-            found = _in_step(model, layout, [read[index] for index in group])
-            answers.update(zip(group, found, strict=True))
-    else:
-        assert isinstance(layout, JointSequence | Stream)
-        for group, most in side_by_side(layout, sources, limit):
-            found = _decode(model, layout, [sources[index] for index in group], most)
-            answers.update(zip(group, found, strict=True))
-    return [answers[index] for index in range(len(sources))]
+        said = in_step(model, read)
+        return [_in_step(layout, each) for each in said]
+    assert isinstance(layout, JointSequence | Stream)
+    limits = [layout.longest_answer(len(source), limit) for source in sources]
+    questions = [
+        _question(layout, source, most) for source, most in zip(sources, limits, strict=True)
+    ]
+    marks = marks_of(layout)
+    said = model.answers(questions, marks)
+    return [_greedy(marks, each, most) for each, most in zip(said, limits, strict=True)]
+
+
+def in_step(model: Predictor, read: Sequence[Ids], logs: bool = True) -> list[Said]:
+    """What is said with a symbol for each symbol read, to strings in their order."""
+    if model.config.buffers:
+        return model.written(read, logs)
+    return model.answers([Question(ids) for ids in read], logs=logs)
+
+
+def marks_of(layout: JointSequence | Stream) -> Marks:
+    """How a layout's outputs are read again, and which of them end an answer."""
+    return Marks(layout.first_target, layout.end, layout.last)
+
+
+def _question(layout: JointSequence | Stream, source: Ids, limit: int) -> Question:
+    """What comes after a source."""
+    prefix = layout.prefix(source)
+    return Question(prefix, np.arange(len(prefix)) == len(prefix) - 1, limit)
+
+
+def _in_step(layout: InStep, said: Said) -> Answer:
+    target, ended = layout.answered(said.symbols)
+    scored = len(target) + (len(target) < len(said.symbols))  # the end of an answer included
+    total = float(said.logs[:scored].sum(dtype=np.float64))
+    return Answer(target.tolist(), total, ended)
+
+
+def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
+    symbols = said.symbols.tolist()
+    last = symbols[-1] if symbols else None
+    ended = marks.end is not None and last == marks.end
+    cut = not ended and len(symbols) > limit
+    kept = len(symbols) - (ended or cut)
+    total = float(said.logs[: kept + ended].sum(dtype=np.float64))
+    if not ended and not cut:
+        ended = marks.last is not None and last == marks.last
+    endless = marks.end is None and marks.last is None
+    return Answer(symbols[:kept], total, endless or ended)
 
 
 def side_by_side(
@@ -90,79 +108,11 @@ def side_by_side(
 
 
 def after_prefixes(
-    model: Transducer, layout: JointSequence | Stream, sources: Sequence[Ids]
-) -> tuple[Running | Run, Tensor]:
+    model: Predictor, layout: JointSequence | Stream, sources: Sequence[Ids]
+) -> tuple[Run, Numbers]:
     """A run over sources of one length up to their answers, and its last output, [B, H]."""
-    prefixes = torch.stack([torch.from_numpy(layout.prefix(source)) for source in sources])
+    prefixes = np.stack([layout.prefix(source) for source in sources])
     run = model.start(len(sources))
-    for piece in prefixes.to(model.classifier.weight.device).split(PIECE, dim=1):
-        hidden = run.step(piece).hidden
+    for first in range(0, prefixes.shape[1], PIECE):
+        hidden = run.hidden(prefixes[:, first : first + PIECE])
     return run, hidden[:, -1]
-
-
-def _in_step(model: Transducer, layout: InStep, read: list[Ids]) -> list[Answer]:
-    """Answers in what is said with a symbol for each symbol read."""
-    lengths = [len(each) for each in read]
-    if not any(lengths):
-        return [Answer([], 0.0, ended=True) for _ in read]
-    inputs = pad_sequence([torch.from_numpy(each) for each in read], batch_first=True)
-    inputs = inputs.to(model.classifier.weight.device)
-    if model.config.buffers:
-        everything = torch.ones_like(inputs, dtype=torch.bool)
-        logits = model.logits(model.unroll(inputs, lengths), everything)
-        said = [likeliest(logits.view(*inputs.shape, -1))]
-    else:
-        run = model.start(len(inputs))
-        pieces = inputs.split(PIECE, dim=1)
-        said = [likeliest(model.read_out(run.step(piece).hidden)) for piece in pieces]
-    symbols, probabilities = (torch.cat(parts, dim=1) for parts in zip(*said, strict=True))
-    answers = []
-    for row, log, length in zip(symbols.cpu().numpy(), probabilities, lengths, strict=True):
-        target, ended = layout.answered(row[:length])
-        scored = len(target) + (len(target) < length)  # the end of an answer included
-        total = float(log[:scored].sum(dtype=torch.float64))
-        answers.append(Answer(target.tolist(), total, ended))
-    return answers
-
-
-def likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """The most probable outputs [...] and the logarithms of their probabilities, of [..., n]."""
-    best = torch.log_softmax(logits, dim=-1).max(dim=-1)
-    return best.indices, best.values
-
-
-def ends_of(layout: JointSequence | Stream) -> tuple[int, int]:
-    """The output that ends an answer, and the last symbol of one; `NO_SYMBOL` for none."""
-    end, last = (NO_SYMBOL if none is None else none for none in (layout.end, layout.last))
-    return end, last
-
-
-def _decode(
-    model: Transducer, layout: JointSequence | Stream, sources: list[Ids], limit: int
-) -> list[Answer]:
-    """Greedy answers to sources of one length, decoded side by side."""
-    run, hidden = after_prefixes(model, layout, sources)
-    running = torch.ones(len(sources), dtype=torch.bool, device=hidden.device)
-    total = hidden.new_zeros(len(sources), dtype=torch.float64)
-    symbols: list[Tensor] = []
-    end, last = ends_of(layout)
-    while True:
-        logits = model.read_out(hidden)
-        chosen = logits.argmax(dim=-1)
-        probability = torch.log_softmax(logits, dim=-1).gather(1, chosen.unsqueeze(1))
-        ending = chosen == end
-        counted = running & ((len(symbols) < limit) | ending)
-        total += torch.where(counted, probability.squeeze(1), 0.0)
-        symbols.append(torch.where(counted & ~ending, chosen, NO_SYMBOL))
-        running = running & ~ending & ~((chosen == last) & counted)
-        if len(symbols) > limit or not running.any():
-            break
-        inputs = torch.where(ending, 0, chosen + layout.first_target)
-        hidden = run.step(inputs.unsqueeze(1)).hidden[:, -1]
-    endless = end == last  # neither exists
-    return [
-        Answer([symbol for symbol in row if symbol != NO_SYMBOL], log_probability, endless or ended)
-        for row, log_probability, ended in zip(
-            torch.stack(symbols, dim=1).tolist(), total.tolist(), (~running).tolist(), strict=True
-        )
-    ]

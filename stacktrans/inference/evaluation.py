@@ -13,24 +13,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.grouping import batches_of
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.inference.decoding import NO_SYMBOL, STEPS_AT_ONCE, batches_of
 from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.transducer import Transducer
+from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, kept_apart
 from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair, Stream
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
-STEPS_IN_A_PIECE = 2**13
-"""Steps of all strings of a batch that are run at once: few enough to stay in a cache."""
+STEPS_AT_ONCE = 2**16
+"""Steps of all strings of a batch, however few they are."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +118,7 @@ class Scores:
         return {name: part for name, part in parts.items() if part is not None}
 
 
-@torch.no_grad()
-def score(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Scores:
+def score(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> Scores:
     """The scores of a model's greedy answers to pairs of sources and targets, in their order.
 
     In a stream, pairs follow one another: what a model leaves behind of one can spoil the next.
@@ -171,64 +167,56 @@ def with_predictions(
 
 
 def _batches(
-    model: Transducer, layout: Layout, pairs: Sequence[Pair], everything: bool = False
+    model: Predictor, layout: Layout, pairs: Sequence[Pair], everything: bool = False
 ) -> Iterator[tuple[list[list[int]], Batch]]:
     """Batches of rows of similar length, and which pairs follow one another in each row."""
     rows = layout.rows(pairs)
-    sizes = [model.steps_over(sum(layout.steps(pairs[index]) for index in row)) for row in rows]
+    sizes = [
+        model.config.steps_over(sum(layout.steps(pairs[index]) for index in row)) for row in rows
+    ]
     for group in batches_of(sizes, STEPS_AT_ONCE):
         chosen = [rows[row] for row in group]
         yield chosen, layout.joined([[pairs[index] for index in row] for row in chosen], everything)
 
 
-def _differing(model: Transducer, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
+def _differing(model: Predictor, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
     """Where, of what is scored, a model that is run hard differs from itself run soft."""
     if not model.hard:
         return np.zeros_like(batch.mask)
-    with model.made_hard(False):
-        different: npt.NDArray[np.bool_] = (predicted(model, batch) != said) & batch.mask
-    return different
+    different: npt.NDArray[np.bool_] = predicted(model.made_hard(False), batch) != said
+    return different & batch.mask
 
 
-@torch.no_grad()
-def cross_entropy(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> float:
+def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> float:
     """Mean nats a symbol of pairs, which follow one another as for `score`; all are scored."""
-    total, count, device = 0.0, 0, model.classifier.weight.device
+    total, count = 0.0, 0
     for _, batch in _batches(model, layout, pairs, everything=True):
-        inputs, targets, mask = (
-            torch.from_numpy(part).to(device) for part in (batch.inputs, batch.targets, batch.mask)
-        )
-        logits = model.read_out(model.start(len(inputs)).step(inputs).hidden[mask])
-        total += float(functional.cross_entropy(logits, targets[mask], reduction="sum"))
+        logits = model.read_out(model.start(len(batch.inputs)).hidden(batch.inputs)[batch.mask])
+        total += nats(logits, batch.targets[batch.mask])
         count += len(logits)
     return total / max(count, 1)
 
 
-@torch.no_grad()
-def predicted(model: Transducer, batch: Batch) -> Ids:
+def nats(logits: Numbers, said: Ids) -> float:
+    """Minus the logarithm of the probability of symbols [n], by their logits, [n, outputs]."""
+    logs = log_softmax(logits)
+    return -float(logs[np.arange(len(said)), said].sum(dtype=np.float64))
+
+
+def predicted(model: Predictor, batch: Batch) -> Ids:
     """The most probable outputs [B, T]; 0 where nothing is scored, -1 where numbers overflow."""
-    device = model.classifier.weight.device
-    inputs, mask = (torch.from_numpy(array).to(device) for array in (batch.inputs, batch.mask))
-    predicted = torch.zeros_like(inputs)
+    found = np.zeros_like(batch.inputs)
+    rows = [ids[:length] for ids, length in zip(batch.inputs, batch.lengths, strict=True)]
+    asked = [mask[:length] for mask, length in zip(batch.mask, batch.lengths, strict=True)]
     if model.config.buffers:
-        predicted[mask] = _likeliest(model.logits(model.unroll(inputs, batch.lengths), mask))
+        said = model.written(rows, logs=False)
+        for row, where, own in zip(found, asked, said, strict=True):
+            row[: len(where)][where] = own.symbols[where]
     else:
-        run = model.start(len(inputs))
-        # In pieces, since the states of a step take far more room than its id, and logits more yet.
-        size = max(1, STEPS_IN_A_PIECE // len(inputs))
-        for begin in range(0, inputs.shape[1], size):
-            piece = slice(begin, begin + size)
-            hidden = run.step(inputs[:, piece]).hidden[mask[:, piece]].split(16_384)
-            found = torch.cat([_likeliest(model.read_out(part)) for part in hidden])
-            predicted[:, piece][mask[:, piece]] = found
-    ids: Ids = predicted.cpu().numpy()
-    return ids
-
-
-def _likeliest(logits: Tensor) -> Tensor:
-    """The most probable outputs of [..., n]; `NO_SYMBOL` where numbers overflow."""
-    chosen = logits.argmax(dim=-1, keepdim=True)
-    return torch.where(logits.gather(-1, chosen).isfinite(), chosen, NO_SYMBOL).squeeze(-1)
+        questions = [Question(ids, where) for ids, where in zip(rows, asked, strict=True)]
+        for row, where, own in zip(found, asked, model.answers(questions, logs=False), strict=True):
+            row[: len(where)][where] = own.symbols
+    return found
 
 
 def ranges(
@@ -266,7 +254,7 @@ def scores_of_range(
     if checkpoint.task.paths:
         own = kept_apart(checkpoint.task, lengths)[:count]
         return with_predictions(
-            checkpoint, own, score(checkpoint.model, checkpoint.layout, own), beam
+            checkpoint, own, score(checkpoint.predictor, checkpoint.layout, own), beam
         )
     count = count or (100 if each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
@@ -276,7 +264,7 @@ def scores_of_range(
             for start in range(0, count, BLOCK):
                 rng = generator(seed, Purpose.EVALUATION, start)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
-                found.append(score(checkpoint.model, checkpoint.layout, pairs))
+                found.append(score(checkpoint.predictor, checkpoint.layout, pairs))
                 drawn += pairs if beam else []
     if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
@@ -304,7 +292,7 @@ def scores_of_sets(
         if name != (only or name):
             continue
         own = [*pairs[:count]]
-        scores = replace(score(checkpoint.model, checkpoint.layout, own), name=name)
+        scores = replace(score(checkpoint.predictor, checkpoint.layout, own), name=name)
         scores = with_predictions(checkpoint, own, scores, beam)
         for range_ in bounds or [_lengths_of(scores)]:
             within = scores.of_lengths(*range_)
@@ -335,7 +323,7 @@ def scores_of_pairs(
     """
     if not pairs:
         raise UsageError(f"{name}: no pairs")
-    scores = score(checkpoint.model, checkpoint.layout, pairs)
+    scores = score(checkpoint.predictor, checkpoint.layout, pairs)
     scores = with_predictions(checkpoint, pairs, scores, beam)
     found = bounds or [_lengths_of(scores)]
     results = [(range_, scores.of_lengths(*range_)) for range_ in found]

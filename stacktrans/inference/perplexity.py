@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
+from stacktrans.inference.evaluation import nats
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.transducer import Transducer
+from stacktrans.model.predictor import Predictor, log_softmax
 from stacktrans.tasks.corpus import Corpus, Vocabulary, as_stream, read_sentences
 from stacktrans.tasks.layouts import Ids
 
@@ -38,19 +37,17 @@ class Perplexity:
     unknown: int
 
 
-@torch.no_grad()
-def perplexity(model: Transducer, vocabulary: Vocabulary, stream: Ids) -> Perplexity:
+def perplexity(model: Predictor, vocabulary: Vocabulary, stream: Ids) -> Perplexity:
     """The perplexity of all of a stream, [N + 1], but its first symbol.
 
     The model reads it as one sequence: its state at the end of a sentence is that at the
     beginning of the next.
     """
-    device, run, total = model.classifier.weight.device, model.start(1), 0.0
-    ids = torch.from_numpy(stream).to(device)
-    for read, said in zip(ids[:-1].split(STEPS_AT_ONCE), ids[1:].split(STEPS_AT_ONCE), strict=True):
-        logits = model.read_out(run.step(read.unsqueeze(0)).hidden[0])
-        total += float(functional.cross_entropy(logits, said, reduction="sum"))
-    count = len(stream) - 1
+    run, total, count = model.start(1), 0.0, len(stream) - 1
+    for first in range(0, count, STEPS_AT_ONCE):
+        later = min(first + STEPS_AT_ONCE, count)
+        logits = model.read_out(run.hidden(stream[None, first:later])[0])
+        total += nats(logits, stream[first + 1 : later + 1])
     unknown = int(np.count_nonzero(stream[1:] == vocabulary.unknown))
     return Perplexity(math.exp(min(total / count, 700.0)), total / count, count, unknown)
 
@@ -69,7 +66,7 @@ def perplexities(checkpoint: Checkpoint, file: Path | None) -> dict[str, Perplex
     files = {str(file): file} if file else {part: task.file(part) for part in ("valid", "test")}
     words = task.vocabulary
     streams = {name: as_stream(words, read_sentences(path, words)) for name, path in files.items()}
-    found = {name: perplexity(checkpoint.model, words, each) for name, each in streams.items()}
+    found = {name: perplexity(checkpoint.predictor, words, each) for name, each in streams.items()}
     for name, measured in found.items():
         if math.isnan(measured.nats):
             raise StacktransError(f"{name}: {OVERFLOW}")
@@ -95,29 +92,26 @@ class Following:
     likeliest: dict[str, float]
 
 
-@torch.no_grad()
 def followings(
-    model: Transducer, vocabulary: Vocabulary, sentence: Sequence[str]
+    model: Predictor, vocabulary: Vocabulary, sentence: Sequence[str]
 ) -> list[Following]:
     """A model's predictions from before the first symbol of a sentence to after its last."""
-    ids = torch.from_numpy(as_stream(vocabulary, [[*sentence]])).to(model.classifier.weight.device)
-    hidden = model.start(1).step(ids[:-1].unsqueeze(0)).hidden[0]
+    ids = as_stream(vocabulary, [[*sentence]])
+    hidden = model.start(1).hidden(ids[None, :-1])[0]
     symbols = vocabulary.decode(ids.tolist())
     found: list[Following] = []
-    for states in hidden.split(STEPS_AT_ONCE):
-        logs = torch.log_softmax(model.read_out(states), dim=-1)
-        best = logs.exp().topk(min(LIKELIEST, len(vocabulary)), dim=-1)
-        likeliest = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        for row, (indices, shares) in zip(logs, likeliest, strict=True):
+    for first in range(0, len(hidden), STEPS_AT_ONCE):
+        for row in log_softmax(model.read_out(hidden[first : first + STEPS_AT_ONCE])):
             place = len(found)
             log_probability = float(row[ids[place + 1]])
+            best = np.argsort(-row, kind="stable")[:LIKELIEST].tolist()
             found.append(
                 Following(
                     symbols[place],
                     symbols[place + 1],
                     math.exp(log_probability),
                     log_probability,
-                    dict(zip(vocabulary.decode(indices), shares, strict=True)),
+                    dict(zip(vocabulary.decode(best), np.exp(row[best]).tolist(), strict=True)),
                 )
             )
     return found

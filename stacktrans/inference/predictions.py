@@ -64,7 +64,7 @@ def predictions(
         asked.setdefault(_limit(checkpoint, pairs[index]), []).append(index)
     for limit, group in asked.items():
         sources = [pairs[index].source for index in group]
-        answers = search(checkpoint.model, checkpoint.layout, sources, beam, limit=limit)
+        answers = search(checkpoint.predictor, checkpoint.layout, sources, beam, limit=limit)
         found.update(zip(group, (best for best, *_ in answers), strict=True))
     counts_end = getattr(checkpoint.layout, "end", None) is not None
     return [

@@ -4,16 +4,14 @@ import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.inference.decoding import transduce
-from stacktrans.memory.buffers import written_weights
-from stacktrans.model import definition
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.definition import TransducerState
+from stacktrans.model.predictor import Numbers, StepTaken, log_softmax
 from stacktrans.tasks.base import UNKNOWN, NotASource, with_marks
 from stacktrans.tasks.layouts import (
     Alphabet,
@@ -119,7 +117,6 @@ class Trace:
     steps: list[Step]
 
 
-@torch.no_grad()
 def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     """Follow a model through the symbols of a source and its own answer.
 
@@ -130,10 +127,10 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     """
     task = checkpoint.task
     ids = task.encoded(source)
-    answer = transduce(checkpoint.model, checkpoint.layout, [ids])[0]
+    answer = transduce(checkpoint.predictor, checkpoint.layout, [ids])[0]
     written = task.target.decode(answer.target)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
-    if checkpoint.model.config.buffers:
+    if checkpoint.config.model.buffers:
         steps = _buffered_steps(checkpoint, ids, written)
     else:
         steps = _steps(checkpoint, ids, answer.target)
@@ -196,7 +193,7 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
 
 
 def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]:
-    model, task, layout = checkpoint.model, checkpoint.task, checkpoint.layout
+    task, layout = checkpoint.task, checkpoint.layout
     inputs, symbols, first_answer = source.tolist(), task.source.decode(source), 1
     if isinstance(layout, JointSequence | Stream):
         read = [layout.first_target + index for index in target]
@@ -209,13 +206,10 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]
         first_answer = len(source) + 2
     elif isinstance(layout, Stream):
         symbols = task.source.decode(inputs)
-    ids = torch.tensor([inputs], device=model.classifier.weight.device)
-    state = definition.initial(model, 1)
     steps: list[Step] = []
-    for number in range(1, len(symbols) + 1):
-        unrolled, state = definition.unroll(model, ids[:, number - 1 : number], state)
-        hidden, signals = unrolled.hidden[0, 0], unrolled.signals[0, 0]
-        step = _step(checkpoint, number, hidden, signals, state, symbols)
+    taken = checkpoint.follower.follow(np.array(inputs, dtype=np.int64))
+    for number, each in enumerate(taken, start=1):
+        step = _step(checkpoint, number, each, symbols)
         answering = number >= first_answer
         steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
     return steps
@@ -228,63 +222,62 @@ def _shown(alphabet: Alphabet, read: Ids) -> list[str]:
 
 
 def _buffered_steps(checkpoint: Checkpoint, source: Ids, answer: list[str]) -> list[Step]:
-    model, layout = checkpoint.model, checkpoint.layout
+    layout, buffers = checkpoint.layout, checkpoint.config.model.buffers
     assert isinstance(layout, InStep)
+    assert buffers is not None
     source = layout.read(source)
     symbols = _shown(checkpoint.task.source, source)
     if isinstance(layout, Padded):
         answer = [*answer, END][: len(source)]
-    ids = torch.from_numpy(source).unsqueeze(0).to(model.classifier.weight.device)
-    unrolled, states, reads = definition.unroll_buffered(model, ids, [len(source)])
-    written = written_weights(model.written(unrolled), 0, len(answer))[0]
-    hidden, signals = unrolled.hidden[0], unrolled.signals[0]
-    read, write = signals[:, -2], signals[:, -1]
-    left = (len(source) - (read.cumsum(0) - read)).clamp(min=0)
+    taken = [*checkpoint.follower.follow(source)]
+    read, write = np.array([each.signals[-2:] for each in taken]).reshape(-1, 2).T
+    before = np.cumsum(read) - read
+    left = np.maximum(len(source) - before, 0)
+    reads = _parts_of(np.arange(1, len(source) + 1) - before[:, None])
+    written = np.maximum(np.cumsum(write) - buffers.output_skip, 0)
+    said = _parts_of(written - np.arange(len(answer))[:, None])
     # A row is named after the symbol that was read most of when it was pushed.
-    names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads[0]]
+    names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads]
     return [
         replace(
-            _step(checkpoint, index + 1, hidden[index], signals[index], state, names),
-            input_read=_shares(reads[0, index], symbols),
+            _step(checkpoint, index + 1, each, names),
+            input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
-            written=_shares(written[:, index], answer),
+            written=_shares(said[:, index], answer),
             output_held=float(write[: index + 1].sum()),
         )
-        for index, state in enumerate(states)
+        for index, each in enumerate(taken)
     ]
 
 
-def _step(
-    checkpoint: Checkpoint,
-    number: int,
-    hidden: Tensor,
-    signals: Tensor,
-    state: TransducerState,
-    symbols: list[str],
-) -> Step:
-    """Step `number` of a run over symbols: [H], [signals] and the state after it."""
-    model = checkpoint.model
+def _parts_of(cumulative: Numbers) -> Numbers:
+    """How much of each row of a buffer is read, [..., rows], by the sums of strengths up to it."""
+    return np.diff(np.clip(cumulative, 0, 1), axis=-1, prepend=0)
+
+
+def _step(checkpoint: Checkpoint, number: int, taken: StepTaken, symbols: list[str]) -> Step:
+    """Step `number` of a run over symbols."""
+    memory, reading = checkpoint.memory, taken.reading
     outputs = [*checkpoint.task.target.symbols, END]
-    probabilities = torch.softmax(model.read_out(hidden), dim=-1)
-    best = int(probabilities.argmax())
-    reading = model.memory.reading(state.memory)
-    likely = (probabilities >= SMALLEST).nonzero().flatten().tolist()
-    pushed = model.operation.pushed(hidden).tolist() if model.operation else []
+    probabilities = np.exp(log_softmax(taken.logits))
+    best = int(taken.logits.argmax())
+    likely = np.flatnonzero(probabilities >= SMALLEST).tolist()
+    names = checkpoint.signal_names
     return Step(
         step=number,
         input=symbols[number - 1],
         output=outputs[best],
         probability=float(probabilities[best]),
         likely={outputs[index]: float(probabilities[index]) for index in likely},
-        signals=dict(zip(model.signal_names, signals.tolist(), strict=True)),
-        pushed=dict(zip(model.memory.push_names, pushed, strict=True)),
+        signals=dict(zip(names, taken.signals.tolist(), strict=True)),
+        pushed=dict(zip(memory.push_names, taken.pushed.tolist(), strict=True)),
         reads={name: _shares(weights, symbols[:number]) for name, weights in reading.parts.items()},
         held=reading.held,
         tops={name: cells.tolist() for name, cells in reading.cells.items()},
     )
 
 
-def _shares(weights: Tensor, symbols: list[str]) -> list[Part]:
+def _shares(weights: Any, symbols: list[str]) -> list[Part]:
     """The parts with at least `SMALLEST` weight, heaviest first: weights [n] of n symbols."""
     weighed = enumerate(zip(symbols, weights.tolist(), strict=True), start=1)
     parts = [Part(symbol, step, weight) for step, (symbol, weight) in weighed]

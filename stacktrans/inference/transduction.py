@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import torch
+import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.inference.beam import search
-from stacktrans.inference.decoding import Answer, likeliest
+from stacktrans.inference.decoding import Answer
 from stacktrans.inference.perplexity import Following, followings
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.predictor import likeliest
 from stacktrans.tasks.base import UNKNOWN, Task, with_marks
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layouts import UnknownSymbol
@@ -115,7 +116,7 @@ def transduce_lines(
         marked: whether there is a mark in the place of each symbol that is not scored.
         beam: the width of the beam that answers are searched with; None for greedy ones.
     """
-    in_step = checkpoint.task.same_length and not checkpoint.model.config.buffers
+    in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
     stream = LineStream(checkpoint, marked) if in_step and not as_json else None
     number = 1
     for group in line_groups(descriptor, parts=stream is not None):
@@ -136,7 +137,7 @@ def transduce_lines(
             words = checkpoint.task.vocabulary
             for line in lines:
                 if line.source and line.source.strip():
-                    found = followings(checkpoint.model, words, words.split(line.source))
+                    found = followings(checkpoint.predictor, words, words.split(line.source))
                     if any(math.isnan(each.log_probability) for each in found):
                         line.error = OVERFLOW
                     else:
@@ -192,7 +193,9 @@ def _answer(
             waiting.append((line, symbols))
         except StacktransError as error:
             line.error = str(error)
-    answers = search(checkpoint.model, checkpoint.layout, sources, beam or 1, best or 1, max_length)
+    answers = search(
+        checkpoint.predictor, checkpoint.layout, sources, beam or 1, best or 1, max_length
+    )
     for (line, symbols), found in zip(waiting, answers, strict=True):
         answer = found[0]
         if math.isnan(answer.log_probability):
@@ -224,7 +227,7 @@ class LineStream:
     """
 
     def __init__(self, checkpoint: Checkpoint, marked: bool = False) -> None:
-        self._model, self._task = checkpoint.model, checkpoint.task
+        self._model, self._task = checkpoint.predictor, checkpoint.task
         self._marked = marked
         self._begin()
 
@@ -269,9 +272,8 @@ class LineStream:
             self._failed = True
         if not len(ids):
             return "", problem
-        inputs = torch.from_numpy(ids).unsqueeze(0).to(self._model.classifier.weight.device)
-        found, log_probabilities = likeliest(self._model.read_out(self._run.step(inputs).hidden))
-        if log_probabilities.isnan().any():
+        found, logs = likeliest(self._model.read_out(self._run.hidden(ids[None])))
+        if np.isnan(logs).any():
             self._failed = True
             return "", OVERFLOW
         said = self._task.target.decode(found[0].tolist())

@@ -1,162 +1,145 @@
-"""Elementwise functions that vectorise, in the precision of their argument.
+"""Elementwise functions and sums over arrays, in the precision of their arguments.
 
-A call of the C library costs 11 ns an element, and keeps the loop around it from being
-vectorised; so float32 goes through a polynomial, and float64, which is here for checks
-of gradients, through the C library.
+They are written in whole arrays, as Python is quickest with; compiled are the loops of
+`stacktrans.kernels.loops`, which do the same.
 """
 
-import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic, overload
 
-from stacktrans.kernels.compiling import Array, Function, compiled, compiled_sum
+from stacktrans.kernels.compiling import Array, compiled_as, overloaded
 
-_ZERO = np.float32(0)
-_ONE = np.float32(1)
-_TWO = np.float32(2)
-_TEN = np.float32(10)
-_LARGEST = np.float32(89)  # exp of it is infinite
-_LARGEST_SUM = np.float32(87)  # 1 + exp of minus it is 1
-_LOG2_E = np.float32(1.4426950408889634)
-# ln 2 in two parts: the first has zeros enough at its end for its product by a small
-# whole number to be exact.
-_LN2_HIGH = np.float32(0.693359375)
-_LN2_LOW = np.float32(-2.1219444005469057e-4)
-# Added to a number and taken off again, it leaves the nearest whole number, which stands
-# meanwhile in the low bits of the sum.
-_ROUNDER = np.float32(1.5 * 2**23)
-# expm1(r) / r - 1 = r (C2 + C3 r + ...), relative error of expm1 under 2e-8 for |r| <= ln(2) / 2
-# (least squares with weights repeated until the errors level out).
-_C2 = np.float32(0.4999999701976776)
-_C3 = np.float32(0.1666654348373413)
-_C4 = np.float32(0.04166720062494278)
-_C5 = np.float32(0.008366520516574383)
-_C6 = np.float32(0.0013882523635402322)
+_LOOPS = "stacktrans.kernels.loops"
 
 
-def _write_power_of_two(_context: Any, _rounded: Any) -> Any:
-    """2 to the whole number that stands in the low bits of a float32 after `_ROUNDER`."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        bits = ir.IntType(32)
-        whole = builder.bitcast(args[0], bits)
-        biased = builder.add(whole, ir.Constant(bits, 127))
-        return builder.bitcast(builder.shl(biased, ir.Constant(bits, 23)), ir.FloatType())
-
-    return types.float32(types.float32), generate
-
-
-_power_of_two: Any = intrinsic(_write_power_of_two)
-
-
-@compiled
-def _exp_parts(x: Any) -> tuple[Any, Any]:
-    """exp(r) - 1 and 2 ** n with x = r + n ln 2, of a float32 x >= -87, or a NaN.
-
-    From 89 on the power of two is infinity.
-    """
-    # Written so that a NaN passes through.
-    x = _LARGEST if x > _LARGEST else x
-    rounded = x * _LOG2_E + _ROUNDER
-    whole = rounded - _ROUNDER
-    rest = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
-    poly = _C2 + rest * (_C3 + rest * (_C4 + rest * (_C5 + rest * _C6)))
-    return rest + rest * rest * poly, _power_of_two(rounded)
-
-
-@compiled
-def _sigmoid_single(x: Any) -> Any:
-    x = _LARGEST_SUM if x > _LARGEST_SUM else x
-    less_one, scale = _exp_parts(-x)
-    return _ONE / (_ONE + scale * (_ONE + less_one))
-
-
-@compiled
-def _tanh_single(x: Any) -> Any:
-    # tanh is 1 - 4e-9 at 10, which is 1 in float32.
-    x = _TEN if x > _TEN else x
-    x = -_TEN if x < -_TEN else x
-    less_one, scale = _exp_parts(_TWO * x)
-    power = scale * less_one + (scale - _ONE)
-    return power / (power + _TWO)
-
-
-@compiled
-def _exp_single(x: Any) -> Any:
-    less_one, scale = _exp_parts(-_LARGEST_SUM if x < -_LARGEST_SUM else x)
-    return _ZERO if x < -_LARGEST_SUM else scale * (_ONE + less_one)
-
-
-def _in_float32(single: Any) -> Callable[[Function], Function]:
-    """In compiled code, what a function is for float32; for float64 it is as it is written."""
-
-    def declared(function: Function) -> Function:
-        # Not strict: it would want the annotations repeated in the lambda.
-        @overload(function, strict=False)
-        def choose(x: Any) -> Any:
-            return (lambda x: single(x)) if x == types.float32 else function
-
-        return function
-
-    return declared
-
-
-@_in_float32(_sigmoid_single)
+@overloaded
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
-    return 1.0 / (1.0 + math.exp(-x))
+    return 1 / (1 + np.exp(-x))
 
 
-@_in_float32(_tanh_single)
+@overloaded
 def tanh(x: Any) -> Any:
     """Hyperbolic tangent."""
-    return math.tanh(x)
+    return np.tanh(x)
 
 
-@_in_float32(_exp_single)
+@overloaded
 def exp(x: Any) -> Any:
-    """The exponential of x; in float32 it is 0 where it would be under 1.6e-38."""
-    return math.exp(x)
+    """The exponential of x; in compiled code for float32 it is 0 where it is under 1.6e-38."""
+    return np.exp(x)
 
 
-@compiled_sum
+@compiled_as(f"{_LOOPS}:dot", any_order=True)
 def dot(left: Array, right: Array) -> Any:
-    """Sum of left[i] * right[i]."""
-    total = left.dtype.type(0)
-    for i in range(left.shape[0]):
-        total += left[i] * right[i]
-    return total
+    """Sum of left[i] * right[i], of as many as there are on the left."""
+    return left @ right[: len(left)]
 
 
-@compiled
+@compiled_as(f"{_LOOPS}:add_scaled")
 def add_scaled(out: Array, scale: Any, row: Array) -> None:
     """Add scale * row to out."""
-    for i in range(out.shape[0]):
-        out[i] += scale * row[i]
+    out += scale * row[: len(out)]
 
 
-@compiled
+@compiled_as(f"{_LOOPS}:add")
 def add(out: Array, more: Array) -> None:
     """Add as many numbers as both have."""
-    for i in range(min(out.shape[0], more.shape[0])):
-        out[i] += more[i]
+    count = min(len(out), len(more))
+    out[:count] += more[:count]
 
 
-@compiled
+@compiled_as(f"{_LOOPS}:scale")
 def scale(out: Array, by: float) -> None:
     """out *= by, in the precision of out."""
-    factor = out.dtype.type(by)
-    for i in range(out.shape[0]):
-        out[i] *= factor
+    out *= out.dtype.type(by)
 
 
-@compiled
+@compiled_as(f"{_LOOPS}:multiply")
+def multiply(out: Array, by: Array) -> None:
+    """out *= by, elementwise."""
+    out *= by[: len(out)]
+
+
+@compiled_as(f"{_LOOPS}:copy")
 def copy(out: Array, row: Array) -> None:
     """Set out to the numbers at the start of row."""
-    for i in range(out.shape[0]):
-        out[i] = row[i]
+    out[:] = row[: len(out)]
+
+
+@compiled_as(f"{_LOOPS}:sigmoid_sum")
+def sigmoid_sum(first: Array, second: Array, out: Array) -> None:
+    """out = sigmoid(first + second)."""
+    out[:] = sigmoid(first[: len(out)] + second[: len(out)])
+
+
+@compiled_as(f"{_LOOPS}:tanh_sum")
+def tanh_sum(first: Array, second: Array, out: Array) -> None:
+    """out = tanh(first + second)."""
+    out[:] = np.tanh(first[: len(out)] + second[: len(out)])
+
+
+@compiled_as(f"{_LOOPS}:sigmoid_sums")
+def sigmoid_sums(first: Array, second: Array, third: Array, out: Array) -> None:
+    """out = sigmoid(first + second + third)."""
+    count = len(out)
+    out[:] = sigmoid(first[:count] + second[:count] + third[:count])
+
+
+@compiled_as(f"{_LOOPS}:tanh_sums")
+def tanh_sums(first: Array, second: Array, third: Array, out: Array) -> None:
+    """out = tanh(first + second + third)."""
+    count = len(out)
+    out[:] = np.tanh(first[:count] + second[:count] + third[:count])
+
+
+@compiled_as(f"{_LOOPS}:plain_sums")
+def plain_sums(first: Array, second: Array, out: Array) -> None:
+    """out = first + second."""
+    out[:] = first[: len(out)] + second[: len(out)]
+
+
+@compiled_as(f"{_LOOPS}:keep_and_admit")
+def keep_and_admit(out: Array, keep: Array, admit: Array, candidate: Array) -> None:
+    """out = keep out + admit candidate."""
+    out[:] = keep * out + admit * candidate
+
+
+@compiled_as(f"{_LOOPS}:times_tanh")
+def times_tanh(out: Array, by: Array, under: Array) -> None:
+    """out = by tanh(under)."""
+    out[:] = by * np.tanh(under)
+
+
+@compiled_as(f"{_LOOPS}:towards")
+def towards(out: Array, first: Array, share: Array) -> None:
+    """out = first + share (out - first)."""
+    out[:] = first + share * (out - first)
+
+
+@compiled_as(f"{_LOOPS}:interpolate")
+def interpolate(first: Array, second: Array, share: Any, out: Array) -> None:
+    """out = (1 - share) first + share second, of two dimensions."""
+    out[:] = first + share * (second - first)
+
+
+@compiled_as(f"{_LOOPS}:mixed")
+def mixed(size: int, before: Any, there: Any, after: Any, padded: Array, out: Array) -> None:
+    """out[i] = before padded[i] + there padded[i + size] + after padded[i + 2 size]."""
+    count = len(out)
+    middle, last = padded[size : size + count], padded[2 * size : 2 * size + count]
+    out[:] = before * padded[:count] + there * middle + after * last
+
+
+@compiled_as(f"{_LOOPS}:index_of_largest")
+def index_of_largest(row: Array) -> int:
+    """The index of the largest number, of the first of several; -1 if there is no finite one."""
+    found = int(row.argmax())
+    return found if np.isfinite(row[found]) else -1
+
+
+@compiled_as(f"{_LOOPS}:log_share", any_order=True)
+def log_share(row: Array, index: int) -> Any:
+    """The logarithm of the share that exp(row[index]) has of them all; the row may be changed."""
+    return -np.log(np.exp(row - row[index]).sum())

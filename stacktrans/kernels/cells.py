@@ -11,7 +11,17 @@ such are vectorised.
 
 from typing import NamedTuple
 
-from stacktrans.kernels.arithmetic import copy, sigmoid, tanh
+from stacktrans.kernels.arithmetic import (
+    copy,
+    keep_and_admit,
+    multiply,
+    plain_sums,
+    sigmoid_sums,
+    tanh,
+    tanh_sums,
+    times_tanh,
+    towards,
+)
 from stacktrans.kernels.compiling import Array, compiled
 
 
@@ -69,14 +79,13 @@ def cell_step(
     elif cell == GRU:
         _gru_step(projected, outer, inner, hidden, saved)
     elif cell == RNN:
-        _tanh_sums(projected[0], outer[0], inner[0], hidden)
+        tanh_sums(projected[0], outer[0], inner[0], hidden)
         copy(saved[0], hidden)
     elif cell == SIGMOID:
-        _sigmoid_sums(projected[0], outer[0], inner[0], hidden)
+        sigmoid_sums(projected[0], outer[0], inner[0], hidden)
         copy(saved[0], hidden)
     else:
-        for i in range(hidden.shape[0]):
-            hidden[i] = projected[0, i] + outer[0, i]
+        plain_sums(projected[0], outer[0], hidden)
 
 
 @compiled
@@ -121,18 +130,6 @@ def cell_backward(
 
 
 @compiled
-def _sigmoid_sums(projected: Array, outer: Array, inner: Array, out: Array) -> None:
-    for i in range(out.shape[0]):
-        out[i] = sigmoid(projected[i] + outer[i] + inner[i])
-
-
-@compiled
-def _tanh_sums(projected: Array, outer: Array, inner: Array, out: Array) -> None:
-    for i in range(out.shape[0]):
-        out[i] = tanh(projected[i] + outer[i] + inner[i])
-
-
-@compiled
 def _sigmoid_backward(value: Array, grad: Array, other: Array, out: Array) -> None:
     """Gradient of the sum under a sigmoid whose product with `other` has the gradient `grad`."""
     one = value.dtype.type(1)
@@ -149,25 +146,17 @@ def _tanh_backward(value: Array, grad: Array, other: Array, out: Array) -> None:
 
 
 @compiled
-def _multiply(out: Array, by: Array) -> None:
-    for i in range(out.shape[0]):
-        out[i] *= by[i]
-
-
-@compiled
 def _lstm_step(
     projected: Array, outer: Array, inner: Array, hidden: Array, memory: Array, saved: Array
 ) -> None:
     """The gates are input, forget, output, candidate; saved are they and the memory before."""
     for gate in range(3):
-        _sigmoid_sums(projected[gate], outer[gate], inner[gate], saved[gate])
-    _tanh_sums(projected[3], outer[3], inner[3], saved[3])
+        sigmoid_sums(projected[gate], outer[gate], inner[gate], saved[gate])
+    tanh_sums(projected[3], outer[3], inner[3], saved[3])
     copy(saved[4], memory)
     admit, keep, show, candidate = saved[0], saved[1], saved[2], saved[3]
-    for i in range(memory.shape[0]):
-        memory[i] = keep[i] * memory[i] + admit[i] * candidate[i]
-    for i in range(hidden.shape[0]):
-        hidden[i] = show[i] * tanh(memory[i])
+    keep_and_admit(memory, keep, admit, candidate)
+    times_tanh(hidden, show, memory)
 
 
 @compiled
@@ -183,7 +172,7 @@ def _lstm_backward(saved: Array, grad_hidden: Array, grad_memory: Array, grad: A
     _sigmoid_backward(admit, grad_memory, candidate, grad[0])
     _sigmoid_backward(keep, grad_memory, before, grad[1])
     _tanh_backward(candidate, grad_memory, admit, grad[3])
-    _multiply(grad_memory, keep)
+    multiply(grad_memory, keep)
     grad_hidden.fill(0)
 
 
@@ -191,14 +180,13 @@ def _lstm_backward(saved: Array, grad_hidden: Array, grad_memory: Array, grad: A
 def _gru_step(projected: Array, outer: Array, inner: Array, hidden: Array, saved: Array) -> None:
     """The gates are reset, update, candidate; saved are they and the inner sums of the last."""
     for gate in range(2):
-        _sigmoid_sums(projected[gate], outer[gate], inner[gate], saved[gate])
-    reset, update, candidate, recalled = saved[0], saved[1], saved[2], saved[3]
+        sigmoid_sums(projected[gate], outer[gate], inner[gate], saved[gate])
+    reset, keep, candidate, recalled = saved[0], saved[1], saved[2], saved[3]
     copy(recalled, inner[2])
     copy(candidate, recalled)
-    _multiply(candidate, reset)
-    _tanh_sums(projected[2], outer[2], candidate, candidate)
-    for i in range(hidden.shape[0]):
-        hidden[i] = candidate[i] + update[i] * (hidden[i] - candidate[i])
+    multiply(candidate, reset)
+    tanh_sums(projected[2], outer[2], candidate, candidate)
+    towards(hidden, candidate, keep)
 
 
 @compiled
@@ -218,5 +206,5 @@ def _gru_backward(
     _sigmoid_backward(reset, grad_outer[2], recalled, grad_outer[0])
     for gate in range(3):
         copy(grad_inner[gate], grad_outer[gate])
-    _multiply(grad_inner[2], reset)
-    _multiply(grad_hidden, update)
+    multiply(grad_inner[2], reset)
+    multiply(grad_hidden, update)

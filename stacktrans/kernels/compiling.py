@@ -1,206 +1,17 @@
-"""How compiled functions are compiled: without Python objects or the GIL; and kept on disk.
+"""Functions that compiled code is made of: plain Python, until compiling is worth its time.
 
-Numba has a cache of its own, which believes what it reads: of a damaged file it makes an error
-in every command, or machine code that ends the process. Here what is not whole, or of another
-machine, counts as not being there. Every file begins with a checksum of the rest, which says what
-it was made of, and is put in its place whole. As there is a file for each function and the types
-that it is called with, processes that write at the same time have nothing to agree on.
+What is marked here is called as it is written until `stacktrans.kernels.loading` has loaded numba;
+from then on, what Python calls is compiled code.
 """
 
-import contextlib
 import functools
-import getpass
-import hashlib
-import os
-import pickle
-import platform
-import re
-import shutil
-import stat
-import sys
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
-
-from stacktrans.common.messages import complain
 
 Array = np.ndarray[Any, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
-# A compiled function is typed as the function it was, not as what numba makes of it.
-_njit: Any = numba.njit
-_config: Any = numba.config
-_CHECKSUM = hashlib.sha256
-_KEPT = 4
-"""How many directories of other states of the sources are kept."""
-
-
-def _cache_directory() -> Path | None:
-    """Where compiled code is kept between runs: a directory for each state of all its sources.
-
-    None if there is no place for it.
-    """
-    sources = _CHECKSUM()
-    package = Path(__file__).parent.parent
-    for folder in ("kernels", "memory"):
-        for path in sorted((package / folder).rglob("*.py")):
-            sources.update(path.read_bytes())
-    state = sources.hexdigest()[:16]
-    for root in (_at_home, _without_home):
-        with contextlib.suppress(OSError, RuntimeError):
-            return state_directory(root(), state)
-    return None
-
-
-def _at_home() -> Path:
-    """The user's own place for what can be made again; raises `RuntimeError` without a home."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(_config.CACHE_DIR or Path(home) / "stacktrans")
-
-
-def _without_home() -> Path:
-    """A place that keeps compiled code as long as the machine runs, if nobody else can write there.
-
-    What is read from it is run.
-
-    Raises:
-        OSError: there is none.
-    """
-    shared = Path(tempfile.gettempdir()) / f"stacktrans-{getattr(os, 'getuid', getpass.getuser)()}"
-    try:
-        shared.mkdir(mode=0o700, exist_ok=True)
-        found = shared.lstat()
-    except OSError:
-        return Path(tempfile.mkdtemp())
-    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    private = mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o022
-    return shared if private else Path(tempfile.mkdtemp())
-
-
-def state_directory(root: Path, state: str) -> Path:
-    """The directory for the code of a state of the sources; those long unused are removed.
-
-    Args:
-        root: where there is one for each state, and perhaps other things.
-        state: 16 hexadecimal digits.
-
-    Raises:
-        OSError: it can't be made or written to.
-    """
-    directory = root / state
-    is_new = not directory.exists()
-    directory.mkdir(parents=True, exist_ok=True)
-    if not os.access(directory, os.W_OK):
-        raise PermissionError(f"{directory} can't be written to")
-    os.utime(directory)
-    if is_new:
-        _remove_old(root, directory)
-    return directory
-
-
-def _remove_old(root: Path, current: Path) -> None:
-    with contextlib.suppress(OSError):
-        states = (path for path in root.iterdir() if re.fullmatch("[0-9a-f]{16}", path.name))
-        others = [path for path in states if path.is_dir() and path != current]
-        for path in sorted(others, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
-            shutil.rmtree(path, ignore_errors=True)
-
-
-class CodeCache:
-    """Compiled code of one function, as numba's dispatcher asks for it.
-
-    Args:
-        function: what is compiled.
-        directory: where its code is kept; None for nowhere.
-        on_miss: called before the function is compiled.
-    """
-
-    def __init__(
-        self, function: Callable[..., Any], directory: Path | None, on_miss: Callable[[], None]
-    ) -> None:
-        self._function, self._directory, self._on_miss = function, directory, on_miss
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled function for a signature; None if it has to be compiled."""
-        target_context.refresh()
-        what = self._what(signature, target_context.codegen())
-        content = self._directory and _content(self._path(self._directory, what), what)
-        if not content:
-            self._on_miss()
-            return None
-        return CompileResult._rebuild(target_context, *content)
-
-    def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep a compiled function, if it can be kept."""
-        # Such code holds addresses of this process.
-        if self._directory is None or compiled.library.has_dynamic_globals:
-            return
-        what = self._what(signature, compiled.codegen)
-        code = dumps((what, compiled._reduce()))
-        with contextlib.suppress(OSError):
-            _put(self._path(self._directory, what), _CHECKSUM(code).digest() + code)
-
-    def _what(self, signature: Any, codegen: Any) -> str:
-        """All that code depends on, but for the functions that it calls."""
-        name = f"{self._function.__module__}.{self._function.__qualname__}"
-        # What is done with a NamedTuple is up to who made it, who may be somebody else.
-        types = [each.instance_class for each in signature if hasattr(each, "instance_class")]
-        makers = [sys.modules[each.__module__].__file__ or "" for each in types]
-        sources = [*map(_source_checksum, (self._function.__code__.co_filename, *makers))]
-        versions = numba.__version__, platform.python_implementation(), platform.python_version()
-        return repr((name, sources, signature, codegen.magic_tuple(), versions))
-
-    def _path(self, directory: Path, what: str) -> Path:
-        function = self._function
-        key = _CHECKSUM(what.encode()).hexdigest()[:16]
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}-{key}.nbc"
-        return directory / name
-
-
-@functools.cache
-def _source_checksum(source: str) -> str:
-    with contextlib.suppress(OSError):
-        return _CHECKSUM(Path(source).read_bytes()).hexdigest()
-    return ""
-
-
-def _content(path: Path, what: str) -> Any:
-    """What a file holds; None if it is not whole, or holds something else."""
-    try:
-        # Something else than a file might keep its reader waiting.
-        whole = path.read_bytes() if path.is_file() else b""
-    except OSError:
-        return None
-    size = _CHECKSUM().digest_size
-    checksum, code = whole[:size], whole[size:]
-    if _CHECKSUM(code).digest() != checksum:
-        return None
-    made_of, content = pickle.loads(code)
-    return content if made_of == what else None
-
-
-def _put(path: Path, content: bytes) -> None:
-    """Have a file with this content in the place of whatever is there, or raise `OSError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(".tmp", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as stream:
-            stream.write(content)
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-_DIRECTORY = _cache_directory()
 
 # Without what lets Python or C call it, which would take a tenth of the time to compile.
 _INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -211,10 +22,95 @@ _EXACT = {"contract"}
 _REORDERED = {"contract", "reassoc", "nsz"}
 
 
+class Compilable:
+    """A function that is Python for Python, and compiled code for compiled code.
+
+    Attributes:
+        function: as it is written.
+        options: with which numba compiles it.
+        loops: `module:name` of what is compiled in its place, where it is written in whole arrays.
+        made_by: what makes its dispatcher, once numba is loaded.
+    """
+
+    made_by: ClassVar[Callable[["Compilable"], Any]]
+
+    def __init__(
+        self, function: Callable[..., Any], options: Mapping[str, Any], loops: str | None = None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.options, self.loops = function, options, loops
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """What numba makes of it."""
+        return Compilable.made_by(self)
+
+    # Under these two names numba finds what is to be written out in its caller.
+
+    @property
+    def targetoptions(self) -> Any:
+        """With which it is compiled."""
+        return self.dispatcher.targetoptions
+
+    @property
+    def py_func(self) -> Callable[..., Any]:
+        """What is compiled."""
+        return cast(Callable[..., Any], self.dispatcher.py_func)
+
+
+class Entry(Compilable):
+    """A function whose compiled code is called by Python, too; it is kept on disk."""
+
+    def __call__(self, *args: Any) -> Any:
+        if _numba:
+            return self.dispatcher(*args)
+        # In compiled code there are no warnings either.
+        with np.errstate(all="ignore"):
+            return self.function(*args)
+
+
+class Overloaded:
+    """A function that is another one for some types of its first argument.
+
+    Attributes:
+        function: what it is for all others.
+        own: what it is for a type.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.own: dict[type, Callable[..., Any]] = {}
+        by_type.append(self)
+
+    def __call__(self, first: Any, *others: Any) -> Any:
+        return self.own.get(type(first), self.function)(first, *others)
+
+
+by_type: list[Overloaded] = []
+"""All of them that there are."""
+entries: list[Entry] = []
+"""The same."""
+_numba = False
+
+
+def call_compiled_code() -> None:
+    """Have Python call compiled code from now on; see `stacktrans.kernels.loading`."""
+    global _numba
+    _numba = True
+
+
+def uses_numba() -> bool:
+    """Whether Python calls compiled code."""
+    return _numba
+
+
 def compiled(function: Function) -> Function:
     """Compile what only compiled code calls."""
-    wrapped: Function = _njit(function, fastmath=_EXACT, **_INNER)
-    return wrapped
+    return cast(Function, Compilable(function, {"fastmath": _EXACT, **_INNER}))
 
 
 def inlined(function: Function) -> Function:
@@ -223,24 +119,32 @@ def inlined(function: Function) -> Function:
     Where a function takes a dozen arrays, counting the references to them takes longer than the
     call.
     """
-    wrapped: Function = _njit(function, fastmath=_EXACT, inline="always", **_INNER)
-    return wrapped
+    options = {"fastmath": _EXACT, "inline": "always", **_INNER}
+    return cast(Function, Compilable(function, options))
 
 
-def compiled_sum(function: Function) -> Function:
-    """As `compiled`, for sums over an array: their terms may be added in any order."""
-    wrapped: Function = _njit(function, fastmath=_REORDERED, **_INNER)
-    return wrapped
+def compiled_as(loops: str, any_order: bool = False) -> Callable[[Function], Function]:
+    """As `compiled`, for what is written in whole arrays: compiled are the loops of `module:name`.
+
+    With `any_order`, the terms of sums may be added in any order.
+    """
+    options = {"fastmath": _REORDERED if any_order else _EXACT, **_INNER}
+
+    def marked(function: Function) -> Function:
+        return cast(Function, Compilable(function, options, loops))
+
+    return marked
 
 
 def compiled_entry(function: Function) -> Function:
     """Compile what Python calls, at the first call; kept on disk with all that it calls."""
-    wrapped: Any = _njit(function, nogil=True, error_model="numpy", fastmath=_EXACT)
-    wrapped._cache = CodeCache(function, _DIRECTORY, _say_that_it_compiles)
-    typed: Function = wrapped
-    return typed
+    entry = Entry(function, {"nogil": True, "error_model": "numpy", "fastmath": _EXACT})
+    entries.append(entry)
+    if _numba:
+        _ = entry.dispatcher
+    return cast(Function, entry)
 
 
-@functools.cache
-def _say_that_it_compiles() -> None:
-    complain("compiling for this machine, once (some seconds)")
+def overloaded(function: Function) -> Function:
+    """A function of compiled code that is another for some types of its first argument."""
+    return cast(Function, Overloaded(function))

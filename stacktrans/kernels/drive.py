@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from stacktrans.kernels import kernel
 from stacktrans.kernels.arithmetic import add, copy
+from stacktrans.kernels.arrays import check_shape, fresh, fresh_zeros
 from stacktrans.kernels.cells import Cell
-from stacktrans.kernels.compiling import Array, compiled_entry
+from stacktrans.kernels.compiling import Array, compiled_entry, inlined
 from stacktrans.kernels.kernel import Kernel, Room, Store
+from stacktrans.kernels.products import gate_panels, padded, panels
 from stacktrans.kernels.steps import (
     Backward,
     Forward,
@@ -30,17 +30,51 @@ from stacktrans.kernels.steps import (
     values_backward,
     values_step,
 )
-from stacktrans.kernels.tensors import (
-    as_array,
-    check_shape,
-    fresh,
-    fresh_zeros,
-    gate_panels,
-    in_place,
-    padded,
-    panels,
-    workspace,
-)
+
+
+@inlined
+def operate(
+    memory: Any,
+    own: int,
+    tanh_values: int,
+    hard: int,
+    buffered: int,
+    bias: Array,
+    sums: Array,
+    signals: Array,
+    reads: Array,
+    item: int,
+    step: int,
+    place: int,
+    later: int,
+) -> None:
+    """What an item does with its memory at a step: signals, then values, then pop, push and read.
+
+    Args:
+        memory: changed in place.
+        own: how many of the signals are the memory's; those of buffers follow.
+        tanh_values: as `Forward` has it.
+        hard: likewise.
+        buffered: as `Inputs` has it.
+        bias: [signals + pushes * m].
+        sums: the same and more; what comes out of the controller.
+        signals: [signals] set.
+        reads: [reads * m] set.
+        item: which of the batch.
+        step: which of its steps.
+        place: of the step.
+        later: how many steps of this item come after it.
+    """
+    kernel.set_signals(memory, sums, bias, signals[:own])
+    if hard:
+        kernel.make_hard(memory, signals[:own])
+    if buffered:
+        sigmoid_signals(sums[own:], bias[own:], signals[own:])
+        if hard:
+            rounded(signals[own:])
+    vectors = kernel.pushed(memory, item, step, place)
+    values_step(sums, bias, signals.shape[0], tanh_values, vectors)
+    kernel.step_forward(memory, item, step, place, later, signals, reads)
 
 
 @compiled_entry
@@ -54,26 +88,30 @@ def forward(run: Forward, memory: Any, own: int) -> None:
     """
     tanh_values, hard, buffered = run.tanh_values, run.hard, run.inputs.buffered
     bias, starts, read, trace, heads = run.bias, run.starts, run.read, run.trace, run.heads
-    going, count = run.state.shape[2], trace.signals.shape[1]
+    going = run.state.shape[2]
     for step in range(starts[1] - starts[0]):
         going = going_on(starts, step, going)
         units_step(run, step, going)
         for item in range(going):
             place = starts[item] + step
-            signals, sums = trace.signals[place], heads[item]
-            kernel.set_signals(memory, sums, bias, signals[:own])
-            if hard:
-                kernel.make_hard(memory, signals[:own])
-            if buffered:
-                sigmoid_signals(sums[own:], bias[own:], signals[own:])
-                if hard:
-                    rounded(signals[own:])
-            vectors = kernel.pushed(memory, item, step, place)
-            values_step(sums, bias, count, tanh_values, vectors)
+            later = starts[item + 1] - place - 1
+            operate(
+                memory,
+                own,
+                tanh_values,
+                hard,
+                buffered,
+                bias,
+                heads[item],
+                trace.signals[place],
+                read[item],
+                item,
+                step,
+                place,
+                later,
+            )
             if buffered:
                 position_step(trace, starts, item, place)
-            later = starts[item + 1] - place - 1
-            kernel.step_forward(memory, item, step, place, later, signals, read[item])
             copy(trace.reads[place], read[item])
 
 
@@ -156,17 +194,17 @@ class Sizes(NamedTuple):
     size: int
     signals: int
     columns: int
-    dtype: torch.dtype
+    dtype: np.dtype[Any]
 
     @classmethod
     def of(
         cls,
         kind: Kind,
         signals: int,
-        initial: Tensor,
-        heads: Tensor,
-        bias: Tensor,
-        weights: Sequence[Tensor],
+        initial: Array,
+        heads: Array,
+        bias: Array,
+        weights: Sequence[Array],
     ) -> Self:
         """The sizes of a run with weights as `ModelWeights.joined` has them.
 
@@ -197,17 +235,22 @@ class Sizes(NamedTuple):
         """Numbers read at each step."""
         return self.kind.memory.reads * self.columns
 
+    @property
+    def projected(self) -> tuple[int, int, int]:
+        """The shape of the gates' sums over an id."""
+        return self.layers, self.kind.units.gates, self.size
+
     def store(self, steps: int, places: int | None = None, held: object = None) -> Store:
         """A memory of the batch; arguments as `Room` has them."""
         return self.kind.memory.store(
             Room(self.batch, self.columns, self.dtype, steps, places, held)
         )
 
-    def nothing_read(self) -> Tensor:
+    def nothing_read(self) -> Array:
         """What was read before the first step: [B, reads * m]."""
-        return fresh(self.batch, self.read, dtype=self.dtype).fill_(self.kind.memory.nothing)
+        return np.full((self.batch, self.read), self.kind.memory.nothing, dtype=self.dtype)
 
-    def new_trace(self, places: int, saved: int) -> tuple[Tensor, ...]:
+    def new_trace(self, places: int, saved: int) -> tuple[Array, ...]:
         """Room for all that `Trace` keeps of N steps; of what is saved, for as many as said."""
         return (
             fresh(saved, self.layers, self.kind.units.saved, self.size, dtype=self.dtype),
@@ -217,7 +260,37 @@ class Sizes(NamedTuple):
             fresh_zeros(places if self.kind.buffered else 0, dtype=self.dtype),
         )
 
-    def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Tensor) -> Inputs:
+    def run(
+        self,
+        weights: Weights,
+        bias: Array,
+        starts: Array,
+        inputs: Inputs,
+        state: Array,
+        read: Array,
+        trace: Trace,
+    ) -> Forward:
+        """What running the steps of some items takes; arguments as `Forward` has them."""
+        kind, count = self.kind, state.shape[2]
+        gates = (count, kind.units.gates, padded(self.size, self.dtype))
+        return Forward(
+            kind.units.number,
+            int(kind.tanh_values),
+            int(kind.hard),
+            weights,
+            bias,
+            starts,
+            inputs,
+            state,
+            read,
+            trace,
+            fresh(*gates, dtype=self.dtype),
+            fresh(*gates, dtype=self.dtype),
+            fresh(count, padded(self.heads, self.dtype), dtype=self.dtype),
+            fresh(kind.units.gates, self.size, dtype=self.dtype),
+        )
+
+    def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Array) -> Inputs:
         """What the steps of a whole batch read.
 
         Args:
@@ -240,10 +313,12 @@ class Sizes(NamedTuple):
         in_step = buffered or np.array_equal(input_starts, starts)
         if not in_step or len(given) != self.batch or (given < 0).any() or len(ids) != expected:
             raise ValueError(f"the {len(ids)} ids are not those of the steps")
-        shape = (self.layers, self.kind.units.gates, self.size)
-        check_shape("sums over the ids", projected.shape, (len(projected), math.prod(shape)))
+        numbers = math.prod(self.projected)
+        check_shape("sums over the ids", projected.shape, (len(projected), numbers))
         check_ids(ids, len(projected))
-        return Inputs(input_starts, ids, as_array(projected.unflatten(1, shape)), int(buffered))
+        return Inputs(
+            input_starts, ids, projected.reshape(len(projected), *self.projected), int(buffered)
+        )
 
 
 def check_ids(ids: Array, count: int) -> None:
@@ -252,33 +327,33 @@ def check_ids(ids: Array, count: int) -> None:
         raise IndexError(f"ids are {ids.min()} to {ids.max()}; expected 0 to {count - 1}")
 
 
-def forward_weights(gates: int, weights: Sequence[Tensor], heads: Tensor) -> Weights:
+def forward_weights(gates: int, weights: Sequence[Array], heads: Array) -> Weights:
     """Weights in panels, from `below` and `hidden` of each layer and those of the heads."""
-    return _stacked([gate_panels(weight, gates) for weight in weights], panels(heads.t()))
+    return _stacked([gate_panels(weight, gates) for weight in weights], panels(heads.T))
 
 
-def backward_weights(weights: Sequence[Tensor], heads: Tensor) -> Weights:
+def backward_weights(weights: Sequence[Array], heads: Array) -> Weights:
     """The transposed weights in panels."""
     return _stacked([panels(weight) for weight in weights], panels(heads))
 
 
-def _stacked(layers: list[Tensor], heads: Tensor) -> Weights:
-    hidden = torch.stack(layers[1::2]) if layers[2:] else layers[1].unsqueeze(0)
-    above = torch.stack(layers[2::2]) if layers[2:] else hidden[:0]
-    return Weights(as_array(layers[0]), as_array(above), as_array(hidden), as_array(heads))
+def _stacked(layers: list[Array], heads: Array) -> Weights:
+    hidden = np.stack(layers[1::2])
+    above = np.stack(layers[2::2]) if layers[2:] else hidden[:0]
+    return Weights(layers[0], above, hidden, heads)
 
 
 def forward_part(
     sizes: Sizes,
     part: slice,
     weights: Weights,
-    bias: Tensor,
+    bias: Array,
     starts: Array,
     inputs: Inputs,
-    state: Tensor,
-    read: Tensor,
+    state: Array,
+    read: Array,
     store: Store,
-    trace: Sequence[Tensor],
+    trace: Sequence[Array],
 ) -> None:
     """Run all steps for a part of the batch; arguments as `Forward` has them.
 
@@ -286,26 +361,11 @@ def forward_part(
     """
     if part.start == part.stop:
         return
-    kind, dtype = sizes.kind, sizes.dtype
-    count, places = part.stop - part.start, slice(starts[part.start], starts[part.stop])
-    gates = (count, kind.units.gates, padded(sizes.size, dtype))
-    run = Forward(
-        kind.units.number,
-        int(kind.tanh_values),
-        int(kind.hard),
-        weights,
-        as_array(bias),
-        _starts_of(part, starts),
-        _inputs_of(part, inputs),
-        in_place(state),
-        in_place(read),
-        _trace_of(places, trace),
-        workspace(*gates, dtype=dtype),
-        workspace(*gates, dtype=dtype),
-        workspace(count, padded(sizes.heads, dtype), dtype=dtype),
-        workspace(kind.units.gates, sizes.size, dtype=dtype),
-    )
-    forward(run, store.forward(part, places), kind.memory.signals)
+    places = slice(starts[part.start], starts[part.stop])
+    own_starts, own_inputs = _starts_of(part, starts), _inputs_of(part, inputs)
+    of_steps = _trace_of(places, trace)
+    run = sizes.run(weights, bias, own_starts, own_inputs, state, read, of_steps)
+    forward(run, store.forward(part, places), sizes.kind.memory.signals)
 
 
 class Grads(NamedTuple):
@@ -314,12 +374,12 @@ class Grads(NamedTuple):
     Attributes are as `Backward` has them.
     """
 
-    hidden: Tensor
-    signals: Tensor
-    reads: Tensor
-    projected: Tensor
-    inner: Tensor
-    heads: Tensor
+    hidden: Array
+    signals: Array
+    reads: Array
+    projected: Array
+    inner: Array
+    heads: Array
 
 
 def backward_part(
@@ -328,11 +388,11 @@ def backward_part(
     weights: Weights,
     starts: Array,
     inputs: Inputs,
-    initial: Tensor,
+    initial: Array,
     store: Store,
-    trace: Sequence[Tensor],
+    trace: Sequence[Array],
     grads: Grads,
-) -> Tensor:
+) -> Array:
     """Run the steps backwards for a part of the batch.
 
     Arguments are as for `forward_part`, and `initial` is [L, states, B, H]; gives back its
@@ -343,29 +403,29 @@ def backward_part(
         return fresh_zeros(*initial.shape, dtype=dtype)
     places = slice(starts[part.start], starts[part.stop])
     own = _trace_of(places, trace)
-    hidden, signals, reads = (as_array(grad[places]) for grad in grads[:3])
+    hidden, signals, reads = (grad[places] for grad in grads[:3])
     grad_state = fresh_zeros(*initial[:, :, part].shape, dtype=dtype)
-    outer = workspace(count, kind.units.gates, sizes.size, dtype=dtype)
+    outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
     run = Backward(
         kind.units.number,
         int(kind.tanh_values),
         weights,
         _starts_of(part, starts),
         _inputs_of(part, inputs),
-        as_array(initial[:, :, part]),
+        np.ascontiguousarray(initial[:, :, part]),
         float(kind.state_gradient),
         own,
         Trace(own.saved, hidden, signals, reads, own.positions),
-        in_place(grads.projected[places]),
-        in_place(grads.inner[places]),
-        in_place(grads.heads[places]),
-        in_place(grad_state),
+        grads.projected[places],
+        grads.inner[places],
+        grads.heads[places],
+        grad_state,
         outer,
         np.empty_like(outer) if kind.units.split else outer,
-        workspace(count, sizes.heads, dtype=dtype),
-        workspace(count, padded(sizes.read, dtype), dtype=dtype),
-        workspace(count, padded(sizes.size, dtype), dtype=dtype),
-        np.zeros(count, outer.dtype),
+        fresh(count, sizes.heads, dtype=dtype),
+        fresh(count, padded(sizes.read, dtype), dtype=dtype),
+        fresh(count, padded(sizes.size, dtype), dtype=dtype),
+        np.zeros(count, dtype),
     )
     backward(run, store.backward(part, places), kind.memory.signals)
     return grad_state
@@ -384,6 +444,6 @@ def _inputs_of(part: slice, inputs: Inputs) -> Inputs:
     return inputs._replace(starts=_starts_of(part, inputs.starts), ids=inputs.ids[first:last])
 
 
-def _trace_of(places: slice, trace: Sequence[Tensor]) -> Trace:
+def _trace_of(places: slice, trace: Sequence[Array]) -> Trace:
     """What is kept of some of the steps; what is kept of one step only, or of none, is whole."""
-    return Trace._make(as_array(each[places] if len(each) > 1 else each) for each in trace)
+    return Trace._make(each[places] if len(each) > 1 else each for each in trace)

@@ -8,14 +8,12 @@ strings, which stand one string after the other.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-import torch
-from numba.extending import overload
-from torch import Tensor
+import numpy as np
 
-from stacktrans.kernels.compiling import Array, Function
+from stacktrans.kernels.compiling import Array, Function, Overloaded, overloaded
 from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_backward
 
 
@@ -24,27 +22,6 @@ class Held(Protocol):
 
     def without(self, items: Array) -> Self:
         """The same, but that of some of the batch, [B] bool, is empty."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Carried:
-    """What B strings carry on, as constants.
-
-    Attributes:
-        units: [L, states, B, H] the state of the controller.
-        read: [B, reads * m] what was read last.
-        held: what the memory holds; None for one that holds nothing.
-        new: [B] which of them begin anew, and carry nothing.
-    """
-
-    units: Tensor
-    read: Tensor
-    held: Held | None
-    new: Tensor
-
-    def restarted(self, items: Tensor) -> "Carried":
-        """The same, but some of them, [B] bool, begin anew: with the initial state of units."""
-        return replace(self, new=self.new | items)
 
 
 class Store(Protocol):
@@ -89,11 +66,11 @@ class Room(NamedTuple):
 
     batch: int
     columns: int
-    dtype: torch.dtype
+    dtype: np.dtype[Any]
     steps: int
     places: int | None = None
     held: Any = None
-    values: Tensor | None = None
+    values: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -122,63 +99,48 @@ class Kernel(ABC):
             raise ValueError("what is carried is of another memory")
 
 
-_IMPLEMENTATIONS: dict[tuple[str, type], Callable[..., Any]] = {}
-
-
-def _by_type(function: Function) -> Function:
-    """A function of compiled code that is another for each type of its first argument."""
-
-    def choose(memory: Any, *_: Any) -> Callable[..., Any]:
-        kind = getattr(memory, "instance_class", object)
-        return _IMPLEMENTATIONS.get((function.__name__, kind), function)
-
-    # Written out in the driver: to count the references to a memory's arrays takes its time.
-    overload(function, strict=False, inline="always")(choose)
-    return function
-
-
 def implements(function: Callable[..., Any], *kinds: type) -> Callable[[Function], Function]:
     """Declare what one of the functions below does for some types of arrays."""
+    assert isinstance(function, Overloaded)
 
     def declared(own: Function) -> Function:
-        for kind in kinds:
-            _IMPLEMENTATIONS[function.__name__, kind] = own
+        function.own.update(dict.fromkeys(kinds, own))
         return own
 
     return declared
 
 
-@_by_type
+@overloaded
 def set_signals(memory: Any, sums: Array, bias: Array, signals: Array) -> None:
     """Set the memory's signals, [signals], by the sums under them; by sigmoids, if not declared."""
     sigmoid_signals(sums, bias, signals)
 
 
-@_by_type
+@overloaded
 def signals_backward(memory: Any, signals: Array, grad: Array) -> None:
     """Turn the gradients of the memory's signals, in place, into those of the sums under them."""
     sigmoid_signals_backward(signals, grad)
 
 
-@_by_type
+@overloaded
 def make_hard(memory: Any, signals: Array) -> None:
     """Make the memory's signals 0 or 1; each is rounded, if not declared."""
     rounded(signals)
 
 
-@_by_type
+@overloaded
 def pushed(memory: Any, item: int, step: int, place: int) -> Array:
     """What is pushed at a step, [pushes, m]: to be set going forwards, known going backwards."""
     raise NotImplementedError
 
 
-@_by_type
+@overloaded
 def pushed_gradient(memory: Any, item: int, step: int, place: int) -> Array:
     """The gradients of what was pushed, [pushes, m], after the `step_backward` of the step."""
     raise NotImplementedError
 
 
-@_by_type
+@overloaded
 def step_forward(
     memory: Any, item: int, step: int, place: int, later: int, signals: Array, reads: Array
 ) -> None:
@@ -196,7 +158,7 @@ def step_forward(
     raise NotImplementedError
 
 
-@_by_type
+@overloaded
 def step_backward(
     memory: Any,
     item: int,

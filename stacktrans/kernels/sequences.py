@@ -1,17 +1,15 @@
-"""Controller and memory over whole sequences, for torch: with gradients, or from call to call."""
+"""Controller and memory over whole sequences, for torch, with gradients."""
 
-import functools
-import itertools
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from stacktrans.kernels.arrays import check_shape
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import (
     Grads,
@@ -23,33 +21,11 @@ from stacktrans.kernels.drive import (
     forward_part,
     forward_weights,
 )
-from stacktrans.kernels.kernel import Carried
+from stacktrans.kernels.kernel import Held
+from stacktrans.kernels.loading import use_numba
 from stacktrans.kernels.steps import Inputs
-from stacktrans.kernels.tensors import as_array, check_shape, fresh
-
-Result = TypeVar("Result")
-
-# With fewer rows than this the products would wait for the weights to come from memory.
-_LEAST_ITEMS = 4
-
-
-@functools.cache
-def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads of this process: a forked one would inherit the pool without its threads."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="stacktrans")
-
-
-def in_parts(run: Callable[[slice], Result], batch: int) -> list[Result]:
-    """Run for all of a batch, each of torch's threads a part of it, and collect what comes out.
-
-    Compiled code lets go of the interpreter, and items of a batch have nothing to do with each
-    other.
-    """
-    threads = max(1, min(torch.get_num_threads(), batch // _LEAST_ITEMS))
-    ends = [batch * part // threads for part in range(threads + 1)]
-    first, *rest = (slice(start, end) for start, end in itertools.pairwise(ends))
-    others = [_pool(os.getpid(), threads - 1).submit(run, part) for part in rest]
-    return [run(first), *(other.result() for other in others)]
+from stacktrans.kernels.tensors import as_array, fresh, in_place
+from stacktrans.kernels.threads import in_parts
 
 
 class LayerWeights(NamedTuple):
@@ -120,6 +96,27 @@ class SequenceOutput(NamedTuple):
     reads: Tensor
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Carried:
+    """What B strings carry on, as constants.
+
+    Attributes:
+        units: [L, states, B, H] the state of the controller.
+        read: [B, reads * m] what was read last.
+        held: what the memory holds; None for one that holds nothing.
+        new: [B] which of them begin anew, and carry nothing.
+    """
+
+    units: Tensor
+    read: Tensor
+    held: Held | None
+    new: Tensor
+
+    def restarted(self, items: Tensor) -> "Carried":
+        """The same, but some of them, [B] bool, begin anew: with the initial state of units."""
+        return replace(self, new=self.new | items)
+
+
 class _Plan(NamedTuple):
     """What is run, over what, but for tensors that have gradients.
 
@@ -154,10 +151,12 @@ class _Sequence(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Carried]:
         """Run the steps, with weights as `ModelWeights.joined` has them."""
+        use_numba()
         starts, before = plan.starts, plan.before
-        sizes = Sizes.of(plan.kind, plan.signals, initial, heads, bias, weights)
-        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
-        first, held, places = sizes.nothing_read(), None, int(starts[-1])
+        start, own_heads, own_bias, *own = map(as_array, (initial, heads, bias, *weights))
+        sizes = Sizes.of(plan.kind, plan.signals, start, own_heads, own_bias, own)
+        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, as_array(projected))
+        first, held, places = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
             # The state of the units is known to be of these sizes: it is the initial one.
             check_shape("read", before.read.shape, (sizes.batch, sizes.read))
@@ -166,22 +165,23 @@ class _Sequence(torch.autograd.Function):
             held = before.held and before.held.without(before.new.numpy())
         store = sizes.store(int(np.diff(starts).max(initial=0)), places, held)
         trace = sizes.new_trace(places, places)
-        ready = forward_weights(plan.kind.units.gates, weights, heads)
-        start = initial.detach()
+        ready = forward_weights(plan.kind.units.gates, own, own_heads)
+        reads = in_place(first)
 
-        def run(part: slice) -> tuple[Tensor, Tensor]:
-            state = start[:, :, part].clone(memory_format=torch.contiguous_format)
-            read = first[part].clone()
-            forward_part(sizes, part, ready, bias, starts, inputs, state, read, store, trace)
+        def run(part: slice) -> tuple[Array, Array]:
+            state, read = start[:, :, part].copy(), reads[part].copy()
+            forward_part(sizes, part, ready, own_bias, starts, inputs, state, read, store, trace)
             return state, read
 
-        states, reads_last = zip(*in_parts(run, sizes.batch), strict=True)
+        states, reads_last = zip(*in_parts(run, sizes.batch, torch.get_num_threads()), strict=True)
+        kept = [*map(torch.from_numpy, trace)]
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(initial, heads, *weights, *trace)
+        ctx.save_for_backward(initial, heads, *weights, *kept)
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
         new = torch.zeros(sizes.batch, dtype=torch.bool)
-        carried = Carried(torch.cat(states, dim=2), torch.cat(reads_last), store.held, new)
-        return trace[1][:, -1], trace[2], trace[3], carried
+        units, last = np.concatenate(states, axis=2), np.concatenate(reads_last)
+        carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.held, new)
+        return kept[1][:, -1], kept[2], kept[3], carried
 
     @staticmethod
     @once_differentiable
@@ -195,14 +195,18 @@ class _Sequence(torch.autograd.Function):
             raise ValueError("signals that are made 0 or 1 have no gradients")
         inputs: Inputs = ctx.inputs
         grads = _grads(sizes, trace, given[:3])
-        ready = backward_weights(weights, heads)
+        ready = backward_weights([*map(as_array, weights)], as_array(heads))
+        start, of_steps = as_array(initial), [*map(as_array, trace)]
+        in_arrays = Grads._make(map(in_place, grads))
 
-        def run(part: slice) -> Tensor:
+        def run(part: slice) -> Array:
             return backward_part(
-                sizes, part, ready, plan.starts, inputs, initial, ctx.store, trace, grads
+                sizes, part, ready, plan.starts, inputs, start, ctx.store, of_steps, in_arrays
             )
 
-        grad_initial = torch.cat(in_parts(run, sizes.batch), dim=2)
+        grad_initial = torch.from_numpy(
+            np.concatenate(in_parts(run, sizes.batch, torch.get_num_threads()), axis=2)
+        )
         _, hidden, _, reads, positions = trace
         grad_weights: list[Tensor | None] = []
         for index, wanted in enumerate(ctx.needs_input_grad[-len(weights) :]):
@@ -229,19 +233,35 @@ class _Sequence(torch.autograd.Function):
         )
 
 
-def _grads(sizes: Sizes, trace: Sequence[Tensor], given: Sequence[Tensor | None]) -> Grads:
-    shape = (len(trace[1]), sizes.layers, sizes.kind.units.gates * sizes.size)
+class _Gradients(NamedTuple):
+    """Those of `drive.Grads`, as tensors."""
+
+    hidden: Tensor
+    signals: Tensor
+    reads: Tensor
+    projected: Tensor
+    inner: Tensor
+    heads: Tensor
+
+
+def _grads(sizes: Sizes, trace: Sequence[Tensor], given: Sequence[Tensor | None]) -> _Gradients:
+    shape, dtype = (
+        (len(trace[1]), sizes.layers, sizes.kind.units.gates * sizes.size),
+        trace[1].dtype,
+    )
     hidden, signals, reads = (
-        torch.zeros_like(like) if grad is None else grad
+        torch.zeros_like(like, memory_format=torch.contiguous_format)
+        if grad is None
+        else grad.contiguous()
         for grad, like in zip(given, (trace[1][:, -1], *trace[2:4]), strict=True)
     )
-    return Grads(
+    return _Gradients(
         hidden.unsqueeze(1),
         signals,
         reads,
-        fresh(*shape, dtype=sizes.dtype),
-        fresh(*(shape if sizes.kind.units.split else (0, 0, 0)), dtype=sizes.dtype),
-        fresh(shape[0], sizes.heads, dtype=sizes.dtype),
+        fresh(*shape, dtype=dtype),
+        fresh(*(shape if sizes.kind.units.split else (0, 0, 0)), dtype=dtype),
+        fresh(shape[0], sizes.heads, dtype=dtype),
     )
 
 
@@ -349,68 +369,3 @@ def fused_piece(
     run: Any = _Sequence.apply
     *done, carried = run(plan, projected, initial, *others)
     return SequenceOutput(*done), carried
-
-
-class Running:
-    """A controller and its memory, for a batch of B, from call to call without gradients.
-
-    For evaluation and decoding: of the memory only those rows are kept that can still be read, or
-    those cells that are not empty.
-
-    Args:
-        kind: what is run, without buffers.
-        batch_size: B.
-        weights: of the model.
-
-    Raises:
-        ValueError: there are buffers, or weights are not of the right shapes.
-    """
-
-    @torch.no_grad()
-    def __init__(self, kind: Kind, batch_size: int, weights: ModelWeights) -> None:
-        if kind.buffered:
-            raise ValueError("a buffered model can't continue from call to call")
-        signals = len(weights.signal_weight)
-        self._projected, self._state, heads, self._bias, *layers = weights.joined(batch_size)
-        self._sizes = Sizes.of(kind, signals, self._state, heads, self._bias, layers)
-        self._weights = forward_weights(kind.units.gates, layers, heads)
-        self._read = self._sizes.nothing_read()
-        self._store = self._sizes.store(0)
-
-    def step(self, inputs: Tensor) -> SequenceOutput:
-        """The next T steps, with the ids [B, T].
-
-        Raises:
-            IndexError: there is no such id.
-            ValueError: they are not of B strings.
-        """
-        sizes = self._sizes
-        batch, steps = inputs.shape
-        if batch != sizes.batch:
-            raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
-        trace = sizes.new_trace(batch * steps, saved=1)
-        starts = np.arange(batch + 1) * steps
-        given = sizes.inputs(starts, starts, as_array(inputs.flatten()), self._projected)
-        self._store = self._store.with_room(steps)
-        forward_part(
-            sizes,
-            slice(0, batch),
-            self._weights,
-            self._bias,
-            starts,
-            given,
-            self._state,
-            self._read,
-            self._store,
-            trace,
-        )
-        self._store = self._store.after(steps)
-        hidden, signals, reads = (part.unflatten(0, (batch, steps)) for part in trace[1:4])
-        return SequenceOutput(hidden[:, :, -1], signals, reads)
-
-    def choose(self, items: Tensor) -> None:
-        """Go on with other strings, each from where one of these is, by their indices."""
-        self._sizes = self._sizes._replace(batch=len(items))
-        self._state = self._state.index_select(2, items)
-        self._read = self._read[items]
-        self._store = self._store.chosen(as_array(items))

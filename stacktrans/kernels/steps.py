@@ -3,7 +3,16 @@
 import math
 from typing import Any, NamedTuple
 
-from stacktrans.kernels.arithmetic import add, copy, dot, scale, sigmoid, tanh
+from stacktrans.kernels.arithmetic import (
+    add,
+    copy,
+    dot,
+    interpolate,
+    scale,
+    sigmoid,
+    sigmoid_sum,
+    tanh_sum,
+)
 from stacktrans.kernels.cells import cell_backward, cell_step
 from stacktrans.kernels.compiling import Array, compiled, inlined
 from stacktrans.kernels.products import product
@@ -180,11 +189,9 @@ def values_step(sums: Array, bias: Array, first: int, tanh_values: int, values: 
         value = values[push]
         part, part_bias = sums[start : start + size], bias[start : start + size]
         if tanh_values:
-            for i in range(size):
-                value[i] = tanh(part[i] + part_bias[i])
+            tanh_sum(part, part_bias, value)
         else:
-            for i in range(size):
-                value[i] = sigmoid(part[i] + part_bias[i])
+            sigmoid_sum(part, part_bias, value)
 
 
 @compiled
@@ -214,15 +221,6 @@ def _neighbours(inputs: Inputs, item: int, position: Any) -> tuple[int, int, Any
     # whole; it shows in the share.
     first = start + 2 * item + (int(position) if position < last else last)
     return inputs.ids[first], inputs.ids[first + 1], position - math.floor(position)
-
-
-@compiled
-def _between(first: Array, second: Array, share: Any, out: Array) -> None:
-    """Out = (1 - share) first + share second, of as many gates and units as both have."""
-    for gate in range(first.shape[0]):
-        one, other, row = first[gate], second[gate], out[gate]
-        for i in range(one.shape[0]):
-            row[i] = one[i] + share * (other[i] - one[i])
 
 
 @compiled
@@ -263,7 +261,7 @@ def units_step(run: Forward, step: int, going: int) -> None:
             hidden = state[layer, 0, item]
             if inputs.buffered:
                 one, other, share = _neighbours(inputs, item, trace.positions[place])
-                _between(
+                interpolate(
                     inputs.projected[one, layer], inputs.projected[other, layer], share, between
                 )
                 sums = between

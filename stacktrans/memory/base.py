@@ -1,18 +1,24 @@
 """What every differentiable memory offers to a transducer."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-import torch
-from torch import Tensor, nn
-
 from stacktrans.common.errors import UsageError
+from stacktrans.common.late import Late
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from stacktrans.kernels.compiling import Array
     from stacktrans.kernels.kernel import Kernel
     from stacktrans.settings.model_config import ModelConfig
+else:
+    torch = Late("torch")
 
 
 class MemoryState:
@@ -36,15 +42,15 @@ class Reading:
     """
 
     held: float = 0.0
-    parts: Mapping[str, Tensor] = field(default_factory=dict)
-    cells: Mapping[str, Tensor] = field(default_factory=dict)
+    parts: Mapping[str, Tensor | Array] = field(default_factory=dict)
+    cells: Mapping[str, Tensor | Array] = field(default_factory=dict)
 
 
-class Memory(nn.Module, ABC, Generic[State]):
+class Memory(ABC, Generic[State]):
     """A data structure that is pushed to, popped and read by degrees.
 
-    A module without parameters. At each step it takes one number for each of `signal_names`,
-    and vectors to push, and gives back its next state and the vectors read.
+    It has no parameters. At each step it takes one number for each of `signal_names`, and vectors
+    to push, and gives back its next state and the vectors read.
 
     Attributes:
         name: how settings call it.
@@ -59,20 +65,13 @@ class Memory(nn.Module, ABC, Generic[State]):
     carries: ClassVar[bool] = False
     count: int = 1
 
-    def __init__(self) -> None:
-        super().__init__()
-
     @classmethod
-    def from_config(cls, config: "ModelConfig") -> Self:
-        """The memory of a model, which is made with settings of its own.
+    def from_config(cls, config: ModelConfig) -> Self:
+        """The memory of a model, which is made with settings of its own."""
+        return cls(**config.memory.own)
 
-        Raises:
-            UsageError: its class does not begin as a torch module has to.
-        """
-        made = cls(**config.memory.own)
-        if "_modules" not in vars(made):
-            raise UsageError(f"memory {cls.name}: its __init__ lacks super().__init__()")
-        return made
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
     @property
     @abstractmethod
@@ -138,19 +137,29 @@ class Memory(nn.Module, ABC, Generic[State]):
             The memory after the step, and the vectors read, [B, reads, m].
         """
 
-    def forward(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
-        """As a module is called: a step."""
+    def __call__(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
+        """A step."""
         return self.step(state, signals, values)
 
     def reading(self, state: State) -> Reading:
         """What the first string's memory holds, as traces show it; nothing unless it says so."""
         return Reading()
 
-    def kernel(self) -> "Kernel | None":
+    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+        """The same of a store of compiled code, after some steps.
+
+        Args:
+            store: what `Kernel.store` gave, with room for all steps.
+            reads: [reads * m] what was read last.
+            steps: how many there were.
+        """
+        return Reading()
+
+    def kernel(self) -> Kernel | None:
         """The compiled code of its steps; None for a memory that is run in torch."""
         return None
 
-    def compiled(self) -> "Kernel | None":
+    def compiled(self) -> Kernel | None:
         """The same, unless it is inherited: what another class computes may be something else."""
         own: Callable[[Any], Kernel] | None = vars(type(self)).get("kernel")
         return own(self) if own else None

@@ -1,12 +1,14 @@
 """No memory at all."""
 
-from typing import TYPE_CHECKING
+from __future__ import annotations
 
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from stacktrans.memory.base import Memory, MemoryState
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from stacktrans.kernels.kernel import Kernel
 
 
@@ -30,7 +32,7 @@ class Nothing(Memory[MemoryState]):
     ) -> tuple[MemoryState, Tensor]:
         return state, values
 
-    def kernel(self) -> "Kernel":
+    def kernel(self) -> Kernel:
         from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
 
         return StrengthKernel.of(pops=[], pushes=[], reads=[])

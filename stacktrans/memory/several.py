@@ -6,19 +6,25 @@ kind, ends the names of its signals and begins those of what it is pushed to: "p
 "push stack 2", "queue front", "stack 2 top".
 """
 
+from __future__ import annotations
+
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor, nn
-
+from stacktrans.common.late import Late
 from stacktrans.common.registry import MEMORIES
 from stacktrans.memory.base import Memory, MemoryState, Reading
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from stacktrans.kernels.compiling import Array
     from stacktrans.kernels.kernel import Kernel
+else:
+    torch = Late("torch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +46,7 @@ class Several(Memory[States]):
     part_names: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
-        super().__init__()
-        parts = nn.ModuleList(MEMORIES.load(name)() for name in self.part_names)
-        self.parts = cast(Sequence[Memory[Any]], parts)
+        self.parts: Sequence[Memory[Any]] = [MEMORIES.load(name)() for name in self.part_names]
         seen = [self.part_names[:place].count(name) for place, name in enumerate(self.part_names)]
         self.labels = [
             f"{name} {before + 1}" if self.part_names.count(name) > 1 else name
@@ -103,7 +107,18 @@ class Several(Memory[States]):
             cells={f"{at} {name}": row for at, own in labelled for name, row in own.cells.items()},
         )
 
-    def compiled(self) -> "Kernel | None":
+    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+        from stacktrans.memory.strengths.steps import shares  # as compiled code is
+
+        held, parts = shares(store, steps)
+        names = [
+            f"{label} {end}"
+            for label, part in zip(self.labels, self.parts, strict=True)
+            for end in getattr(part, "ends", ())
+        ]
+        return Reading(held=held, parts=dict(zip(names, parts, strict=True)))
+
+    def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of memories with ends."""
         from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
 

@@ -10,21 +10,22 @@ A run's directory holds two, `best/` and `last/`, and stands for its `best/`. Ch
 1 have no checksums.
 """
 
+from __future__ import annotations
+
 import contextlib
+import functools
 import io
 import json
 import os
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor, nn
 
 from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError as CheckpointError
@@ -32,15 +33,29 @@ from stacktrans.common.errors import UsageError, abridged
 from stacktrans.common.files import CONFIG as CONFIG
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.files import flush, write_flushed
-from stacktrans.common.registry import REGISTRIES
+from stacktrans.common.late import Late
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES
 from stacktrans.common.visible import visible
-from stacktrans.model.transducer import Transducer, without_numbers
+from stacktrans.memory import Memory, make_memory
+from stacktrans.model.arrays import ArrayModel, from_weights
+from stacktrans.model.devices import check_device, find_device
+from stacktrans.model.predictor import Numbers, Predictor
+from stacktrans.model.shapes import Shapes, weight_shapes
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
+from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import Layout
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from stacktrans.model.transducer import Transducer
+else:
+    torch = Late("torch")
 
 TRAINING = "training.pt"
 CARD = "README.md"
@@ -151,13 +166,79 @@ def _aside(directory: Path) -> Path:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained model and all that is needed to use it."""
+    """A trained model and all that is needed to use it.
+
+    Attributes:
+        path: where it is.
+        config: of its run.
+        task: its task.
+        layout: of the task.
+        weights: by their names.
+        device: where the model is run: auto, cpu, cuda, ...; where there is compiled code for it,
+            auto is the processor.
+        hard: whether signals are made 0 or 1.
+        threads: how many parts of a batch are run at the same time.
+    """
 
     path: Path
     config: RunConfig
     task: Task
     layout: Layout
-    model: Transducer
+    weights: Mapping[str, Numbers] = field(repr=False)
+    device: str = "auto"
+    hard: bool = False
+    threads: int = 1
+
+    @functools.cached_property
+    def memory(self) -> Memory[Any]:
+        """The model's memory."""
+        return make_memory(self.config.model)
+
+    @property
+    def signal_names(self) -> tuple[str, ...]:
+        """Names of the model's signals."""
+        of_buffers = BUFFER_SIGNALS if self.config.model.buffers else ()
+        return (*self.memory.signal_names, *of_buffers)
+
+    @functools.cached_property
+    def model(self) -> Transducer:
+        """The model as a torch module."""
+        from stacktrans.model.transducer import Transducer  # waits for torch
+
+        model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
+        model.load_state_dict({name: torch.from_numpy(each) for name, each in self.weights.items()})
+        model.hard = self.hard
+        return model.to(find_device(self.device)).eval()
+
+    @property
+    def predictor(self) -> Predictor:
+        """What runs the model; with the weights that it has now, if somebody has the module."""
+        return self._of_module() if "model" in vars(self) else self._of_weights
+
+    def _of_module(self) -> Predictor:
+        from stacktrans.model.in_torch import predictor_of  # waits for torch
+
+        return predictor_of(self.model)
+
+    @functools.cached_property
+    def _of_weights(self) -> Predictor:
+        model, wanted = self.config.model, self.config.model.kernel
+        known = model.controller.name in CONTROLLERS.builtin
+        if known and self.device in ("auto", "cpu") and wanted != "torch":
+            found = from_weights(model, self.weights, self.layout.inputs, self.hard, self.threads)
+            if found:
+                return found
+        return self._of_module()
+
+    @property
+    def follower(self) -> Predictor:
+        """What follows the model step by step."""
+        predictor = self.predictor
+        if isinstance(predictor, ArrayModel) and not predictor.shows_memory:
+            from stacktrans.model.in_torch import TorchModel  # waits for torch
+
+            return TorchModel(self.model, self.hard)
+        return predictor
 
 
 def locate(name: str | Path) -> Path:
@@ -186,18 +267,20 @@ def locate(name: str | Path) -> Path:
     )
 
 
-def load(name: str | Path, device: torch.device) -> Checkpoint:
-    """Read a checkpoint and build its model.
+def load(
+    name: str | Path, device: str | torch.device = "cpu", hard: bool = False, threads: int = 1
+) -> Checkpoint:
+    """Read a checkpoint; arguments are those of `Checkpoint`.
 
     Raises:
         CheckpointError: it is missing, damaged, foreign, or newer than this version.
+        UsageError: the device can't be used here.
     """
+    check_device(str(device))
     path = locate(name)
-    config, task = _read(path)
-    layout = task.layout
-    model = Transducer(config.model, layout.inputs, layout.outputs)
-    load_weights(model, path / WEIGHTS)
-    return Checkpoint(path, config, task, layout, model.to(device).eval())
+    config, task, shapes = _read(path)
+    weights = read_weights(path / WEIGHTS, shapes)
+    return Checkpoint(path, config, task, task.layout, weights, str(device), hard, threads)
 
 
 def read_config(directory: Path) -> RunConfig:
@@ -205,7 +288,7 @@ def read_config(directory: Path) -> RunConfig:
     return _read(directory)[0]
 
 
-def _read(directory: Path) -> tuple[RunConfig, Task]:
+def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
     _check_whole(directory)
     path = directory / WEIGHTS
     _check_origins(path)
@@ -213,12 +296,26 @@ def _read(directory: Path) -> tuple[RunConfig, Task]:
     task = config.make_task()
     # Before the model is made, which may be too large to be made at all.
     try:
-        model = without_numbers(config.model, task.layout.inputs, task.layout.outputs)
+        shapes = _shapes(config.model, task.layout)
     except UsageError as error:
         message = f"weights are not what the configuration asks for: {error}"
         raise CheckpointError(f"{path}: {message}") from error
-    check_shapes(path, model)
-    return config, task
+    check_shapes(path, shapes)
+    return config, task, shapes
+
+
+def _shapes(config: ModelConfig, layout: Layout) -> Shapes:
+    """The shapes of the weights of a model; raises `UsageError` if they are beyond counting."""
+    if config.controller.name in CONTROLLERS.builtin:
+        return weight_shapes(config, layout.inputs, layout.outputs)
+    from stacktrans.model.transducer import without_numbers  # waits for torch
+
+    return shapes_of(without_numbers(config, layout.inputs, layout.outputs))
+
+
+def shapes_of(model: nn.Module) -> Shapes:
+    """The shapes of the weights of a torch module, by their names."""
+    return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
 
 
 def _check_origins(path: Path) -> None:
@@ -289,8 +386,10 @@ def last_of(run: Path) -> Path:
 
 def serialized(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """The content of a file with some weights, by their names, and metadata in its header."""
+    from safetensors.torch import save as saved  # waits for torch
+
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    written = safetensors.torch.save(content, dict(metadata))
+    written = saved(content, dict(metadata))
     end = 8 + int.from_bytes(written[:8], "little")
     # The library writes metadata in an order that changes from process to process.
     header = json.loads(written[8:end])
@@ -300,18 +399,17 @@ def serialized(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     return len(text).to_bytes(8, "little") + text + written[end:]
 
 
-def check_shapes(path: Path, model: nn.Module) -> None:
+def check_shapes(path: Path, expected: Shapes) -> None:
     """Compare the shapes in a file's header with those of a model; reads nothing else.
 
     Raises:
         CheckpointError: the file can't be read, or holds weights of another model.
     """
-    expected = model.state_dict()
     with _opened(path) as file:
         found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         for name in sorted(expected.keys() | found.keys()):
             shape = _written(found[name].get_shape() if name in found else None)
-            wanted = _written(expected[name].shape if name in expected else None)
+            wanted = _written(expected.get(name))
             if shape != wanted:
                 message = f"weight {visible(name)} is {shape}; the configuration asks for {wanted}"
                 raise CheckpointError(f"{path}: {message}")
@@ -325,15 +423,31 @@ def load_weights(model: nn.Module, path: Path) -> None:
     Raises:
         CheckpointError: the file can't be read, is damaged, or holds weights of another model.
     """
-    check_shapes(path, model)
-    expected = model.state_dict()
+    weights = read_weights(path, shapes_of(model))
+    model.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
+
+
+def read_weights(path: Path, expected: Shapes) -> dict[str, Numbers]:
+    """The weights in a file, as numbers of 32 bits; raises as `load_weights` does."""
+    check_shapes(path, expected)
     with _opened(path) as file:
-        weights = {name: file.get_tensor(name).to(like.dtype) for name, like in expected.items()}
-    for name, tensor in weights.items():
-        if not tensor.isfinite().all():
+        weights = {name: _numbers(path, file, name) for name in expected}
+    for name, weight in weights.items():
+        if not np.isfinite(weight).all():
             raise CheckpointError(f"{path}: weight {name} holds NaN or infinite numbers")
     check_sum(path)  # last, since what is wrong with a weight says more
-    model.load_state_dict(weights)
+    return weights
+
+
+def _numbers(path: Path, file: Any, name: str) -> Numbers:
+    """A weight of an open file."""
+    if file.get_slice(name).get_dtype() != "BF16":
+        with np.errstate(all="ignore"):
+            numbers: Numbers = file.get_tensor(name).astype(np.float32)
+        return numbers
+    with safetensors.safe_open(path, "pt") as known:  # numpy has no such numbers
+        wide: Numbers = known.get_tensor(name).float().numpy()
+    return wide
 
 
 def metadata_of(path: Path) -> Mapping[str, str]:
@@ -347,7 +461,7 @@ def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
     try:
-        with safetensors.safe_open(path, "pt") as file:
+        with safetensors.safe_open(path, "np") as file:
             yield file
     except (OSError, safetensors.SafetensorError) as error:
         reason = visible(str(error))

@@ -7,7 +7,7 @@ depends on x_t alone, for a whole sequence at once; `step` adds the rest.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState
+from stacktrans.model.units import GRU, LSTM, RNN, Linear, Sigmoid, Units
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 ControllerState = tuple[Tensor, ...]
@@ -27,7 +28,7 @@ def no_noise(sums: Tensor) -> Tensor:
     return sums
 
 
-class Layer(nn.Module, ABC):
+class Layer(nn.Module, Units, ABC):
     """One layer of a controller: at each step it sums its inputs, and updates a state.
 
     Args:
@@ -37,21 +38,12 @@ class Layer(nn.Module, ABC):
             be 0.
 
     Attributes:
-        gates: names of the blocks of H rows in the weights.
-        states: how many vectors [H] the state is made of; the first is the output.
-        cell: by which compiled code of `stacktrans.kernels.cells` it is run; None for none. It is
-            not inherited.
-        units: whether it has units of its own; one without passes its input on.
         hidden_size: number of units H.
         below_weight: [gates * H, size of what comes from below].
         hidden_weight: [gates * H, H].
         initial_state: [states, H].
     """
 
-    gates: ClassVar[tuple[str, ...]]
-    states: ClassVar[int]
-    units: ClassVar[bool] = True
-    cell: ClassVar[str | None] = None
     below_weight: Tensor
     hidden_weight: Tensor
     initial_state: Tensor
@@ -61,9 +53,9 @@ class Layer(nn.Module, ABC):
         self.hidden_size = self.size_in(config, embedding_size, below_size)
 
     @classmethod
-    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
-        """The `hidden_size` of a layer that is made with these."""
-        return config.units.hidden_size if cls.units else embedding_size + below_size
+    def layer(cls) -> type["Layer"]:
+        """Itself."""
+        return cls
 
     def initial(self, batch_size: int) -> ControllerState:
         """The initial state, `states` tensors [B, H]."""
@@ -85,16 +77,8 @@ class Layer(nn.Module, ABC):
         """
 
 
-class LinearLayer(Layer):
-    """No units: what a linear controller sees, [x_t ; r_{t-1}], is passed on as it is.
-
-    Only the maps to signals, values and outputs are learned (hao2018, section 3.1).
-    """
-
-    gates = ("sum",)
-    cell = "linear"
-    states = 1
-    units = False
+class LinearLayer(Layer, Linear):
+    """A layer without units."""
 
     def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
         super().__init__(config, embedding_size, below_size)
@@ -166,12 +150,8 @@ def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -
         module.register_buffer(name, torch.zeros_like(tensor), persistent=False)
 
 
-class LSTMLayer(RecurrentLayer):
-    """Long short-term memory."""
-
-    gates = ("input", "forget", "output", "candidate")
-    cell = "lstm"
-    states = 2
+class LSTMLayer(RecurrentLayer, LSTM):
+    """A layer of long short-term memory."""
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         hidden, cell = state
@@ -181,12 +161,8 @@ class LSTMLayer(RecurrentLayer):
         return show * torch.tanh(cell), cell
 
 
-class GRULayer(RecurrentLayer):
-    """Gated recurrent unit; its update gate keeps."""
-
-    gates = ("reset", "update", "candidate")
-    cell = "gru"
-    states = 1
+class GRULayer(RecurrentLayer, GRU):
+    """A layer of gated recurrent units."""
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         (hidden,) = state
@@ -199,22 +175,24 @@ class GRULayer(RecurrentLayer):
         return (candidate + update * (hidden - candidate),)
 
 
-class RNNLayer(RecurrentLayer):
-    """Simple recurrent units with tanh."""
+class SimpleLayer(RecurrentLayer):
+    """A layer of units that are a function of their sums."""
 
-    gates = ("candidate",)
-    cell = "rnn"
-    states = 1
-    nonlinearity = staticmethod(torch.tanh)
+    nonlinearity: Callable[[Tensor], Tensor]
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         return (self.nonlinearity(self._sums(projected, below, *state)),)
 
 
-class SigmoidLayer(RNNLayer):
-    """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
+class RNNLayer(SimpleLayer, RNN):
+    """A layer of simple recurrent units."""
 
-    cell = "sigmoid"
+    nonlinearity = staticmethod(torch.tanh)
+
+
+class SigmoidLayer(SimpleLayer, Sigmoid):
+    """A layer of simple recurrent units with a sigmoid."""
+
     nonlinearity = staticmethod(torch.sigmoid)
 
 
@@ -230,7 +208,7 @@ class Controller(nn.Module):
 
     def __init__(self, config: ModelConfig, embedding_size: int, read_size: int) -> None:
         super().__init__()
-        kind: type[Layer] = CONTROLLERS.load(config.controller.name)
+        kind: type[Layer] = CONTROLLERS.load(config.controller.name).layer()
         self.layers = nn.ModuleList()
         below = read_size
         for _ in range(config.units.layers):

@@ -19,22 +19,19 @@ from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.kernels.cells import CELLS
+from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import Kind
-from stacktrans.kernels.kernel import Carried as CarriedCompiled
-from stacktrans.kernels.sequences import (
-    LayerWeights,
-    ModelWeights,
-    Running,
-    fused_piece,
-    fused_sequence,
-)
-from stacktrans.kernels.tensors import can_run
+from stacktrans.kernels.running import RunWeights
+from stacktrans.kernels.sequences import Carried as CarriedCompiled
+from stacktrans.kernels.sequences import LayerWeights, ModelWeights, fused_piece, fused_sequence
+from stacktrans.kernels.tensors import as_array, can_run
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
+from stacktrans.model.arrays import ArrayModel, kind_of
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import Unrolled
+from stacktrans.model.units import Units
 from stacktrans.settings.model_config import ModelConfig
 
 SYMBOLS_AT_ONCE = 256
@@ -72,8 +69,8 @@ class Transducer(nn.Module):
         self.embedding = None if one_hot else nn.Embedding(inputs, embedded)
         self.memory = memory = make_memory(config)
         self.read_size = memory.reads * config.memory_size
-        layer: type[Layer] = CONTROLLERS.load(config.controller.name)
-        size = layer.size_in(config, embedded, self.read_size)
+        units: type[Units] = CONTROLLERS.load(config.controller.name)
+        size = units.size_in(config, embedded, self.read_size)
         operated = memory.signal_names or config.buffers
         self.operation = Operation(memory, size, config) if operated else None
         self.controller = Controller(config, embedded, self.read_size)
@@ -144,9 +141,6 @@ class Transducer(nn.Module):
         lengths = [longest] * count if lengths is None else lengths
         if len(lengths) != count or not all(0 <= length <= longest for length in lengths):
             raise ValueError(f"lengths of {count} items, 0 to {longest} each, are not {lengths}")
-        if not self.config.buffers and (self.hard or not torch.is_grad_enabled()):
-            done = self.start(count).step(inputs)
-            return Unrolled(done.hidden, done.signals)
         if kind := self.kind():
             return _unroll_compiled(self, kind, inputs, lengths, noise)
         if self.config.buffers:
@@ -186,23 +180,39 @@ class Transducer(nn.Module):
 
     def steps_over(self, length: int) -> int:
         """How many steps are taken over an input of `length` symbols."""
-        buffers = self.config.buffers
-        return buffers.steps_per_symbol * length + buffers.extra_steps if buffers else length
+        return self.config.steps_over(length)
 
     @torch.no_grad()
-    def start(self, batch_size: int) -> Running | definition.Run:
+    def start(self, batch_size: int) -> definition.Run:
         """A run over B sequences, whose `step` takes the next ids, [B, T]; without gradients.
 
         Raises:
             UsageError: the model has buffers.
         """
         self._refuse_buffers()
+        return definition.Run(self, batch_size)
+
+    @torch.no_grad()
+    def in_arrays(self) -> ArrayModel | None:
+        """Itself with weights as they are now, to be run without torch; None if torch is to run it.
+
+        Raises:
+            UsageError: compiled code is asked for and there is none.
+        """
         if not (kind := self.kind()):
-            return definition.Run(self, batch_size)
-        # Once for each id and not for each step: there are far fewer of them.
-        ids = torch.arange(self.inputs)
-        sums = [self.sums(layer, ids) for layer in self.controller.all_layers]
-        return Running(kind, batch_size, _weights(self, sums))
+            return None
+        rows = self.embed(torch.arange(self.inputs))
+        if kind.buffered:  # after the last input nothing is read
+            rows = functional.pad(rows, (0, 0, 0, 1))
+        projected = [layer.project(rows) for layer in self.controller.all_layers]
+        given, initial, heads, bias, *layers = map(as_array, _weights(self, projected).joined(1))
+        signals = len(self.signal_names)
+        weights = RunWeights(kind, given, initial[:, :, 0], heads, bias, layers, signals)
+        shown = self.output[0] if isinstance(self.output, nn.Sequential) else None
+        output = _in_arrays(shown) if isinstance(shown, nn.Linear) else None
+        threads = torch.get_num_threads()
+        classifier = _in_arrays(self.classifier)
+        return ArrayModel(self.config, self.memory, weights, output, classifier, threads)
 
     def kind(self) -> Kind | None:
         """What compiled code has to run; None if the model is run in torch.
@@ -213,7 +223,8 @@ class Transducer(nn.Module):
         weight = self.classifier.weight
         key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
         if key not in self._kinds:
-            self._kinds[key] = kind_of(self.config, self.memory, weight, self.kernel, self.hard)
+            found = compiled_kind(self.config, self.memory, weight, self.kernel, self.hard)
+            self._kinds[key] = found
         return self._kinds[key]
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
@@ -250,6 +261,13 @@ class Transducer(nn.Module):
         """Logits [B, T, outputs] for ids [B, T]."""
         everything = torch.ones_like(inputs, dtype=torch.bool)
         return self.logits(self.unroll(inputs), everything).view(*inputs.shape, -1)
+
+
+def _in_arrays(linear: nn.Linear) -> tuple[Array, Array]:
+    """The weight and the bias of a linear map."""
+    weight = as_array(linear.weight)
+    bias = np.zeros(len(weight), weight.dtype) if linear.bias is None else as_array(linear.bias)
+    return weight, bias
 
 
 def _unroll_compiled(
@@ -327,7 +345,7 @@ def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor
     return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
 
 
-def kind_of(
+def compiled_kind(
     config: ModelConfig, memory: Memory[Any], weight: Tensor, kernel: str, hard: bool = False
 ) -> Kind | None:
     """What compiled code has to run for a model; None if torch is to run it.
@@ -339,20 +357,14 @@ def kind_of(
     """
     if kernel == "torch":
         return None
-    # Only if it is the class's own: what a class computes may differ from what its base does.
-    units = vars(CONTROLLERS.load(config.controller.name)).get("cell")
-    steps = memory.compiled() if units and can_run(weight) else None
-    if steps:
-        tanh = config.value_nonlinearity == "tanh"
-        gradient = config.units.state_gradient
-        return Kind(CELLS[units], steps, config.buffers is not None, tanh, gradient, hard)
-    if kernel == "fused":
+    kind = kind_of(config, memory, hard) if can_run(weight) else None
+    if kind is None and kernel == "fused":
         raise UsageError(
             f"kernel: no fused one for {weight.dtype} on {weight.device.type} "
             f"with memory {config.memory.name} and controller {config.controller.name}; "
             "expected auto or torch"
         )
-    return None
+    return kind
 
 
 class _WithoutDrawing(TorchFunctionMode):

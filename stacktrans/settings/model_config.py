@@ -209,6 +209,11 @@ class ModelConfig(Strict):
                 raise ValueError(unknown_name(kind, name, existing))
         return self
 
+    def steps_over(self, length: int) -> int:
+        """How many steps a model takes over an input of `length` symbols."""
+        buffers = self.buffers
+        return buffers.steps_per_symbol * length + buffers.extra_steps if buffers else length
+
     @property
     def memory_size(self) -> int:
         """Size of a pushed vector; 0 without a memory."""

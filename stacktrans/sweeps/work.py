@@ -245,14 +245,12 @@ def _race(job: Job) -> None:
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:
     from stacktrans.inference.evaluation import scores_of_range
     from stacktrans.model.checkpoint import load
-    from stacktrans.model.devices import find_device
 
     asked = measure.model_dump(mode="json")
     if measure.strings:
         place = summary["texts"] if measure.of == "perplexity" else summary
         return {"measure": asked, "value": place[measure.strings][measure.of]}
-    loaded = load(job.directory, find_device(job.device))
-    loaded.model.hard = measure.hard
+    loaded = load(job.directory, job.device, measure.hard)
     lengths, law = measure.range_of(loaded.config.task, loaded.task)
     scores = scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)
     by_length = {

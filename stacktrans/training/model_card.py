@@ -40,7 +40,7 @@ def model_card(
         licence: under which the model is passed on; nothing is said of it if there is none.
     """
     config = checkpoint.config
-    count = sum(weight.numel() for weight in checkpoint.model.parameters())
+    count = sum(weight.size for weight in checkpoint.weights.values())
     paragraphs = [
         f"# {_text(config.task.name)}, memory {_text(config.model.memory.name)}",
         f"Task: {_text(config.task.description)}" if config.task.description else "",
@@ -63,7 +63,7 @@ def _use(checkpoint: Checkpoint, directory: str, source: str | None) -> Iterator
     symbols = _sample(checkpoint) if source is None else written.split(source)
     if not 0 < len(symbols) <= LONGEST_EXAMPLE:
         return
-    (answer,) = transduce(checkpoint.model, checkpoint.layout, [written.encode(symbols)])
+    (answer,) = transduce(checkpoint.predictor, checkpoint.layout, [written.encode(symbols)])
     source = shlex.quote(written.join(symbols))
     say = "echo" if _PLAIN.fullmatch(source) else "printf '%s\\n'"
     yield f"$ {say} {source} | stacktrans transduce {directory}"

@@ -6,6 +6,7 @@ import numpy as np
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import Scores, score
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.base import LengthLaw, Lengths
@@ -75,7 +76,7 @@ class Files(Strings):
         return pair._replace(source=np.where(unknown, self._unknown[ids], ids))
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        scores = score(model, self.layout, self.development)
+        scores = score(predictor_of(model), self.layout, self.development)
         record.development = Accuracy.of(scores)
         longer = self._longer(moment.share)
         record.train, record.test = (_accuracy(scores, chosen) for chosen in (~longer, longer))
@@ -84,7 +85,7 @@ class Files(Strings):
         self, model: Transducer, purpose: Purpose, moment: Moment
     ) -> tuple[Accuracy, Accuracy]:
         """Accuracy on the shorter and the longer development strings, or on all of them."""
-        scores = score(model, self.layout, self.development)
+        scores = score(predictor_of(model), self.layout, self.development)
         longer, whole = self._longer(moment.share), Accuracy.of(scores)
         return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
 
@@ -105,12 +106,14 @@ class Files(Strings):
         return self.development
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.train = Accuracy.of(score(model, self.layout, self._some(self._train, 1)))
-        summary.development = Accuracy.of(score(model, self.layout, self.development))
+        summary.train = Accuracy.of(
+            score(predictor_of(model), self.layout, self._some(self._train, 1))
+        )
+        summary.development = Accuracy.of(score(predictor_of(model), self.layout, self.development))
         summary.test = self.tested(model, moment)
 
     def tested(self, model: Transducer, moment: Moment) -> Accuracy:
-        return Accuracy.of(score(model, self.layout, [*self._test]))
+        return Accuracy.of(score(predictor_of(model), self.layout, [*self._test]))
 
 
 def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:

@@ -7,7 +7,7 @@ import torch
 
 from stacktrans.common.errors import UsageError
 from stacktrans.memory import make_memory
-from stacktrans.model.transducer import Transducer, kind_of, without_numbers
+from stacktrans.model.transducer import Transducer, compiled_kind, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layouts import Layout
@@ -42,7 +42,7 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
     else:
         source = Examples(config, task, examples) if examples else Strings(config, task)
     model, weight = config.model, torch.empty(0, device=device)
-    kind_of(model, make_memory(model), weight, model.kernel)
+    compiled_kind(model, make_memory(model), weight, model.kernel)
     check_room(config, source.layout)
     source.check()
     return source

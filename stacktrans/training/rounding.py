@@ -8,6 +8,7 @@ import torch
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.inference.evaluation import score
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, TrainingConfig
 from stacktrans.tasks.layouts import Layout, Pair
@@ -122,9 +123,9 @@ def _as_good(found: Accuracies, before: Accuracies) -> bool:
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
     """How many strings are right, with signals as they are and with signals of 0 or 1."""
-    soft = score(model, layout, pairs).coarse_accuracy
+    soft = score(predictor_of(model), layout, pairs).coarse_accuracy
     with model.made_hard(True):
-        return soft, score(model, layout, pairs).coarse_accuracy
+        return soft, score(predictor_of(model), layout, pairs).coarse_accuracy
 
 
 def without_needless(model: Transducer, measured: Measure) -> Transducer:

@@ -13,6 +13,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import Scores, score
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.task_config import TaskLengths
@@ -196,7 +197,9 @@ class Source(Part, ABC):
         while scores is None or (scores.count < count and scores.wrong <= allowed):
             done = scores.count if scores else 0
             size = min(max(FIRST_LOOK, 2 * done), count - done)
-            found = score(model, self.layout, self.strings(purpose, moment, lengths, size, done))
+            found = score(
+                predictor_of(model), self.layout, self.strings(purpose, moment, lengths, size, done)
+            )
             scores = scores + found if scores else found
         return Accuracy.of(scores)
 
@@ -298,4 +301,4 @@ class Examples(Strings):
         return self._score(model, self.test)
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
-        return Accuracy.of(score(model, self.layout, pairs))
+        return Accuracy.of(score(predictor_of(model), self.layout, pairs))

@@ -13,6 +13,7 @@ from stacktrans.inference.evaluation import cross_entropy
 from stacktrans.inference.perplexity import Perplexity, perplexity
 from stacktrans.memory import make_memory
 from stacktrans.model.controllers import GateNoise
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import StreamConfig
@@ -130,7 +131,7 @@ class Streams(Pieces):
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         count = self.config.training.measure.strings
         pairs = self.strings(Purpose.VALIDATION, moment, self.ranges.train, count)
-        record.validation = cross_entropy(model, self.layout, pairs)
+        record.validation = cross_entropy(predictor_of(model), self.layout, pairs)
         record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
 
 
@@ -207,4 +208,4 @@ class Texts(Pieces):
         summary.texts = {part: self._perplexity(model, part) for part in ("valid", "test")}
 
     def _perplexity(self, model: Transducer, part: str) -> Perplexity:
-        return perplexity(model, self.vocabulary, self.texts[part])
+        return perplexity(predictor_of(model), self.vocabulary, self.texts[part])

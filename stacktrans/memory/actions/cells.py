@@ -9,18 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.kernels.arrays import fresh, fresh_zeros, room_for, taken
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.kernel import Room
-from stacktrans.kernels.tensors import (
-    ARRAY_DTYPES,
-    TENSOR_DTYPES,
-    as_array,
-    fresh_zeros,
-    in_place,
-    room_for,
-    taken,
-    workspace,
-)
 from stacktrans.memory.actions import EMPTY
 
 UNLIMITED = 2**62
@@ -79,12 +70,12 @@ class Cells(NamedTuple):
     @classmethod
     def empty(cls, actions: Actions, room: Room) -> "Cells":
         """No cells, and no room for any; but for what is pushed."""
-        dtype, batch, rows = ARRAY_DTYPES[room.dtype], room.batch, 1 + actions.lists
+        dtype, batch, rows = room.dtype, room.batch, 1 + actions.lists
         shape = (1 if room.places is None else room.places, actions.number, room.columns)
         if room.values is None:
-            values = workspace(*shape, dtype=room.dtype)
+            values = fresh(*shape, dtype=dtype)
         else:
-            values = as_array(room.values.reshape(shape))
+            values = np.ascontiguousarray(room.values).reshape(shape)
         return cls(
             actions,
             np.zeros((batch, rows, actions.number, 0), dtype),
@@ -127,7 +118,7 @@ class Cells(NamedTuple):
         """See `Store`."""
         values = self.values[places] if len(self.values) > 1 else self.values
         work = (self.room + PADDING + 2) * values.shape[2]
-        padded = workspace(work, dtype=TENSOR_DTYPES[values.dtype])
+        padded = fresh(work, dtype=values.dtype)
         own = (array[part] for array in self[1:6])
         return Cells._make((self.actions, *own, self.kept_starts, values, padded))
 
@@ -135,14 +126,14 @@ class Cells(NamedTuple):
         """See `Store`; what was held before the first step is constant."""
         cells = self.forward(part, places)
         batch, rows, count, _ = cells.cells.shape
-        size, dtype = cells.values.shape[2], TENSOR_DTYPES[cells.values.dtype]
+        size, dtype = cells.values.shape[2], cells.values.dtype
         # A step deeper than any read reaches, since gradients move before they are cut off.
         room = min(self.room, self.actions.depth + len(self.kept_starts) - 1)
         return Backward(
             cells,
-            workspace(count, size, dtype=dtype),
-            in_place(fresh_zeros(batch, rows, count, room * size, dtype=dtype)),
-            in_place(fresh_zeros(batch, count * size, dtype=dtype)),
+            fresh(count, size, dtype=dtype),
+            fresh_zeros(batch, rows, count, room * size, dtype=dtype),
+            fresh_zeros(batch, count * size, dtype=dtype),
         )
 
     def with_room(self, steps: int) -> "Cells":
@@ -165,7 +156,7 @@ class Cells(NamedTuple):
         """A copy that has room for so many cells in each row."""
         size = self.values.shape[2]
         shape = (*self.cells.shape[:3], room * size)
-        cells = workspace(*shape, dtype=TENSOR_DTYPES[self.cells.dtype])
+        cells = fresh(*shape, dtype=self.cells.dtype)
         used = self.most * size
         cells[..., :used] = self.cells[..., :used]
         return self._replace(
@@ -185,7 +176,7 @@ class Cells(NamedTuple):
         rows = (1 + actions.lists) * actions.number
         starts = np.cumsum([0, *((reached + PADDING - 1) * size * rows)])
         shape = (len(self.used), int(starts[-1]))
-        kept = workspace(*shape, dtype=TENSOR_DTYPES[self.cells.dtype])
+        kept = fresh(*shape, dtype=self.cells.dtype)
         return self._replace(kept=kept, kept_starts=starts)
 
 

@@ -5,19 +5,25 @@ to itself. What a cell holds after a step is the mean, by the actions' probabili
 it would hold after each. There are no strengths: a cell that is empty holds -1.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor
-from torch.nn import functional
-
+from stacktrans.common.late import Late
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.base import Memory, MemoryState, Reading, State
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.nn import functional
+
+    from stacktrans.kernels.compiling import Array
     from stacktrans.kernels.kernel import Kernel
+else:
+    torch, functional = Late("torch"), Late("torch.nn.functional")
 
 NO_OP = "no-op"
 
@@ -45,7 +51,6 @@ class ActionMemory(Memory[State]):
     def __init__(
         self, count: int = 1, depth: int = 2, no_op: bool = True, capacity: int | None = None
     ) -> None:
-        super().__init__()
         self.count, self.depth, self.no_op, self.capacity = count, depth, no_op, capacity
         self.actions = (*self.own_actions, *((NO_OP,) if no_op else ()))
         self._signal_names = tuple(
@@ -97,6 +102,10 @@ class ActionMemory(Memory[State]):
     def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
         state = self.update(state, signals, values)
         return state, with_room(self.cells(state), self.depth)[:, :, : self.depth].flatten(1, 2)
+
+    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+        cells = reads.reshape(self.count, self.depth, -1)
+        return Reading(cells=dict(zip(self.push_names, cells, strict=True)))
 
     def reading(self, state: State) -> Reading:
         cells = with_room(self.cells(state), self.depth)[0, :, : self.depth]
@@ -168,7 +177,7 @@ class ActionStack(ActionMemory[StackCells]):
         push, pop, stay = self._probabilities(signals)
         return StackCells(self._mixed(state.cells, values.unsqueeze(2), push, pop, stay))
 
-    def kernel(self) -> "Kernel":
+    def kernel(self) -> Kernel:
         from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
 
         return ActionKernel.of(self, lists=False)
@@ -225,7 +234,7 @@ class ActionList(ActionMemory[ListCells]):
             self._mixed(state.right, state.head, left, right, insert + stay),
         )
 
-    def kernel(self) -> "Kernel":
+    def kernel(self) -> Kernel:
         from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
 
         return ActionKernel.of(self, lists=True)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from stacktrans.kernels import kernel
-from stacktrans.kernels.arithmetic import add_scaled, copy, dot, exp
+from stacktrans.kernels.arithmetic import add_scaled, copy, dot, exp, mixed
+from stacktrans.kernels.arrays import check_shape
 from stacktrans.kernels.compiling import Array, compiled
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.tensors import check_shape
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Backward, Cells
 
@@ -74,14 +74,6 @@ def _shares(actions: Actions, signals: Array, which: int) -> tuple[Any, Any, Any
 
 
 @compiled
-def _mixed(size: int, before: Any, there: Any, after: Any, padded: Array, out: Array) -> None:
-    """Mix each cell of a padded row with its neighbours, by the shares of the three."""
-    middle, last = padded[size:], padded[2 * size :]
-    for i in range(out.shape[0]):
-        out[i] = before * padded[i] + there * middle[i] + after * last[i]
-
-
-@compiled
 def _kept_of(memory: Cells, item: int, step: int, row: int, which: int) -> Array:
     """The part of what is kept of a step that is of one row."""
     rows, count = memory.cells.shape[1], memory.cells.shape[2]
@@ -113,7 +105,7 @@ def _row_step(
         kept = _kept_of(memory, item, step, row, which)
         copy(kept[: min(kept.shape[0], end + 2 * size)], padded)
     left = min(used + 1, memory.actions.capacity)
-    _mixed(size, push, stay, pop, padded, cells[: left * size])
+    mixed(size, push, stay, pop, padded, cells[: left * size])
 
 
 @compiled
@@ -141,7 +133,7 @@ def _row_backward(
     padded[:size] = 0
     copy(padded[size : size + numbers], given)
     padded[size + numbers : PADDING * size + numbers] = 0
-    _mixed(size, pop, stay, push, padded, grad[: min(used, reached + 1) * size])
+    mixed(size, pop, stay, push, padded, grad[: min(used, reached + 1) * size])
     for i in range(size):
         padded[i] = push * padded[size + i]
     return of_push, of_stay, of_pop

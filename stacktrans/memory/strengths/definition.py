@@ -21,19 +21,24 @@ too: above[i] is summed row by row from the end inwards, in the precision of the
 the compiled code (`stacktrans.memory.strengths.steps`) makes the same comparisons of the same sums.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional
-
+from stacktrans.common.late import Late
 from stacktrans.memory.base import Memory, MemoryState, Reading
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch.nn import functional
+
+    from stacktrans.kernels.compiling import Array
     from stacktrans.kernels.kernel import Kernel
+else:
+    torch, functional = Late("torch"), Late("torch.nn.functional")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,12 @@ class StrengthMemory(Memory[Strengths]):
         """For a memory after `steps` steps, the step (from 0) that pushed each row."""
         return list(range(steps))
 
+    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+        from stacktrans.memory.strengths.steps import shares  # as compiled code is
+
+        held, parts = shares(store, steps)
+        return Reading(held=held, parts=dict(zip(self.ends, parts, strict=True)))
+
     def reading(self, state: Strengths) -> Reading:
         weights = self.read_weights(state)[0]
         steps = weights.shape[1] // self.pushes
@@ -112,27 +123,11 @@ def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(weights[:, :, reach], values[:, reach])
 
 
-class _RunningSum(torch.autograd.Function):
-    """Sums of numbers [B, n] up to each, added one by one in their own precision."""
-
-    @staticmethod
-    def forward(ctx: Any, numbers: Tensor) -> Tensor:
-        """[B, n] to [B, n]."""
-        if numbers.device.type != "cpu":
-            return numbers.cumsum(1)
-        # On a processor torch's own sums are of float64, and round otherwise.
-        return torch.from_numpy(np.add.accumulate(numbers.detach().numpy(), axis=1))
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        """[B, n] to [B, n]."""
-        return grads[0].flip(1).cumsum(1).flip(1)
-
-
 def _sums(strengths: Tensor) -> tuple[Tensor, Tensor]:
     """For each row, the sum of the strengths up to it, without it and with it; [B, rows] each."""
-    apply: Any = _RunningSum.apply
-    through: Tensor = apply(strengths)
+    from stacktrans.memory.strengths.sums import running_sum  # waits for torch
+
+    through = running_sum(strengths)
     return functional.pad(through[:, :-1], (1, 0)), through
 
 
@@ -181,7 +176,7 @@ class Stack(StrengthMemory):
     def read_weights(self, state: Strengths) -> Tensor:
         return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
 
-    def kernel(self) -> "Kernel":
+    def kernel(self) -> Kernel:
         from stacktrans.memory.strengths.steps import TOP, StrengthKernel  # waits for numba
 
         return StrengthKernel.of(pops=[(0, TOP)], pushes=[(1, TOP)], reads=[TOP])
@@ -207,7 +202,7 @@ class Queue(StrengthMemory):
     def read_weights(self, state: Strengths) -> Tensor:
         return read_by(state.strengths).unsqueeze(1)  # equation 5
 
-    def kernel(self) -> "Kernel":
+    def kernel(self) -> Kernel:
         from stacktrans.memory.strengths.steps import BOTTOM, TOP, StrengthKernel  # waits for numba
 
         return StrengthKernel.of(pops=[(0, BOTTOM)], pushes=[(1, TOP)], reads=[BOTTOM])
@@ -242,7 +237,7 @@ class Deque(StrengthMemory):
     def row_origins(self, steps: int) -> list[int]:
         return [*reversed(range(steps)), *range(steps)]
 
-    def kernel(self) -> "Kernel":
+    def kernel(self) -> Kernel:
         from stacktrans.memory.strengths.steps import BOTTOM, TOP, StrengthKernel  # waits for numba
 
         return StrengthKernel.of(

@@ -29,7 +29,7 @@ read, it has no part in it. A row pushed with strength 0 has the gradient of the
 step, whether or not they get that far, and of the first pop after it, if it is taken away by it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -37,17 +37,9 @@ import numpy as np
 
 from stacktrans.kernels import kernel
 from stacktrans.kernels.arithmetic import add_scaled, copy, dot
+from stacktrans.kernels.arrays import fresh, fresh_zeros, room_for, taken
 from stacktrans.kernels.compiling import Array, compiled, compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.tensors import (
-    TENSOR_DTYPES,
-    as_array,
-    fresh_zeros,
-    in_place,
-    room_for,
-    taken,
-    workspace,
-)
 
 TOP, BOTTOM = 0, 1
 """The ends of the first ring."""
@@ -102,15 +94,14 @@ class Rows(NamedTuple):
     def backward(self, part: slice, places: slice) -> "Backward":
         """See `Store`."""
         rows = self.forward(part, places)
-        dtype = TENSOR_DTYPES[rows.values.dtype]
         return Backward(
             rows.ends,
             # Going backwards takes the memory apart: a copy, so that it can be done twice.
             rows.strength.copy(),
             rows.links.copy(),
             *rows[3:6],
-            in_place(fresh_zeros(*rows.strength.shape, dtype=dtype)),
-            in_place(fresh_zeros(*rows.values.shape, dtype=dtype)),
+            fresh_zeros(*rows.strength.shape, dtype=rows.strength.dtype),
+            fresh_zeros(*rows.values.shape, dtype=rows.values.dtype),
         )
 
     def with_room(self, steps: int) -> "Rows":
@@ -122,7 +113,7 @@ class Rows(NamedTuple):
             return self._replace(first_before=first, strength_before=strength)
         left = rows_left(self.links)
         shape = (batch, room_for(left, left + added), columns)
-        values = workspace(*shape, dtype=TENSOR_DTYPES[self.values.dtype])
+        values = fresh(*shape, dtype=self.values.dtype)
         moved = _empty_rows(self.ends, self.links.shape[1] // 2, values, steps)._replace(old=left)
         move_rows(self, moved)
         return moved
@@ -210,9 +201,9 @@ class StrengthKernel(Kernel):
         """See `Kernel.store`; nothing is known of what is held."""
         shape = (room.batch, room.steps * self.pushes, room.columns)
         if room.values is None:
-            values = workspace(*shape, dtype=room.dtype)
+            values = fresh(*shape, dtype=room.dtype)
         else:
-            values = as_array(room.values.reshape(shape))
+            values = np.ascontiguousarray(room.values).reshape(shape)
         return _empty_rows(self.ends, self.rings, values, room.steps)
 
 
@@ -463,3 +454,36 @@ def move_rows(rows: Rows, to: Rows) -> None:
                 copy(to.values[item, count - 1], rows.values[item, row - 1])
                 _push(count, below, outward)
                 row = above[row]
+
+
+def shares(rows: Rows, steps: int) -> tuple[float, list[Array]]:
+    """What the first item of a batch holds after some steps, all of whose rows are still there.
+
+    Returns:
+        The sum of all strengths, and for each end that is read, [steps] how much of what was
+        pushed at each step a read takes.
+    """
+    strength, links = rows.strength[0], rows.links[0]
+    pushes, one = len(rows.ends.pushes), strength.dtype.type(1)
+    held = 0.0
+    for ring in range(len(links) // 2):
+        held += sum(float(strength[row]) for row in _inward(links[2 * ring + BOTTOM]))
+    found = []
+    for end in rows.ends.reads.tolist():
+        parts = np.zeros(steps, strength.dtype)
+        total = strength.dtype.type(0)
+        for row in _inward(links[end]):
+            if total >= one:
+                break
+            parts[(row - 1) // pushes] += min(strength[row], one - total)
+            total += strength[row]
+        found.append(parts)
+    return held, found
+
+
+def _inward(links: Array) -> Iterator[int]:
+    """The rows of a memory from an end inwards."""
+    row = int(links[0])
+    while row:
+        yield row
+        row = int(links[row])

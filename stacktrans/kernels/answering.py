@@ -1,0 +1,268 @@
+"""Answers in compiled code from end to end: what is read is given, or is what was said before.
+
+All items of a batch are run side by side, each at its own place: some still read what they are
+given when others already answer. At each step only those that are asked are read out.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stacktrans.kernels.arithmetic import (
+    add,
+    add_scaled,
+    copy,
+    index_of_largest,
+    log_share,
+    tanh_sum,
+)
+from stacktrans.kernels.compiling import Array, compiled, compiled_entry
+from stacktrans.kernels.drive import operate
+from stacktrans.kernels.products import product
+from stacktrans.kernels.steps import Forward, units_step
+
+
+class ReadOut(NamedTuple):
+    """What makes symbols of the controller's outputs, for up to R of them at once.
+
+    Attributes:
+        output: to o_t, in panels (see `products`); without any if outputs are read from the
+            controller itself.
+        output_bias: [size of o_t].
+        classifier: to logits, in panels.
+        bias: [outputs].
+        rows: [R, H] to work in.
+        shown: [R, as wide as `output`] to work in.
+        within: [R, size of o_t] to work in.
+        logits: [R, as wide as `classifier`] to work in.
+    """
+
+    output: Array
+    output_bias: Array
+    classifier: Array
+    bias: Array
+    rows: Array
+    shown: Array
+    within: Array
+    logits: Array
+
+
+class Asking(NamedTuple):
+    """What B items are given, and what they are asked.
+
+    Attributes:
+        ids: [M] what is given, that of an item after that of the one before.
+        starts: [B + 1] where that of each item starts, and M.
+        asked: [M] 1 where it is asked what comes after an id.
+        limits: [B] how many symbols an item may then say of its own accord, each of which it reads
+            before the next; -1 for none.
+        first_target: the id, as an input, of output 0.
+        end: the output that ends what is said; negative for none.
+        last: the output that is the last of what is said; negative for none.
+        said: [S] set: what is said, -1 where numbers overflow.
+        logs: [S] set: the logarithms of the probabilities; empty to do without.
+        places: [B] where what an item says starts in both; becomes where it ends.
+    """
+
+    ids: Array
+    starts: Array
+    asked: Array
+    limits: Array
+    first_target: int
+    end: int
+    last: int
+    said: Array
+    logs: Array
+    places: Array
+
+
+@compiled
+def read_out(out: ReadOut, count: int) -> None:
+    """Set the logits of the first rows."""
+    if out.output.shape[0]:
+        product(out.rows[:count], out.output, out.shown)
+        for row in range(count):
+            tanh_sum(out.shown[row], out.output_bias, out.within[row])
+        product(out.within[:count], out.classifier, out.logits)
+    else:
+        product(out.rows[:count], out.classifier, out.logits)
+    for row in range(count):
+        add(out.logits[row], out.bias)
+
+
+@compiled
+def _say(asking: Asking, item: int, logits: Array) -> int:
+    """Say what is most probable; the logits are not needed after it."""
+    chosen = index_of_largest(logits)
+    place = asking.places[item]
+    asking.said[place] = chosen
+    if asking.logs.shape[0]:
+        asking.logs[place] = logits[0] * math.nan if chosen < 0 else log_share(logits, chosen)
+    asking.places[item] = place + 1
+    return chosen
+
+
+@compiled
+def _goes_on(asking: Asking, item: int, step: int, chosen: int) -> bool:
+    """Whether an item reads another symbol after one that it has read, and perhaps said another."""
+    given = asking.starts[item + 1] - asking.starts[item]
+    if step + 1 < given:
+        return True
+    # How many symbols it has said, this one included.
+    count = step + 2 - given
+    if chosen < 0 or chosen in (asking.end, asking.last):
+        return False
+    return bool(count <= asking.limits[item])
+
+
+@compiled
+def _next_id(asking: Asking, item: int, step: int, chosen: int) -> int:
+    """What an item reads at a step."""
+    place = asking.starts[item] + step
+    if place < asking.starts[item + 1]:
+        return int(asking.ids[place])
+    return chosen + asking.first_target
+
+
+@compiled_entry
+def answer(run: Forward, memory: Any, own: int, asking: Asking, out: ReadOut) -> None:
+    """Run all items until none goes on.
+
+    Args:
+        run: each item takes one step of it at once: `run.starts` are 0 to B, and what is read is
+            set in `run.inputs`.
+        memory: before the first step.
+        own: how many of the signals are the memory's.
+        asking: what is given and asked; an item with nothing given takes no step.
+        out: what makes symbols; for B at once.
+    """
+    batch, outputs = run.state.shape[2], out.bias.shape[0]
+    state, last = run.state, run.state.shape[0] - 1
+    bias, heads, read, signals = run.bias, run.heads, run.read, run.trace.signals
+    ids, asked_items = run.inputs.ids, asking.places.copy()
+    chosen, running = asking.places.copy(), asking.places.copy()
+    for item in range(batch):
+        chosen[item] = 0
+        running[item] = asking.starts[item + 1] > asking.starts[item]
+    step, going = 0, batch
+    while True:
+        while going > 0 and not running[going - 1]:
+            going -= 1
+        if going == 0:
+            return
+        for item in range(going):
+            if running[item]:
+                ids[item] = _next_id(asking, item, step, chosen[item])
+        units_step(run, 0, going)
+        count = 0
+        for item in range(going):
+            if not running[item]:
+                continue
+            place = asking.starts[item] + step
+            if place >= asking.starts[item + 1] or asking.asked[place]:
+                copy(out.rows[count], state[last, 0, item])
+                asked_items[count] = item
+                count += 1
+            operate(
+                memory,
+                own,
+                run.tanh_values,
+                run.hard,
+                0,
+                bias,
+                heads[item],
+                signals[item],
+                read[item],
+                item,
+                step,
+                item,
+                1,
+            )
+        if count:
+            read_out(out, count)
+        for row in range(count):
+            item = asked_items[row]
+            chosen[item] = _say(asking, item, out.logits[row, :outputs])
+        for item in range(going):
+            if running[item]:
+                running[item] = _goes_on(asking, item, step, chosen[item])
+        step += 1
+
+
+class Writing(NamedTuple):
+    """What buffered items have written in N steps, and what is read of it.
+
+    Attributes:
+        hidden: [N, H] the controller's outputs, those of an item after those of the one before.
+        strengths: [N] with which they were written.
+        starts: [B + 1] where the steps of each item start, and N.
+        skip: how much of it is popped before the first symbol is read.
+        counts: [B] how many symbols are read.
+        said: [S] set, those of an item after those of the one before; -1 where numbers overflow.
+        logs: [S] set: the logarithms of the probabilities; empty to do without.
+    """
+
+    hidden: Array
+    strengths: Array
+    starts: Array
+    skip: float
+    counts: Array
+    said: Array
+    logs: Array
+
+
+@compiled
+def _read_symbol(writing: Writing, place: int, logits: Array) -> None:
+    """Read a symbol, by the sum of the logits that it is made of."""
+    chosen = index_of_largest(logits)
+    writing.said[place] = chosen
+    if writing.logs.shape[0]:
+        writing.logs[place] = logits[0] * math.nan if chosen < 0 else log_share(logits, chosen)
+
+
+@compiled_entry
+def read_written(writing: Writing, out: ReadOut) -> None:
+    """Read the symbols that were written to a buffer (hao2018, section 3.2).
+
+    The n-th is read with strength 1 after n - 1 has been popped. So each step has a part in two
+    symbols at most, and only the one that is being written is kept.
+    """
+    strengths, starts, rows = writing.strengths, writing.starts, out.rows.shape[0]
+    outputs, place = out.bias.shape[0], 0
+    sums = np.zeros(outputs, out.bias.dtype)
+    for item in range(writing.counts.shape[0]):
+        end = place + writing.counts[item]
+        nothing = strengths.dtype.type(0)
+        one = strengths.dtype.type(1)
+        total = before = number = nothing
+        begun, overflows = place, False
+        sums.fill(0)
+        for first in range(starts[item], starts[item + 1], rows):
+            count = min(rows, starts[item + 1] - first)
+            for row in range(count):
+                copy(out.rows[row], writing.hidden[first + row])
+            read_out(out, count)
+            for row in range(count):
+                total += strengths[first + row]
+                overflows |= total != total or index_of_largest(out.logits[row, :outputs]) < 0
+                after = max(nothing, total - writing.skip)
+                while place < end and after > number:
+                    weight = min(one, after - number) - min(one, max(nothing, before - number))
+                    add_scaled(sums, weight, out.logits[row])
+                    if after < number + one:
+                        break
+                    _read_symbol(writing, place, sums)
+                    sums.fill(0)
+                    place, number = place + 1, number + one
+                before = after
+            if place == end:
+                break
+        while place < end:
+            _read_symbol(writing, place, sums)
+            sums.fill(0)
+            place += 1
+        if overflows:
+            writing.said[begun:end] = -1
+            if writing.logs.shape[0]:
+                writing.logs[begun:end] = math.nan

@@ -1,0 +1,163 @@
+"""Compiled products of few rows by a matrix that stays the same for a whole sequence.
+
+A step multiplies B rows, B being the batch, by each weight. Libraries for linear
+algebra copy such operands into the order their inner loop wants at every call; here the
+weight is put into that order once a sequence, in panels of `PANEL_BYTES`, and
+the inner loop keeps one tile of the result in registers. It is written as
+LLVM vectors, which become whatever vector registers the processor has.
+"""
+
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from stacktrans.kernels.compiling import Array
+
+_VECTORS = 2  # vectors across a panel
+
+
+def _registers() -> tuple[int, int]:
+    """Bytes in a vector register of this processor, and how many of them it has."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 64, 32
+    if features.get("avx"):
+        return 32, 16
+    if features.get("neon"):
+        return 16, 32
+    return 16, 16
+
+
+_VECTOR_BYTES, _REGISTERS = _registers()
+PANEL_BYTES = _VECTORS * _VECTOR_BYTES
+"""How wide a panel is."""
+# A tile of `rows` by _VECTORS vectors, one panel row and one factor fill the registers.
+_MAX_ROWS = min(12, (_REGISTERS - 2) // _VECTORS - 1)
+
+
+class _Tile:
+    """Writes the code of one tile: `rows` rows of the result by one panel."""
+
+    def __init__(self, builder: Any, scalar: Any, lanes: int, rows: int) -> None:
+        self.builder = builder
+        self.rows = rows
+        self.lanes = lanes
+        self.vector = ir.VectorType(scalar, lanes)
+        self.align = 8 if isinstance(scalar, ir.DoubleType) else 4
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        name = f"llvm.fmuladd.v{lanes}f{8 * self.align}"
+        self.multiply_add = cgutils.get_or_insert_function(builder.module, kind, name)
+
+    def _at(self, pointer: Any, vector: int) -> Any:
+        """Where the given vector after `pointer` stands."""
+        offset = ir.Constant(ir.IntType(64), vector * self.lanes)
+        return self.builder.bitcast(self.builder.gep(pointer, [offset]), self.vector.as_pointer())
+
+    def _everywhere(self, number: Any) -> Any:
+        """A vector with `number` in every place."""
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        index = ir.IntType(32)
+        first = self.builder.insert_element(undefined, number, ir.Constant(index, 0))
+        zeros = ir.Constant(ir.VectorType(index, self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(first, undefined, zeros)
+
+    def write(self, depth: Any, left: list[Any], panel: Any, out: list[Any]) -> None:
+        """Set each out to the product of a row of the left side, K >= 1 long, by the panel."""
+        builder = self.builder
+        word = depth.type
+        before = builder.block
+        loop = builder.append_basic_block("tile")
+        after = builder.append_basic_block("tiled")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        k = builder.phi(word)
+        k.add_incoming(ir.Constant(word, 0), before)
+        sums = [[builder.phi(self.vector) for _ in range(_VECTORS)] for _ in left]
+        row = builder.gep(panel, [builder.mul(k, ir.Constant(word, _VECTORS * self.lanes))])
+        weights = [
+            builder.load(self._at(row, vector), align=self.align) for vector in range(_VECTORS)
+        ]
+        zero = ir.Constant(self.vector, [0.0] * self.lanes)
+        totals = []
+        for pointer, accumulators in zip(left, sums, strict=True):
+            factor = self._everywhere(builder.load(builder.gep(pointer, [k])))
+            total = [
+                builder.call(self.multiply_add, [factor, weight, accumulator])
+                for weight, accumulator in zip(weights, accumulators, strict=True)
+            ]
+            for accumulator, new in zip(accumulators, total, strict=True):
+                accumulator.add_incoming(zero, before)
+                accumulator.add_incoming(new, loop)
+            totals.append(total)
+        following = builder.add(k, ir.Constant(word, 1))
+        k.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
+
+        builder.position_at_end(after)
+        for pointer, total in zip(out, totals, strict=True):
+            for vector, new in enumerate(total):
+                builder.store(new, self._at(pointer, vector), align=self.align)
+
+
+def _write_multiply_tile(
+    _context: Any, left: Any, first: Any, rows: Any, matrix: Any, panel: Any, out: Any
+) -> Any:
+    """out[first : first + rows, of the panel] = left[first : first + rows] @ the panel."""
+    signature = types.void(left, types.intp, types.intp, matrix, types.intp, out)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+
+        def opened(index: int) -> tuple[Any, list[Any]]:
+            array = context.make_array(kinds[index])(context, builder, args[index])
+            return array.data, cgutils.unpack_tuple(builder, array.shape)
+
+        left_data, (_, depth) = opened(0)
+        matrix_data, (_, _, width) = opened(3)
+        out_data, (_, out_width) = opened(5)
+        first, rows, panel = args[1], args[2], args[4]
+        scalar = context.get_data_type(kinds[0].dtype)
+        lanes = _VECTOR_BYTES // (kinds[0].dtype.bitwidth // 8)
+        start = builder.gep(matrix_data, [builder.mul(builder.mul(panel, depth), width)])
+        column = builder.mul(panel, width)
+
+        end = builder.append_basic_block("multiplied")
+        switch = builder.switch(rows, end)
+        for count in range(1, _MAX_ROWS + 1):
+            block = builder.append_basic_block(f"rows{count}")
+            switch.add_case(ir.Constant(rows.type, count), block)
+            builder.position_at_end(block)
+            numbers = [builder.add(first, ir.Constant(first.type, i)) for i in range(count)]
+            left_rows = [builder.gep(left_data, [builder.mul(i, depth)]) for i in numbers]
+            out_rows = [
+                builder.gep(out_data, [builder.add(builder.mul(i, out_width), column)])
+                for i in numbers
+            ]
+            _Tile(builder, scalar, lanes, count).write(depth, left_rows, start, out_rows)
+            builder.branch(end)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+_multiply_tile: Any = intrinsic(_write_multiply_tile)
+
+
+def product(left: Array, matrix: Array, out: Array) -> None:
+    """See `stacktrans.kernels.products.product`."""
+    rows, depth = left.shape
+    if depth == 0:
+        out[:] = 0
+        return
+    tiles = (rows + _MAX_ROWS - 1) // _MAX_ROWS
+    for panel in range(matrix.shape[0]):
+        for tile in range(tiles):
+            # Tiles as equal as can be: one of 12 rows and one of 1 would take longer.
+            first = tile * rows // tiles
+            count = (tile + 1) * rows // tiles - first
+            _multiply_tile(left, first, count, matrix, panel, out)

@@ -1,0 +1,375 @@
+"""A transducer in arrays: run without torch, in compiled code or, for short work, in Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stacktrans.common.registry import CONTROLLERS
+from stacktrans.kernels import kernel
+from stacktrans.kernels.answering import Asking, ReadOut, Writing, answer, read_written
+from stacktrans.kernels.arithmetic import sigmoid
+from stacktrans.kernels.arrays import fresh
+from stacktrans.kernels.cells import CELLS
+from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.drive import Kind, check_ids, forward_part
+from stacktrans.kernels.loading import prepare
+from stacktrans.kernels.products import padded, panels
+from stacktrans.kernels.running import Running, RunWeights
+from stacktrans.kernels.steps import Inputs, Trace
+from stacktrans.kernels.threads import of_each
+from stacktrans.memory import Memory, Reading, make_memory
+from stacktrans.model.predictor import NO_MARKS, Marks, Question, Said, StepTaken
+from stacktrans.model.units import Units
+from stacktrans.settings.model_config import ModelConfig
+from stacktrans.tasks.layouts import Ids
+
+SIDE_BY_SIDE = 64
+"""The most strings that are run at once: with more, what they hold leaves the processor's cache."""
+STEPS_AT_ONCE = 2**16
+"""The most steps of all strings of a batch, unless one alone takes more."""
+ROWS_AT_ONCE = 256
+"""Outputs of a buffered model that are read out at once."""
+_NEVER = -2
+"""The output that is never said."""
+
+
+def kind_of(config: ModelConfig, memory: Memory[Any], hard: bool = False) -> Kind | None:
+    """What compiled code has to run for a model; None if there is none for it."""
+    # Only if it is the class's own: what a class computes may differ from what its base does.
+    units = vars(CONTROLLERS.load(config.controller.name)).get("cell")
+    steps = memory.compiled() if units else None
+    if not steps:
+        return None
+    tanh = config.value_nonlinearity == "tanh"
+    gradient = config.units.state_gradient
+    return Kind(CELLS[units], steps, config.buffers is not None, tanh, gradient, hard)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayModel:
+    """A transducer in arrays.
+
+    Attributes:
+        config: the shape of the model.
+        memory: its memory.
+        weights: of controller, signals and values.
+        output: the weight and the bias of o_t; None if outputs are read from the controller.
+        classifier: the same of the logits.
+        threads: how many batches are run at the same time.
+    """
+
+    config: ModelConfig
+    memory: Memory[Any]
+    weights: RunWeights
+    output: tuple[Array, Array] | None
+    classifier: tuple[Array, Array]
+    threads: int = 1
+
+    @property
+    def hard(self) -> bool:
+        """Whether signals are made 0 or 1."""
+        return self.weights.kind.hard
+
+    @property
+    def shows_memory(self) -> bool:
+        """Whether what the memory holds can be told from the arrays of its compiled code."""
+        own = type(self.memory)
+        return own.reading_of is not Memory.reading_of or own.reading is Memory.reading
+
+    def made_hard(self, hard: bool) -> ArrayModel:
+        """The same where signals are made 0 or 1, or not."""
+        return replace(self, weights=self.weights.made_hard(hard))
+
+    def start(self, batch_size: int) -> Running:
+        """A run over B strings, whose `step` takes the next ids, [B, T].
+
+        Raises:
+            ValueError: the model has buffers.
+        """
+        return Running(self.weights, batch_size)
+
+    def read_out(self, hidden: Array) -> Array:
+        """Logits [..., outputs] from the controller's outputs [..., H]."""
+        with np.errstate(all="ignore"):
+            if self.output:
+                hidden = np.tanh(hidden @ self.output[0].T + self.output[1])
+            return hidden @ self.classifier[0].T + self.classifier[1]
+
+    def answers(
+        self, questions: Sequence[Question], marks: Marks = NO_MARKS, logs: bool = True
+    ) -> list[Said]:
+        """See `Predictor.answers`; those that are alike in length are run side by side."""
+        if not questions:
+            return []
+        steps = [len(each.ids) + each.limit + 1 for each in questions]
+        prepare(sum(steps))
+        check_ids(np.concatenate([each.ids for each in questions]), len(self.weights.projected))
+
+        def said(group: list[int]) -> list[Said]:
+            chosen = [questions[index] for index in group]
+            return self._answers(chosen, max(steps[index] for index in group), marks, logs)
+
+        groups = [*_side_by_side(steps)]
+        found = dict(_numbered(groups, of_each(said, groups, self.threads)))
+        return [found[index] for index in range(len(questions))]
+
+    def _answers(
+        self, questions: list[Question], steps: int, marks: Marks, logs: bool
+    ) -> list[Said]:
+        """The same for those of a group, which take up to so many steps."""
+        weights, batch = self.weights, len(questions)
+        sizes = weights.sizes._replace(batch=batch)
+        each = np.arange(batch + 1)
+        projected = weights.projected.reshape(len(weights.projected), *sizes.projected)
+        run = sizes.run(
+            weights.panels,
+            weights.bias,
+            each,
+            Inputs(each, np.zeros(batch, np.int64), projected, 0),
+            weights.states(batch),
+            sizes.nothing_read(),
+            Trace._make(sizes.new_trace(batch, saved=1)),
+        )
+        asked = [question.where for question in questions]
+        most = [
+            int(where.sum()) + question.limit + 1
+            for where, question in zip(asked, questions, strict=True)
+        ]
+        places = np.cumsum([0, *most])
+        asking = Asking(
+            np.concatenate([question.ids for question in questions]),
+            np.cumsum([0, *(len(question.ids) for question in questions)]),
+            np.concatenate(asked).astype(np.uint8),
+            np.array([question.limit for question in questions]),
+            marks.first_target,
+            _NEVER if marks.end is None else marks.end,
+            _NEVER if marks.last is None else marks.last,
+            np.empty(places[-1], np.int64),
+            np.empty(places[-1] if logs else 0, sizes.dtype),
+            places[:-1].copy(),
+        )
+        store = sizes.store(steps).forward(slice(0, batch), slice(0, batch))
+        answer(run, store, sizes.kind.memory.signals, asking, self._read_out(batch))
+        return [
+            Said(asking.said[start:stop], asking.logs[start:stop])
+            for start, stop in zip(places[:-1].tolist(), asking.places.tolist(), strict=True)
+        ]
+
+    def _read_out(self, rows: int) -> ReadOut:
+        """What makes symbols of so many of the controller's outputs."""
+        dtype, size = self.weights.sizes.dtype, self.weights.sizes.size
+        weight, bias = self.output or (np.zeros((0, size), dtype), np.zeros(0, dtype))
+        logits, logits_bias = self.classifier
+        return ReadOut(
+            panels(weight.T),
+            bias,
+            panels(logits.T),
+            logits_bias,
+            fresh(rows, size, dtype=dtype),
+            fresh(rows, padded(len(bias), dtype), dtype=dtype),
+            fresh(rows, len(bias), dtype=dtype),
+            fresh(rows, padded(len(logits_bias), dtype), dtype=dtype),
+        )
+
+    def written(self, sources: Sequence[Ids], logs: bool = True) -> list[Said]:
+        """See `Predictor.written`."""
+        if not sources:
+            return []
+        steps = [self.steps_over(len(source)) for source in sources]
+        prepare(sum(steps))
+
+        def said(group: list[int]) -> list[Said]:
+            return self._written([sources[index] for index in group], logs)
+
+        groups = [*_side_by_side(steps)]
+        found = dict(_numbered(groups, of_each(said, groups, self.threads)))
+        return [found[index] for index in range(len(sources))]
+
+    def _written(self, sources: list[Ids], logs: bool) -> list[Said]:
+        hidden, signals, starts = self.unrolled(sources)
+        assert self.config.buffers is not None
+        counts = np.array([len(source) for source in sources])
+        places = np.cumsum([0, *counts])
+        writing = Writing(
+            hidden,
+            np.ascontiguousarray(signals[:, -1]),
+            starts,
+            float(self.config.buffers.output_skip),
+            counts,
+            np.empty(places[-1], np.int64),
+            np.empty(places[-1] if logs else 0, hidden.dtype),
+        )
+        read_written(writing, self._read_out(ROWS_AT_ONCE))
+        return [
+            Said(writing.said[start:stop], writing.logs[start:stop])
+            for start, stop in itertools.pairwise(places.tolist())
+        ]
+
+    def unrolled(self, sources: Sequence[Ids]) -> tuple[Array, Array, Array]:
+        """The steps of a buffered model over strings, the one with the most of them first.
+
+        Returns:
+            [N, H] the controller's outputs, those of a string after those of the one before;
+            [N, signals] the signals; and [strings + 1] where the steps of each start.
+        """
+        weights, batch = self.weights, len(sources)
+        sizes = weights.sizes._replace(batch=batch)
+        lengths = [len(source) for source in sources]
+        starts = np.cumsum([0, *map(self.steps_over, lengths)])
+        nothing = [len(weights.projected) - 1] * 2
+        check_ids(np.concatenate(sources), nothing[0])
+        ids = np.concatenate([part for source in sources for part in (source, nothing)])
+        inputs = sizes.inputs(starts, np.cumsum([0, *lengths]), ids, weights.projected)
+        count = int(starts[-1])
+        trace = sizes.new_trace(count, saved=1)
+        store = sizes.store(int(np.diff(starts).max(initial=0)))
+        forward_part(
+            sizes,
+            slice(0, batch),
+            weights.panels,
+            weights.bias,
+            starts,
+            inputs,
+            weights.states(batch),
+            sizes.nothing_read(),
+            store,
+            trace,
+        )
+        return np.ascontiguousarray(trace[1][:, -1]), trace[2], starts
+
+    def steps_over(self, length: int) -> int:
+        """How many steps are taken over an input of `length` symbols."""
+        return self.config.steps_over(length)
+
+    def follow(self, ids: Ids) -> Iterable[StepTaken]:
+        """See `Predictor.follow`."""
+        if self.config.buffers:
+            hidden, signals, _ = self.unrolled([ids])
+        else:
+            prepare(len(ids))
+            done = self.start(1).step(ids[None])
+            hidden, signals = done.hidden[0], done.signals[0]
+        values = self._pushed(hidden)
+        readings = self._readings(signals, values)
+        logits = self.read_out(hidden)
+        return map(StepTaken, logits, signals, values, readings)
+
+    def _pushed(self, hidden: Array) -> Array:
+        """The vectors that are pushed: [T, H] -> [T, pushes, m]."""
+        weights, first = self.weights, self.weights.signals
+        with np.errstate(all="ignore"):
+            sums = hidden @ weights.heads[first:].T + weights.bias[first:]
+            vectors: Array = np.tanh(sums) if weights.kind.tanh_values else sigmoid(sums)
+        return vectors.reshape(len(hidden), self.memory.pushes, weights.sizes.columns)
+
+    def _readings(self, signals: Array, values: Array) -> Iterator[Reading]:
+        """What the memory holds after each of some steps, which it takes again."""
+        sizes, count = self.weights.sizes._replace(batch=1), len(signals)
+        store, one = sizes.store(count), slice(0, 1)
+        memory, reads = store.forward(one, one), np.zeros(sizes.read, sizes.dtype)
+        for step in range(count):
+            with np.errstate(all="ignore"):
+                kernel.pushed(memory, 0, step, 0)[:] = values[step]
+                kernel.step_forward(memory, 0, step, 0, 1, signals[step], reads)
+            yield self.memory.reading_of(store, reads, step + 1)
+
+
+def _side_by_side(steps: Sequence[int]) -> Iterator[list[int]]:
+    """Groups of strings, by their indices, that are run at once, those with the most steps first.
+
+    `steps` are the most that each takes.
+    """
+    group: list[int] = []
+    for index in sorted(range(len(steps)), key=steps.__getitem__, reverse=True):
+        most = (len(group) + 1) * steps[group[0] if group else index]
+        if group and (len(group) == SIDE_BY_SIDE or most > STEPS_AT_ONCE):
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group
+
+
+def _numbered(
+    groups: Sequence[list[int]], found: Sequence[list[Said]]
+) -> Iterator[tuple[int, Said]]:
+    """What was found for each of the strings of groups."""
+    for group, said in zip(groups, found, strict=True):
+        yield from zip(group, said, strict=True)
+
+
+class _Layer(NamedTuple):
+    """The weights of a layer, as `RunWeights` takes them."""
+
+    projected: Array
+    below: Array
+    hidden: Array
+    initial: Array
+
+
+def _layer(
+    units: type[Units], weights: Mapping[str, Array], number: int, rows: Array, read_size: int
+) -> _Layer:
+    """A layer, by its number from 0; `rows` are the vectors of all ids, [ids, E]."""
+    if not units.units:  # what it sees is passed on
+        embedded = rows.shape[1]
+        places = np.eye(embedded + read_size, dtype=rows.dtype)
+        shown = rows @ places[:embedded]
+        below = np.ascontiguousarray(places[:, embedded:])
+        return _Layer(shown, below, np.zeros_like(places), np.zeros_like(places[:1]))
+    prefix = f"controller.layers.{number}."
+    given, initial = weights[f"{prefix}input_weight"], weights[f"{prefix}initial_state"]
+    nothing = np.zeros((len(given), initial.shape[1]), given.dtype)
+    return _Layer(
+        rows @ given.T + weights.get(f"{prefix}bias", given.dtype.type(0)),
+        weights[f"{prefix}below_weight"],
+        weights.get(f"{prefix}hidden_weight", nothing),
+        initial,
+    )
+
+
+def _linear(weights: Mapping[str, Array], name: str, size: int) -> tuple[Array, Array]:
+    """The weight and the bias of a linear map; one of no outputs if there is none."""
+    weight = weights.get(f"{name}.weight", np.zeros((0, size), np.float32))
+    return weight, weights.get(f"{name}.bias", np.zeros(len(weight), weight.dtype))
+
+
+def from_weights(
+    config: ModelConfig, weights: Mapping[str, Array], inputs: int, hard: bool, threads: int = 1
+) -> ArrayModel | None:
+    """A model of weights by their names, of the shapes of `weight_shapes`.
+
+    None if there is no compiled code for it.
+    """
+    memory = make_memory(config)
+    kind = kind_of(config, memory, hard)
+    if kind is None:
+        return None
+    units: type[Units] = CONTROLLERS.load(config.controller.name)
+    rows = weights.get("embedding.weight", np.eye(inputs, dtype=np.float32))
+    if kind.buffered:  # after the last input nothing is read
+        rows = np.concatenate([rows, np.zeros_like(rows[:1])])
+    read_size = memory.reads * config.memory_size
+    size = units.size_in(config, rows.shape[1], read_size)
+    with np.errstate(all="ignore"):
+        layers = [
+            _layer(units, weights, number, rows, read_size) for number in range(config.units.layers)
+        ]
+    signals, signals_bias = _linear(weights, "operation.signals", size)
+    values, values_bias = _linear(weights, "operation.values", size)
+    run = RunWeights(
+        kind,
+        np.concatenate([layer.projected for layer in layers], axis=1),
+        np.stack([layer.initial for layer in layers]),
+        np.concatenate([signals, values]),
+        np.concatenate([signals_bias, values_bias]),
+        [weight for layer in layers for weight in (layer.below, layer.hidden)],
+        len(signals),
+    )
+    output = _linear(weights, "output.0", size) if "output.0.weight" in weights else None
+    return ArrayModel(config, memory, run, output, _linear(weights, "classifier", size), threads)

@@ -1,0 +1,93 @@
+"""The units of controllers, as far as they are known without torch.
+
+The layers themselves are in `stacktrans.model.controllers`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from stacktrans.model.controllers import Layer
+    from stacktrans.settings.model_config import ModelConfig
+
+
+class Units:
+    """The units of a layer.
+
+    Attributes:
+        gates: names of the blocks of H rows in the weights.
+        states: how many vectors [H] the state is made of; the first is the output.
+        cell: by which compiled code of `stacktrans.kernels.cells` they are run; None for none. It
+            is not inherited.
+        torch_layer: `module:name` of a layer of them.
+        units: whether a layer has units of its own; one without passes its input on.
+    """
+
+    torch_layer: ClassVar[str]
+    gates: ClassVar[tuple[str, ...]]
+    states: ClassVar[int]
+    units: ClassVar[bool] = True
+    cell: ClassVar[str | None] = None
+
+    @classmethod
+    def layer(cls) -> type[Layer]:
+        """A layer of them, for which torch is loaded."""
+        module, _, name = cls.torch_layer.partition(":")
+        found: type[Layer] = getattr(importlib.import_module(module), name)
+        return found
+
+    @classmethod
+    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
+        """The number of units H of a layer over so many numbers from the input and from below."""
+        return config.units.hidden_size if cls.units else embedding_size + below_size
+
+
+class LSTM(Units):
+    """Long short-term memory."""
+
+    torch_layer = "stacktrans.model.controllers:LSTMLayer"
+    gates = ("input", "forget", "output", "candidate")
+    cell = "lstm"
+    states = 2
+
+
+class GRU(Units):
+    """Gated recurrent unit; its update gate keeps."""
+
+    torch_layer = "stacktrans.model.controllers:GRULayer"
+    gates = ("reset", "update", "candidate")
+    cell = "gru"
+    states = 1
+
+
+class RNN(Units):
+    """Simple recurrent units with tanh."""
+
+    torch_layer = "stacktrans.model.controllers:RNNLayer"
+    gates = ("candidate",)
+    cell = "rnn"
+    states = 1
+
+
+class Sigmoid(Units):
+    """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
+
+    torch_layer = "stacktrans.model.controllers:SigmoidLayer"
+    gates = ("candidate",)
+    cell = "sigmoid"
+    states = 1
+
+
+class Linear(Units):
+    """No units: what a linear controller sees, [x_t ; r_{t-1}], is passed on as it is.
+
+    Only the maps to signals, values and outputs are learned (hao2018, section 3.1).
+    """
+
+    torch_layer = "stacktrans.model.controllers:LinearLayer"
+    gates = ("sum",)
+    cell = "linear"
+    states = 1
+    units = False

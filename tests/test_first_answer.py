@@ -1,0 +1,65 @@
+"""What answers at once: without torch or numba, which take their time to load."""
+
+import subprocess
+import sys
+
+import pytest
+
+from stacktrans.kernels import compiling, loading
+
+COMMANDS = {
+    "--help": "",
+    "list tasks": "",
+    "list memories": "",
+    "list controllers": "",
+    "list settings": "",
+    "list strategies": "",
+    "generate --task copy --count 3": "",
+    "transduce reverse-stack": "hello\n",
+    "transduce xor-buffered": "0110\n",
+    "transduce anbncn --json": "aaab\n",
+    "transduce copy-deque --beam 3 --json": "abc\n",
+    "transduce parenthesis-lstm --hard": "(())\n",
+    "inspect memorization 12=": "",
+    "inspect xor-buffered 0110 --json": "",
+    "eval reversal-linear --count 20": "",
+    "eval reverse-stack --count 5 --errors 2": "",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_short_work_waits_for_neither_torch_nor_numba(command: str) -> None:
+    code = (
+        "import sys\nfrom stacktrans.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print('loaded', *{'torch', 'numba'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command.split()],
+        input=COMMANDS[command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert done.stderr.splitlines()[-1] == "loaded"
+
+
+def test_long_work_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(compiling, "_numba", False)
+    monkeypatch.setattr(loading, "_steps", 0)
+    monkeypatch.setattr(loading, "use_numba", lambda: asked.append(1))
+    there = [False]
+    monkeypatch.setattr(loading, "has_code", lambda name: there[0])
+    loading.prepare(loading._WORTH_LOADING)
+    assert not asked
+    loading.prepare(1)
+    assert not asked  # without code, it would have to be compiled first
+    there[0] = True
+    loading.prepare(0)
+    assert len(asked) == 1
+    there[0] = False
+    loading.prepare(loading._WORTH_COMPILING - loading._WORTH_LOADING)
+    assert len(asked) == 2
