@@ -1,0 +1,170 @@
+"""What people wait for, beside another commit: the first answer, many lines, `eval`, and training.
+
+    python benchmarks/waiting.py COMMIT [--rounds 3] [--markdown FILE]
+
+Both are run by turns in one go, each in a checkout and with a folder for compiled code of its own,
+on one thread. Times are seconds of the processor, children included; what can be compared is their
+ratio, and the least of some rounds is taken, since anything else on the machine only adds to it.
+"""
+
+import argparse
+import os
+import random
+import resource
+import shutil
+import string
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine import processor
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+LINES = 20_000
+MODELS = ("reverse-stack", "copy-deque", "xor-buffered", "anbncn")
+LETTERS = {"xor-buffered": "01", "anbncn": "a"}
+EVALUATED = 10_000
+
+
+@dataclass(frozen=True)
+class Side:
+    """A checkout and where its compiled code is kept."""
+
+    name: str
+    checkout: Path
+    code: Path
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> float:
+        """Run a command of it; the seconds of the processor that it took."""
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            [sys.executable, "-m", "stacktrans", *arguments],
+            input=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=True,
+            cwd=self.checkout,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(self.checkout),
+                "NUMBA_CACHE_DIR": str(self.code),
+                "OMP_NUM_THREADS": "1",
+            },
+        )
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def lines_for(model: str) -> bytes:
+    """Lines of 5 to 40 symbols, the same each time."""
+    drawn, letters = random.Random(1), LETTERS.get(model, string.ascii_letters)
+    lines = ("".join(drawn.choices(letters, k=drawn.randint(5, 40))) for _ in range(LINES))
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def cold(side: Side) -> float:
+    """The first answer, with nothing compiled yet."""
+    shutil.rmtree(side.code, ignore_errors=True)
+    return warm(side)
+
+
+def warm(side: Side) -> float:
+    """An answer, where as much is compiled as ever is for one."""
+    return side.run("transduce", "checkpoints/reverse-stack", stdin=b"hello\n")
+
+
+def many_lines(model: str) -> Callable[[Side], float]:
+    """Lines through a model."""
+    given = lines_for(model)
+    return lambda side: side.run("transduce", f"checkpoints/{model}", stdin=given)
+
+
+def evaluated(side: Side) -> float:
+    """The accuracy on many strings."""
+    return side.run("eval", "checkpoints/reverse-stack", "--count", str(EVALUATED))
+
+
+def trained(side: Side, *more: str) -> float:
+    """A run that learns to copy, as long as it takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        task = ("--task", "copy", "--memory", "queue", "--seed", "1")
+        return side.run("train", *task, "--set", "workers=1", "--out", f"{folder}/run", *more)
+
+
+def cold_training(side: Side) -> float:
+    """A run of one batch, with nothing compiled yet."""
+    shutil.rmtree(side.code, ignore_errors=True)
+    return trained(side, "--recipe", "default", "--max-steps", "1")
+
+
+def warm_training(side: Side) -> float:
+    """The same once more."""
+    return trained(side, "--recipe", "default", "--max-steps", "1")
+
+
+MEASURED: dict[str, Callable[[Side], float]] = {
+    "first answer, cold": cold,
+    "first answer, warm": warm,
+    "generate": lambda side: side.run("generate", "--task", "copy", "--count", "3"),
+    "list tasks": lambda side: side.run("list", "tasks"),
+    "--help": lambda side: side.run("--help"),
+    **{f"{LINES:,} lines, {model}": many_lines(model) for model in MODELS},
+    f"eval of {EVALUATED:,} strings": evaluated,
+    "one batch of training, cold": cold_training,
+    "one batch of training, warm": warm_training,
+    "training copy with a queue": trained,
+}
+
+
+def measured(sides: list[Side], rounds: int) -> Iterator[tuple[str, list[float]]]:
+    """For each thing, the least seconds that each side takes."""
+    for name, measure in MEASURED.items():
+        found = [[measure(side) for side in sides] for _ in range(rounds)]
+        yield name, [min(times) for times in zip(*found, strict=True)]
+
+
+def checked_out(commit: str, folder: Path) -> Side:
+    """A commit in a folder."""
+    subprocess.run(["git", "worktree", "add", "--detach", folder, commit], cwd=ROOT, check=True)
+    return Side(commit, folder, folder.with_name("code-before"))
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("commit")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--markdown", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        before = checked_out(options.commit, folder / "before")
+        try:
+            sides = [before, Side("now", ROOT, folder / "code-now")]
+            rows = [
+                (name, f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}")
+                for name, (then, now) in measured(sides, options.rounds)
+            ]
+        finally:
+            remove = ["git", "worktree", "remove", "--force", str(before.checkout)]
+            subprocess.run(remove, cwd=ROOT, check=True)
+    heads = ("", f"{options.commit}, s", "now, s", "ratio")
+    origin = f"{processor()}; the least of {options.rounds} rounds."
+    command = f"python benchmarks/waiting.py {options.commit} --rounds {options.rounds}"
+    table = Table(*heads)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table, origin, sep="\n")
+    if options.markdown:
+        lines = ("| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows))
+        text = ["# What people wait for", "", *lines, "", f"{origin} Written by `{command}`."]
+        options.markdown.write_text("\n".join(text) + "\n")
+
+
+if __name__ == "__main__":
+    main()
