@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING
 
 from machine import processor
 from measuring import stack_rnn
+from results import Result, multiple, show, write_markdown
 from rich.console import Console
-from speed import Result, multiple, show, write_markdown
 
 from stacktrans import __version__
 

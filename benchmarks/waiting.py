@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine import processor
+from results import Result, show, write_markdown
 from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 LINES = 20_000
@@ -147,23 +147,23 @@ def main() -> None:
         try:
             sides = [before, Side("now", ROOT, folder / "code-now")]
             rows = [
-                (name, f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}")
+                [name, f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}"]
                 for name, (then, now) in measured(sides, options.rounds)
             ]
         finally:
             remove = ["git", "worktree", "remove", "--force", str(before.checkout)]
             subprocess.run(remove, cwd=ROOT, check=True)
-    heads = ("", f"{options.commit}, s", "now, s", "ratio")
-    origin = f"{processor()}; the least of {options.rounds} rounds."
+    result = Result(
+        "What people wait for",
+        f"Seconds of the processor, the least of {options.rounds}, beside commit {options.commit}.",
+        ["", "before, s", "now, s", "ratio"],
+        rows,
+    )
     command = f"python benchmarks/waiting.py {options.commit} --rounds {options.rounds}"
-    table = Table(*heads)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table, origin, sep="\n")
+    origin = f"{processor()}. Written by `{command}`."
+    show(result, Console())
     if options.markdown:
-        lines = ("| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows))
-        text = ["# What people wait for", "", *lines, "", f"{origin} Written by `{command}`."]
-        options.markdown.write_text("\n".join(text) + "\n")
+        write_markdown(options.markdown, [result], origin)
 
 
 if __name__ == "__main__":
