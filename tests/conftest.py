@@ -13,7 +13,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, StreamConfig
 from stacktrans.tasks.layouts import JointSequence
-from stacktrans.training import rounding
+from stacktrans.training import race, rounding
 
 # One thread is fastest for models this small.
 torch.set_num_threads(1)
@@ -35,6 +35,12 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, usual in ROUNDINGS.items():
         monkeypatch.setitem(ROUNDINGS, name, brief._replace(lossless=usual.lossless))
     monkeypatch.setattr(rounding, "SETTLED_AFTER", 1)
+
+
+@pytest.fixture
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turns of a race are short."""
+    monkeypatch.setattr(race, "TURN", 10)
 
 
 @pytest.fixture

@@ -1,0 +1,59 @@
+"""Races of a few strategies that come to nothing much, but soon."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from command_line import SMALL, run
+
+from stacktrans.api.runs import begin_race
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.contest import contestants
+from stacktrans.training.race import Race
+
+NAMES = ("patient", "wide", "buffered")
+CHANGES = SMALL[1::2]
+EASY = (
+    "solved.accuracy=0.05",
+    "solved.times=1",
+    "learning_rate=0.02",
+    "training.settle=null",
+    "training.rounding=null",
+)
+"""Settings with which a task is solved soon."""
+STRATEGIES = ("--strategies", ",".join(NAMES), "--workers", "1")
+
+
+def configs(*changes: str) -> dict[str, RunConfig]:
+    return contestants(names=NAMES, task="copy", assignments=[*CHANGES, *changes])
+
+
+def begun(directory: Path, workers: int = 1, *changes: str, budget: float = 60) -> Race:
+    return begin_race(configs(*changes), directory, "cpu", ["train"], budget, workers)
+
+
+def carried_on(found: Race, rounds: int) -> Race:
+    """A race after so many rounds, or a few more where several processes work."""
+
+    def show() -> None:
+        if found.state.rounds >= rounds:
+            found.stop_requested = signal.SIGINT
+
+    with found.opened():
+        found.run(show)
+    return found
+
+
+def weights(directory: Path) -> bytes:
+    place = directory / "best" if (directory / "best").exists() else directory / "last"
+    content = (place / "model.safetensors").read_bytes()
+    # Without the header, which tells of the configuration.
+    return content[8 + int.from_bytes(content[:8], "little") :]
+
+
+def told(found: Race) -> list[tuple[str, int, float | None, float]]:
+    return [(name, each.step, each.loss, each.fine) for name, each in found.state.standings.items()]
+
+
+def train(*options: str | Path, out: Path) -> Any:
+    return run("train", "--task", "copy", *SMALL, *STRATEGIES, *options, "--out", out)

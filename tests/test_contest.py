@@ -1,0 +1,146 @@
+"""What is raced for which task, and what is asked for it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import run
+from races import begun, configs
+
+from stacktrans.api.runs import begin_race
+from stacktrans.settings import strategies
+from stacktrans.settings.contest import contestants
+from stacktrans.settings.resolve import resolve
+from stacktrans.training import race
+from stacktrans.training.standings import read_race
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "0s"], "--budget 0s: expected a time such as"),
+        (["--budget", "-5s"], "--budget -5s: expected a time such as"),
+        (["--budget", "soon"], "--budget soon: expected a time such as"),
+        (["--budget", "9" * 400], "--budget 999"),
+        (["--workers", "0"], "--workers: workers: Input should be greater"),
+        (["--workers", "-1"], "--workers: workers: Input should be greater"),
+        (["--strategies", ","], "--strategies ,: expected names"),
+        (["--strategies", "jiont"], "unknown strategy 'jiont'; did you mean 'joint'"),
+        (["--strategies", "no-memory", "--memory", "stack"], "its memory is none, not stack"),
+        (["--strategies", "joint", "--recipe", "default"], "strategies: only for the recipe auto"),
+        (["--budget", "1m", "--recipe", "joint"], "budget: only for the recipe auto"),
+        (["--task", "xor", "--strategies", "joint"], "not for a task of this kind (in step)"),
+        (["--recipe", "auot"], "did you mean 'auto'"),
+        (["--set", "learning_rate=-1"], "learning_rate"),
+        (["--hidden", "0"], "--hidden: model.controller.hidden_size"),
+    ],
+)
+def test_what_can_t_be_raced_is_refused(tmp_path: Path, options: list[str], message: str) -> None:
+    done = run("train", "--task", "copy", *options, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
+    done = run("train", "--resume", trained, "--budget", "1m")
+    assert done.returncode == 2
+    assert "no race that could go on" in done.stderr.decode()
+
+
+def test_a_time_limit_is_the_budget_of_a_race_unless_one_is_given(tmp_path: Path) -> None:
+    limited = configs("time_limit=70")
+    for name, given, budget in (("a", None, 70), ("b", 20, 20)):
+        begin_race(limited, tmp_path / name, "cpu", ["train"], given, 1)
+        assert read_race(tmp_path / name).budget == budget
+    begin_race(configs(), tmp_path / "c", "cpu", ["train"], None, 1)
+    assert read_race(tmp_path / "c").budget == race.BUDGET
+
+
+def test_a_race_goes_on_by_its_budget_alone(tmp_path: Path) -> None:
+    begun(tmp_path / "run")
+    done = run("train", "--resume", tmp_path / "run", "--max-steps", "9")
+    assert done.returncode == 2
+    assert "--max-steps: a race goes on by its budget" in done.stderr.decode()
+
+
+def test_what_would_be_raced_is_shown(tmp_path: Path) -> None:
+    shown = run("train", "--task", "copy", "--dry-run", cwd=tmp_path)
+    assert shown.returncode == 0
+    known = {name: each for name, each in strategies.strategies().items() if "pairs" in each.kinds}
+    assert len(known) > 3
+    for name, each in known.items():
+        assert name in shown.stdout.decode()
+        assert each.idea in shown.stdout.decode()
+    assert f"--recipe {next(iter(known))} --dry-run" in shown.stderr.decode()
+    as_json = run("train", "--task", "copy", "--dry-run", "--json", cwd=tmp_path)
+    assert json.loads(as_json.stdout).keys() == known.keys()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
+    examples = {"pairs": "copy", "in step": "xor", "stream": "anbn", "text": "text"}
+    for name, strategy in strategies.strategies().items():
+        for kind in strategy.kinds:
+            config = resolve(name, task=examples[kind])
+            assert config.recipe == name
+            assert config.model.memory.name == strategy.memory
+
+
+@pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn"])
+def test_the_memory_that_is_asked_for_is_raced(memory: str) -> None:
+    found = contestants(task="copy", settings={"model": {"memory": memory}})
+    assert {"joint", "buffered"} <= found.keys()
+    assert "no-memory" not in found
+    assert {each.model.memory.name for each in found.values()} == {memory}
+
+
+def test_what_can_remember_nothing_is_not_raced_unless_named() -> None:
+    settings = {"model": {"memory": "none"}}
+    found = contestants(task="copy", settings=settings)
+    assert {"joint", "no-memory"} <= found.keys()
+    assert not [name for name in found if "feedforward" in name]
+    assert contestants(task="copy", names=["feedforward"], settings=settings)
+    with_cells = {"model": {"memory": "none", "controller": {"name": "lstm", "recurrent": False}}}
+    assert "joint" in contestants(task="copy", settings=with_cells)
+
+
+def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
+    buffered = contestants(task="copy", settings={"model": {"buffers": {}}})
+    assert "buffered" in buffered
+    assert all(each.model.buffers for each in buffered.values())
+    assert "joint" not in buffered
+
+
+def test_strategies_that_come_to_the_same_are_raced_once() -> None:
+    model = {"memory": "stack", "buffers": None}
+    settings = {"model": model, "training": {"gate_noise": 0, "learning_rate": 0.01}}
+    found = contestants(task="copy", names=["joint", "buffered"], settings=settings)
+    assert found.keys() == {"joint"}
+
+
+def test_a_text_is_trained_without_a_race(tmp_path: Path) -> None:
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"{name}.txt").write_text("a b c\n" * 9)
+    parameters = {name: str(tmp_path / f"{name}.txt") for name in ("train", "valid", "test")}
+    assert contestants(task="text", settings={"task": {"parameters": parameters}}).keys() == {
+        "language"
+    }
+
+
+@pytest.mark.parametrize("place", ["settings", "assignments", "config"])
+def test_a_recipe_that_is_named_anywhere_is_not_raced(tmp_path: Path, place: str) -> None:
+    (tmp_path / "mine.yaml").write_text("recipe: wide\n")
+    places: dict[str, Any] = {
+        "settings": {"recipe": "wide"},
+        "assignments": ["recipe=wide"],
+        "config": str(tmp_path / "mine.yaml"),
+    }
+    asked: Any = {place: places[place]}
+    assert contestants(task="copy", **asked) == {"wide": resolve("wide", task="copy")}
+
+
+def test_a_budget_is_the_time_limit_of_a_run_without_a_race() -> None:
+    (found,) = contestants(task="copy", names=["joint"], budget=90).values()
+    assert found.training.time_limit == 90

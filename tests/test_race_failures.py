@@ -1,0 +1,199 @@
+"""Races in which runs fail, processes are killed, and files are damaged."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command_line import SMALL, hint_after, run, start, wait_for
+from races import NAMES, begun, carried_on, told, train
+from test_full_disk import full_at
+
+from stacktrans.api.runs import taken_up
+from stacktrans.common.errors import CheckpointError
+from stacktrans.common.processes import Pool
+from stacktrans.model import checkpoint
+from stacktrans.training import race
+from stacktrans.training.race import Race
+from stacktrans.training.standings import FOLDER, RACE, read_race
+from stacktrans.training.start import Start
+
+
+def test_a_race_in_which_every_run_fails_says_why(tmp_path: Path) -> None:
+    broken = ["--set", "learning_rate=1e30", "--set", "training.restart=null"]
+    done = train(*broken, "--set", "training.gradient_clip=null", out=tmp_path / "run")
+    assert done.returncode == 1
+    said = done.stderr.decode()
+    assert "no strategy could be trained" in said
+    assert all(f"\n{name}: the loss is not a finite number after batch" in said for name in NAMES)
+    again = run("train", "--resume", tmp_path / "run")
+    assert again.returncode == 1
+    assert "no strategy could be trained" in again.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_run_that_fails_does_not_end_the_race(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_batch = Start.train_on_batch
+
+    def large(start: Start) -> None:
+        if start.source.config.recipe == "patient":
+            raise MemoryError
+        on_batch(start)
+
+    monkeypatch.setattr(Start, "train_on_batch", large)
+    found = carried_on(begun(tmp_path / "run"), 2)
+    assert found.state.standings["patient"].failed == "not enough memory"
+    assert found.state.standings["wide"].step >= 10
+
+
+def workers_of(process: int) -> list[int]:
+    """The processes that work for another."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [
+        int(child)
+        for child in children
+        if b"popen_loky" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.usefixtures("short_turns")
+# A thread of the library may stumble when its process is killed at the moment of its last result.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_turn_whose_process_is_killed_is_done_again(tmp_path: Path) -> None:
+    found, killed = begun(tmp_path / "killed", 2), list[int]()
+
+    def show() -> None:
+        if not killed:
+            killed.extend(workers_of(os.getpid()))
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+        if found.state.rounds >= 2:
+            found.stop_requested = signal.SIGINT
+
+    with found.opened():
+        found.run(show)
+    assert len(killed) == 2
+    assert told(found) == told(carried_on(begun(tmp_path / "whole"), found.state.rounds))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> None:
+    with Pool(2, lambda: False) as pool:
+        for name in ("a", "b"):
+            pool.submit([name], lambda said, _: said * 2)
+            assert list(pool.finished()) == [(name, name * 2)]
+            for process in workers_of(os.getpid()):
+                os.kill(process, signal.SIGKILL)
+            time.sleep(1)  # until it is known
+
+
+RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "patient,wide", "--workers", "2")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
+    out = tmp_path / "a run"
+    process = start(*RACE_OF_TWO, "--out", out)
+    wait_for(out / FOLDER / "patient" / "last" / "training.pt")
+    assert hint_after(process, number).endswith(f"resume with: stacktrans train --resume '{out}'")
+    budget = f"{read_race(out).seconds + 2:.1f}s"
+    done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout)["outcome"] in ("budget", "solved")
+
+
+def test_a_race_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = start(*RACE_OF_TWO, "--out", out)
+    wait_for(out / FOLDER / "wide" / "last" / "training.pt")
+    process.kill()
+    process.communicate(timeout=60)
+    done = run("train", "--resume", out, "--budget", "5s", "--workers", "1", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    strategies = json.loads(done.stdout)["race"]["strategies"]
+    assert [each["failed"] for each in strategies.values()] == [None, None]
+
+
+def test_two_processes_do_not_race_in_one_directory(tmp_path: Path) -> None:
+    found = begun(tmp_path / "run")
+    with found.opened():
+        done = run("train", "--resume", tmp_path / "run")
+    assert done.returncode == 1
+    assert f"{tmp_path / 'run'}: another process is training here" in done.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_full_disk_ends_a_race_which_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = carried_on(begun(tmp_path / "whole"), 2)
+    found = begun(tmp_path / "run")
+    monkeypatch.setattr(checkpoint, "write_flushed", full_at("training.pt", after=4))
+    with found.opened(), pytest.raises(CheckpointError, match="No space left on device"):
+        found.run(lambda: None)
+    monkeypatch.undo()
+    monkeypatch.setattr(race, "TURN", 10)
+    resumed = taken_up(tmp_path / "run", "cpu", workers=1)
+    assert isinstance(resumed, Race)
+    assert told(carried_on(resumed, 2)) == told(whole)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "race.json: damaged (Invalid JSON"),
+        ("[]", "race.json: damaged ("),
+        ('{"standings": {"../up": {}}}', "race.json: damaged ("),
+        ("WINNER", "race.json: damaged (winner: other)"),
+        ("STEP", "race.json: damaged (standings.patient.step: "),
+        ("LOSS", "race.json: damaged (standings.patient.loss: "),
+    ],
+)
+def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> None:
+    begun(tmp_path / "run")
+    path = tmp_path / "run" / RACE
+    state = json.loads(path.read_text())
+    if content == "WINNER":
+        state["winner"] = "other"
+    elif content == "STEP":
+        state["standings"]["patient"]["step"] = -1
+    elif content == "LOSS":
+        state["standings"]["patient"]["loss"] = float("nan")
+    path.write_text(json.dumps(state) if content.isalpha() else content)
+    done = run("train", "--resume", tmp_path / "run")
+    assert done.returncode == 1
+    assert message in done.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("missing", ["config.yaml", "last"])
+def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
+    found = carried_on(begun(tmp_path / "run"), 1)
+    path = found.place("wide") / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    done = run("train", "--resume", tmp_path / "run")
+    assert done.returncode == 1
+    assert f"{path}: missing; the race can't go on without it" in done.stderr.decode()
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_what_is_damaged_of_a_run_ends_the_race_and_is_named(tmp_path: Path) -> None:
+    found = carried_on(begun(tmp_path / "run"), 1)
+    path = found.place("wide") / "last" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    done = run("train", "--resume", tmp_path / "run", "--workers", "1")
+    assert done.returncode == 1
+    assert str(path) in done.stderr.decode()
+
+
+def test_what_a_race_wrote_before_it_began_is_no_obstacle(tmp_path: Path) -> None:
+    found = begun(tmp_path / "run")
+    (found.directory / FOLDER).rename(found.directory / f".{FOLDER}.new")
+    done = train("--max-steps", "1", out=tmp_path / "run")
+    assert done.returncode == 0, done.stderr.decode()
