@@ -39,7 +39,7 @@ from stacktrans.kernels.loading import use_numba
 from stacktrans.kernels.running import Running
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import Memory
-from stacktrans.memory.strengths import steps
+from stacktrans.memory.strengths import rows
 from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -283,7 +283,7 @@ def test_pieces_keep_only_what_can_be_read() -> None:
     )
     _, running = run_in_pieces(case, [10] * 400)
     store = running.store
-    assert isinstance(store, steps.Rows)
+    assert isinstance(store, rows.Rows)
     assert store.values.shape[1] < 200
 
 
@@ -349,7 +349,7 @@ def test_compiles_once_for_each_type() -> None:
                 for dtype in TOLERANCE:
                     case = Case.drawn(controller, memory, shape, dtype)
                     gradients(case.fused(), case.tensors)
-    for entry, kind in ((drive.forward, steps.Rows), (drive.backward, steps.Backward)):
+    for entry, kind in ((drive.forward, rows.Rows), (drive.backward, rows.Backward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 

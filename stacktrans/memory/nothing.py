@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stacktrans.memory.base import Memory, MemoryState
+from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +34,4 @@ class Nothing(Memory[MemoryState]):
         return state, values
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
-
         return StrengthKernel.of(pops=[], pushes=[], reads=[])

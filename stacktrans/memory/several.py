@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.late import Late
 from stacktrans.common.registry import MEMORIES
 from stacktrans.memory.base import Memory, MemoryState, Reading
+from stacktrans.memory.strengths.rows import shares
+from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
     import torch
@@ -108,8 +110,6 @@ class Several(Memory[States]):
         )
 
     def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
-        from stacktrans.memory.strengths.steps import shares  # as compiled code is
-
         held, parts = shares(store, steps)
         names = [
             f"{label} {end}"
@@ -120,8 +120,6 @@ class Several(Memory[States]):
 
     def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of memories with ends."""
-        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
-
         kernels = [part.compiled() for part in self.parts]
         with_ends = [kernel for kernel in kernels if type(kernel) is StrengthKernel]
         return StrengthKernel.side_by_side(with_ends) if len(with_ends) == len(kernels) else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.late import Late
 from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.actions.steps import ActionKernel
 from stacktrans.memory.base import Memory, MemoryState, Reading, State
 
 if TYPE_CHECKING:
@@ -178,8 +179,6 @@ class ActionStack(ActionMemory[StackCells]):
         return StackCells(self._mixed(state.cells, values.unsqueeze(2), push, pop, stay))
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
-
         return ActionKernel.of(self, lists=False)
 
 
@@ -235,6 +234,4 @@ class ActionList(ActionMemory[ListCells]):
         )
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
-
         return ActionKernel.of(self, lists=True)

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.late import Late
 from stacktrans.memory.base import Memory, MemoryState, Reading
+from stacktrans.memory.strengths.rows import BOTTOM, TOP, shares
+from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
     import torch
@@ -92,8 +94,6 @@ class StrengthMemory(Memory[Strengths]):
         return list(range(steps))
 
     def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
-        from stacktrans.memory.strengths.steps import shares  # as compiled code is
-
         held, parts = shares(store, steps)
         return Reading(held=held, parts=dict(zip(self.ends, parts, strict=True)))
 
@@ -177,8 +177,6 @@ class Stack(StrengthMemory):
         return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import TOP, StrengthKernel  # waits for numba
-
         return StrengthKernel.of(pops=[(0, TOP)], pushes=[(1, TOP)], reads=[TOP])
 
 
@@ -203,8 +201,6 @@ class Queue(StrengthMemory):
         return read_by(state.strengths).unsqueeze(1)  # equation 5
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import BOTTOM, TOP, StrengthKernel  # waits for numba
-
         return StrengthKernel.of(pops=[(0, BOTTOM)], pushes=[(1, TOP)], reads=[BOTTOM])
 
 
@@ -238,8 +234,6 @@ class Deque(StrengthMemory):
         return [*reversed(range(steps)), *range(steps)]
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import BOTTOM, TOP, StrengthKernel  # waits for numba
-
         return StrengthKernel.of(
             pops=[(0, TOP), (2, BOTTOM)], pushes=[(1, TOP), (3, BOTTOM)], reads=[TOP, BOTTOM]
         )
