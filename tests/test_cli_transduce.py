@@ -172,3 +172,14 @@ def test_compiling_is_told_once_and_where_code_is_damaged(model: Path, tmp_path:
     assert first.returncode == second.returncode == 0
     assert "compiling for this machine, once" in first.stderr.decode()
     assert "compiling" not in second.stderr.decode()
+
+
+def test_workers_change_nothing_but_the_time(model: Path, tmp_path: Path) -> None:
+    letters = ["abc", "b", "zzyx", "#"] * 200
+    lines = [each * (number % 5) for number, each in enumerate(letters)]
+    (tmp_path / "lines").write_text("".join(f"{line}\n" for line in lines))
+    alone = run("transduce", model, tmp_path / "lines").stdout
+    assert run("transduce", model, tmp_path / "lines", "--workers", "2").stdout == alone
+    wrong = run("transduce", model, tmp_path / "lines", "--workers", "0")
+    assert wrong.returncode == 2
+    assert b"--workers" in wrong.stderr

@@ -53,13 +53,13 @@ def test_long_work_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "use_numba", lambda: asked.append(1))
     there = [False]
     monkeypatch.setattr(loading, "has_code", lambda name: there[0])
-    loading.prepare(loading._WORTH_LOADING)
+    loading.prepare(loading._WORTH_LOADING, "drive.forward")
     assert not asked
-    loading.prepare(1)
+    loading.prepare(1, "drive.forward")
     assert not asked  # without code, it would have to be compiled first
     there[0] = True
-    loading.prepare(0)
+    loading.prepare(0, "drive.forward")
     assert len(asked) == 1
     there[0] = False
-    loading.prepare(loading._WORTH_COMPILING - loading._WORTH_LOADING)
+    loading.prepare(loading._WORTH_COMPILING - loading._WORTH_LOADING, "drive.forward")
     assert len(asked) == 2

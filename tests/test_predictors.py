@@ -179,6 +179,17 @@ def test_what_is_asked_at_some_places_is_what_is_said_there(
             assert said.symbols.tolist() == all_said.symbols[where].tolist()
 
 
+def test_a_string_that_is_too_long_is_not_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = in_arrays(drawn("deque", "lstm", LAYOUTS["stream"]))
+    rng = np.random.default_rng(1)
+    questions = [Question(rng.integers(4, size=length)) for length in (5, 12, 1)]
+    expected = model.answers(questions)
+    monkeypatch.setattr(arrays, "STEPS_AT_ONCE", 4)
+    for said, right in zip(model.answers(questions), expected, strict=True):
+        assert said.symbols.tolist() == right.symbols.tolist()
+        np.testing.assert_allclose(said.logs, right.logs, atol=1e-9)
+
+
 @pytest.mark.parametrize("make", [in_arrays, TorchModel])
 def test_numbers_that_overflow_are_told(make: Callable[[Transducer], Predictor]) -> None:
     layout = JointSequence(3, 4)

@@ -13,6 +13,7 @@ from stacktrans.commands.options import (
     DeviceOption,
     HardOption,
     JsonOption,
+    WorkersOption,
     load_model,
     parse_lengths,
 )
@@ -95,6 +96,7 @@ def eval(
     ] = None,
     hard: HardOption = False,
     device: DeviceOption = "auto",
+    workers: WorkersOption = 1,
     as_json: JsonOption = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print the table as CSV, with numbers in full.")
@@ -148,7 +150,7 @@ def eval(
         check_plot(plot)
     if predictions and predictions != STDOUT:
         check_place_of(predictions)
-    loaded = [(name, load_model(name, device, hard)) for name in checkpoints]
+    loaded = [(name, load_model(name, device, hard, workers)) for name in checkpoints]
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
         answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.common.errors import UsageError, clipped
+from stacktrans.common.errors import UsageError, check_positive, clipped
 
 if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
@@ -49,6 +49,9 @@ BeamOption = Annotated[
         help="Search for the most probable answers with a beam of K hypotheses. Default: greedy.",
     ),
 ]
+WorkersOption = Annotated[
+    int, typer.Option(metavar="N", help="How many processor cores answer at the same time.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -87,8 +90,20 @@ def parse_seconds(text: str | None, option: str) -> float | None:
     return total
 
 
-def load_model(name: str, device: str, hard: bool) -> "Checkpoint":
-    """The checkpoint of a name, on a device, its memory used as a discrete one if `hard`."""
+def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpoint":
+    """The checkpoint of a name, on a device, its memory used as a discrete one if `hard`.
+
+    Raises:
+        CheckpointError: there is none that can be read.
+        UsageError: there are no such workers, or there is no such device here.
+    """
+    from stacktrans.model.arrays import ArrayModel
     from stacktrans.model.checkpoint import load
 
-    return load(name, device, hard)
+    check_positive(**{"--workers": workers})
+    loaded = load(name, device, hard, workers)
+    if not isinstance(loaded.predictor, ArrayModel):
+        import torch
+
+        torch.set_num_threads(workers)
+    return loaded

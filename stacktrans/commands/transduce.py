@@ -14,6 +14,7 @@ from stacktrans.commands.options import (
     DeviceOption,
     HardOption,
     JsonOption,
+    WorkersOption,
     load_model,
 )
 from stacktrans.commands.terminal import print_data, print_json
@@ -37,6 +38,7 @@ def transduce(
     ] = False,
     hard: HardOption = False,
     device: DeviceOption = "auto",
+    workers: WorkersOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Transduce strings: one line in, one line out, in order.
@@ -69,7 +71,7 @@ def transduce(
     for path in inputs:
         if path != STDIN:
             check_readable(path)
-    loaded = load_model(checkpoint, device, hard)
+    loaded = load_model(checkpoint, device, hard, workers)
     failed = False
     for descriptor, name in _opened(inputs):
         marked = not (as_json or everything)

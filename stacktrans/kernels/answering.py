@@ -92,15 +92,21 @@ def read_out(out: ReadOut, count: int) -> None:
 
 
 @compiled
-def _say(asking: Asking, item: int, logits: Array) -> int:
+def _say_by(logits: Array, place: int, said: Array, logs: Array) -> None:
     """Say what is most probable; the logits are not needed after it."""
     chosen = index_of_largest(logits)
+    said[place] = chosen
+    if logs.shape[0]:
+        logs[place] = logits[0] * math.nan if chosen < 0 else log_share(logits, chosen)
+
+
+@compiled
+def _say(asking: Asking, item: int, logits: Array) -> int:
+    """Say what is most probable; the logits are not needed after it."""
     place = asking.places[item]
-    asking.said[place] = chosen
-    if asking.logs.shape[0]:
-        asking.logs[place] = logits[0] * math.nan if chosen < 0 else log_share(logits, chosen)
+    _say_by(logits, place, asking.said, asking.logs)
     asking.places[item] = place + 1
-    return chosen
+    return int(asking.said[place])
 
 
 @compiled
@@ -190,6 +196,26 @@ def answer(run: Forward, memory: Any, own: int, asking: Asking, out: ReadOut) ->
         step += 1
 
 
+@compiled_entry
+def read_rows(hidden: Array, said: Array, logs: Array, out: ReadOut) -> None:
+    """Say what is most probable after each of N outputs of the controller.
+
+    Args:
+        hidden: [N, H].
+        said: [N] set; -1 where numbers overflow.
+        logs: [N] set: the logarithms of the probabilities; empty to do without.
+        out: what makes symbols, of some of them at once.
+    """
+    rows, outputs = out.rows.shape[0], out.bias.shape[0]
+    for first in range(0, hidden.shape[0], rows):
+        count = min(rows, hidden.shape[0] - first)
+        for row in range(count):
+            copy(out.rows[row], hidden[first + row])
+        read_out(out, count)
+        for row in range(count):
+            _say_by(out.logits[row, :outputs], first + row, said, logs)
+
+
 class Writing(NamedTuple):
     """What buffered items have written in N steps, and what is read of it.
 
@@ -210,15 +236,6 @@ class Writing(NamedTuple):
     counts: Array
     said: Array
     logs: Array
-
-
-@compiled
-def _read_symbol(writing: Writing, place: int, logits: Array) -> None:
-    """Read a symbol, by the sum of the logits that it is made of."""
-    chosen = index_of_largest(logits)
-    writing.said[place] = chosen
-    if writing.logs.shape[0]:
-        writing.logs[place] = logits[0] * math.nan if chosen < 0 else log_share(logits, chosen)
 
 
 @compiled_entry
@@ -252,14 +269,14 @@ def read_written(writing: Writing, out: ReadOut) -> None:
                     add_scaled(sums, weight, out.logits[row])
                     if after < number + one:
                         break
-                    _read_symbol(writing, place, sums)
+                    _say_by(sums, place, writing.said, writing.logs)
                     sums.fill(0)
                     place, number = place + 1, number + one
                 before = after
             if place == end:
                 break
         while place < end:
-            _read_symbol(writing, place, sums)
+            _say_by(sums, place, writing.said, writing.logs)
             sums.fill(0)
             place += 1
         if overflows:

@@ -14,13 +14,16 @@ _WORTH_COMPILING = 60_000
 _steps = 0
 
 
-def prepare(steps: int) -> None:
-    """Count steps of strings that come now; with too many for Python, `use_numba`."""
+def prepare(steps: int, entry: str) -> None:
+    """Count steps of strings that come now; with too many for Python, `use_numba`.
+
+    `entry`, as `module.function`, is what will run them.
+    """
     global _steps
     _steps += steps
     if uses_numba() or _steps <= _WORTH_LOADING:
         return
-    if _steps > _WORTH_COMPILING or has_code("answering.answer"):
+    if _steps > _WORTH_COMPILING or has_code(entry):
         use_numba()
 
 

@@ -114,7 +114,7 @@ class Running:
         """
         sizes, weights = self._sizes, self._weights
         batch, steps = ids.shape
-        prepare(batch * steps)
+        prepare(batch * steps, "drive.forward")
         if batch != sizes.batch:
             raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
         trace = sizes.new_trace(batch * steps, saved=1)

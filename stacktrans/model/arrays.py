@@ -11,7 +11,7 @@ import numpy as np
 
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels import kernel
-from stacktrans.kernels.answering import Asking, ReadOut, Writing, answer, read_written
+from stacktrans.kernels.answering import Asking, ReadOut, Writing, answer, read_rows, read_written
 from stacktrans.kernels.arithmetic import sigmoid
 from stacktrans.kernels.arrays import fresh
 from stacktrans.kernels.cells import CELLS
@@ -107,16 +107,35 @@ class ArrayModel:
         if not questions:
             return []
         steps = [len(each.ids) + each.limit + 1 for each in questions]
-        prepare(sum(steps))
+        alone = all(each.limit < 0 for each in questions) and max(steps) <= STEPS_AT_ONCE
+        prepare(sum(steps), "drive.forward" if alone else "answering.answer")
         check_ids(np.concatenate([each.ids for each in questions]), len(self.weights.projected))
 
         def said(group: list[int]) -> list[Said]:
             chosen = [questions[index] for index in group]
-            return self._answers(chosen, max(steps[index] for index in group), marks, logs)
+            if alone:
+                return self._given(chosen, logs)
+            return self._answers(chosen, steps[group[0]], marks, logs)
 
         groups = [*_side_by_side(steps)]
         found = dict(_numbered(groups, of_each(said, groups, self.threads)))
         return [found[index] for index in range(len(questions))]
+
+    def _given(self, questions: list[Question], logs: bool) -> list[Said]:
+        """The same for those of a group to which nothing but what is given is read.
+
+        By the steps that training takes, too, so that it need not compile others.
+        """
+        hidden, _, _ = self.unrolled([question.ids for question in questions])
+        asked = [question.where for question in questions]
+        rows = hidden[np.concatenate(asked)]
+        said = np.empty(len(rows), np.int64)
+        shares = np.empty(len(rows) if logs else 0, hidden.dtype)
+        read_rows(rows, said, shares, self._read_out(min(ROWS_AT_ONCE, max(1, len(rows)))))
+        ends = np.cumsum([0, *(where.sum() for where in asked)]).tolist()
+        return [
+            Said(said[start:stop], shares[start:stop]) for start, stop in itertools.pairwise(ends)
+        ]
 
     def _answers(
         self, questions: list[Question], steps: int, marks: Marks, logs: bool
@@ -181,7 +200,7 @@ class ArrayModel:
         if not sources:
             return []
         steps = [self.steps_over(len(source)) for source in sources]
-        prepare(sum(steps))
+        prepare(sum(steps), "drive.forward")
 
         def said(group: list[int]) -> list[Said]:
             return self._written([sources[index] for index in group], logs)
@@ -211,7 +230,7 @@ class ArrayModel:
         ]
 
     def unrolled(self, sources: Sequence[Ids]) -> tuple[Array, Array, Array]:
-        """The steps of a buffered model over strings, the one with the most of them first.
+        """The steps over strings, the one with the most of them first.
 
         Returns:
             [N, H] the controller's outputs, those of a string after those of the one before;
@@ -221,9 +240,11 @@ class ArrayModel:
         sizes = weights.sizes._replace(batch=batch)
         lengths = [len(source) for source in sources]
         starts = np.cumsum([0, *map(self.steps_over, lengths)])
-        nothing = [len(weights.projected) - 1] * 2
-        check_ids(np.concatenate(sources), nothing[0])
-        ids = np.concatenate([part for source in sources for part in (source, nothing)])
+        ids = np.concatenate(sources)
+        if self.config.buffers:
+            nothing = len(weights.projected) - 1
+            check_ids(ids, nothing)
+            ids = np.insert(ids, np.repeat(np.cumsum(lengths), 2), nothing)
         inputs = sizes.inputs(starts, np.cumsum([0, *lengths]), ids, weights.projected)
         count = int(starts[-1])
         trace = sizes.new_trace(count, saved=1)
@@ -248,12 +269,8 @@ class ArrayModel:
 
     def follow(self, ids: Ids) -> Iterable[StepTaken]:
         """See `Predictor.follow`."""
-        if self.config.buffers:
-            hidden, signals, _ = self.unrolled([ids])
-        else:
-            prepare(len(ids))
-            done = self.start(1).step(ids[None])
-            hidden, signals = done.hidden[0], done.signals[0]
+        prepare(self.steps_over(len(ids)), "drive.forward")
+        hidden, signals, _ = self.unrolled([ids])
         values = self._pushed(hidden)
         readings = self._readings(signals, values)
         logits = self.read_out(hidden)
