@@ -179,6 +179,20 @@ def test_what_is_asked_at_some_places_is_what_is_said_there(
             assert said.symbols.tolist() == all_said.symbols[where].tolist()
 
 
+@pytest.mark.parametrize("limit", [7, 200])
+def test_room_is_made_as_answers_grow(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = LAYOUTS["stream"]
+    model = drawn("deque", "lstm", layout)
+    monkeypatch.setattr(arrays, "_ROOM", 2)
+    given = [np.array([1, 2, 3]), np.array([2] * 13), np.array([3])]
+    marks = Marks(0, 0)
+    for ids in given:
+        question = Question(ids, np.arange(len(ids)) == len(ids) - 1, limit)
+        (found,) = in_arrays(model).answers([question], marks)
+        (expected,) = TorchModel(model).answers([question], marks)
+        assert found.symbols.tolist() == expected.symbols.tolist()
+
+
 def test_a_string_that_is_too_long_is_not_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model = in_arrays(drawn("deque", "lstm", LAYOUTS["stream"]))
     rng = np.random.default_rng(1)

@@ -34,6 +34,8 @@ STEPS_AT_ONCE = 2**16
 """The most steps of all strings of a batch, unless one alone takes more."""
 ROWS_AT_ONCE = 256
 """Outputs of a buffered model that are read out at once."""
+_ROOM = 1000
+"""Symbols that there is room for in an answer at first, besides four for each that is read."""
 _NEVER = -2
 """The output that is never said."""
 
@@ -103,7 +105,23 @@ class ArrayModel:
     def answers(
         self, questions: Sequence[Question], marks: Marks = NO_MARKS, logs: bool = True
     ) -> list[Said]:
-        """See `Predictor.answers`; those that are alike in length are run side by side."""
+        """See `Predictor.answers`; those that are alike in length are run side by side.
+
+        Room is made for as many symbols as answers usually have, and for more only where one has
+        not ended by then: it may have as many as can be counted.
+        """
+        limits = [min(each.limit, 4 * len(each.ids) + _ROOM) for each in questions]
+        given = [each._replace(limit=limit) for each, limit in zip(questions, limits, strict=True)]
+        found = self._said_to(given, marks, logs)
+        for index, question in enumerate(questions):
+            while limits[index] < question.limit and _goes_on(given[index], found[index], marks):
+                limits[index] = min(question.limit, 8 * limits[index])
+                given[index] = question._replace(limit=limits[index])
+                found[index] = self._said_to([given[index]], marks, logs)[0]
+        return found
+
+    def _said_to(self, questions: Sequence[Question], marks: Marks, logs: bool) -> list[Said]:
+        """The same, with room for all that may be said."""
         if not questions:
             return []
         steps = [len(each.ids) + each.limit + 1 for each in questions]
@@ -294,6 +312,12 @@ class ArrayModel:
                 kernel.pushed(memory, 0, step, 0)[:] = values[step]
                 kernel.step_forward(memory, 0, step, 0, 1, signals[step], reads)
             yield self.memory.reading_of(store, reads, step + 1)
+
+
+def _goes_on(question: Question, said: Said, marks: Marks) -> bool:
+    """Whether an answer was only ended by its limit."""
+    most = int(question.where.sum()) + question.limit
+    return len(said.symbols) == most and int(said.symbols[-1]) not in marks.ending
 
 
 def _side_by_side(steps: Sequence[int]) -> Iterator[list[int]]:
