@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -135,9 +135,15 @@ class ArrayModel:
                 return self._given(chosen, logs)
             return self._answers(chosen, steps[group[0]], marks, logs)
 
+        return self._of_groups(steps, said)
+
+    def _of_groups(
+        self, steps: Sequence[int], said: Callable[[list[int]], list[Said]]
+    ) -> list[Said]:
+        """What is said to strings, in their order, by the most steps that each takes."""
         groups = [*_side_by_side(steps)]
         found = dict(_numbered(groups, of_each(said, groups, self.threads)))
-        return [found[index] for index in range(len(questions))]
+        return [found[index] for index in range(len(steps))]
 
     def _given(self, questions: list[Question], logs: bool) -> list[Said]:
         """The same for those of a group to which nothing but what is given is read.
@@ -217,15 +223,13 @@ class ArrayModel:
         """See `Predictor.written`."""
         if not sources:
             return []
-        steps = [self.steps_over(len(source)) for source in sources]
+        steps = [self.config.steps_over(len(source)) for source in sources]
         prepare(sum(steps), "drive.forward")
 
         def said(group: list[int]) -> list[Said]:
             return self._written([sources[index] for index in group], logs)
 
-        groups = [*_side_by_side(steps)]
-        found = dict(_numbered(groups, of_each(said, groups, self.threads)))
-        return [found[index] for index in range(len(sources))]
+        return self._of_groups(steps, said)
 
     def _written(self, sources: list[Ids], logs: bool) -> list[Said]:
         hidden, signals, starts = self.unrolled(sources)
@@ -257,7 +261,7 @@ class ArrayModel:
         weights, batch = self.weights, len(sources)
         sizes = weights.sizes._replace(batch=batch)
         lengths = [len(source) for source in sources]
-        starts = np.cumsum([0, *map(self.steps_over, lengths)])
+        starts = np.cumsum([0, *map(self.config.steps_over, lengths)])
         ids = np.concatenate(sources)
         if self.config.buffers:
             nothing = len(weights.projected) - 1
@@ -281,13 +285,9 @@ class ArrayModel:
         )
         return np.ascontiguousarray(trace[1][:, -1]), trace[2], starts
 
-    def steps_over(self, length: int) -> int:
-        """How many steps are taken over an input of `length` symbols."""
-        return self.config.steps_over(length)
-
     def follow(self, ids: Ids) -> Iterable[StepTaken]:
         """See `Predictor.follow`."""
-        prepare(self.steps_over(len(ids)), "drive.forward")
+        prepare(self.config.steps_over(len(ids)), "drive.forward")
         hidden, signals, _ = self.unrolled([ids])
         values = self._pushed(hidden)
         readings = self._readings(signals, values)
