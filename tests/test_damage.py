@@ -28,8 +28,9 @@ from stacktrans.cli import app
 from stacktrans.common.checksums import SUMS
 from stacktrans.common.errors import StacktransError
 from stacktrans.model import checkpoint
-from stacktrans.model.checkpoint import CheckpointError, serialized
+from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.transducer import Transducer, without_numbers
+from stacktrans.model.weights import serialized
 from stacktrans.settings.model_config import (
     ActionMemoryConfig,
     ControllerConfig,

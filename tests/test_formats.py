@@ -48,10 +48,10 @@ def strings(loaded: checkpoint.Checkpoint) -> list[Pair]:
     return loaded.task.sample(generator(5, Purpose.EVALUATION), task.ranges.train, 4, law)
 
 
-def answers(path: Path) -> list[Any]:
+def answers(path: Path) -> tuple[list[Any], list[float]]:
     loaded = checkpoint.load(path, CPU)
     found = transduce(loaded.predictor, loaded.layout, [pair.source for pair in strings(loaded)])
-    return [(answer.target, answer.log_probability) for answer in found]
+    return [answer.target for answer in found], [answer.log_probability for answer in found]
 
 
 def accuracy(path: Path) -> float:
@@ -68,7 +68,10 @@ def test_a_model_answers_the_same_whatever_the_recipes_say_today(name: str, tmp_
     shutil.copy(whole / "model.safetensors", older)
     shutil.copy(DATA / "format-1" / f"{name}.yaml", older / "config.yaml")
     assert checkpoint.read_config(older) == checkpoint.read_config(whole)
-    assert answers(older) == answers(whole)
+    (targets, chances), (wholes, whole_chances) = answers(older), answers(whole)
+    assert targets == wholes
+    # Compiled code and plain Python, which take turns as work grows, round differently.
+    assert chances == pytest.approx(whole_chances, rel=1e-5, abs=1e-6)
     assert accuracy(older) == 1
 
 

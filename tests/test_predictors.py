@@ -16,11 +16,11 @@ from stacktrans.kernels import compiling, loading
 from stacktrans.memory import Reading
 from stacktrans.model import arrays
 from stacktrans.model.arrays import ArrayModel, from_weights
-from stacktrans.model.checkpoint import shapes_of
 from stacktrans.model.in_torch import TorchModel
 from stacktrans.model.predictor import Marks, Predictor, Question
 from stacktrans.model.shapes import weight_shapes
 from stacktrans.model.transducer import Transducer
+from stacktrans.model.weights import shapes_of
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layouts import (
     Ids,

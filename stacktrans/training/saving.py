@@ -18,6 +18,7 @@ from stacktrans.common.errors import CheckpointError, StacktransError, UsageErro
 from stacktrans.common.files import check_place, locked, tidy, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
+from stacktrans.model.weights import load_weights
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.inherited import FirstWeights
 from stacktrans.training.records import (
@@ -324,7 +325,7 @@ class SavedRun:
             self._take(saved, metrics.stat().st_size if metrics.exists() else 0)
         except ValueError as error:
             raise CheckpointError(f"{path}: damaged ({error})") from error
-        checkpoint.load_weights(self.start.model, last / checkpoint.WEIGHTS)
+        load_weights(self.start.model, last / checkpoint.WEIGHTS)
 
     def _take(self, saved: dict[str, Any], written: int) -> None:
         check_keys("state", saved, ("layout", "command", "progress", "starts", "start"))

@@ -1,0 +1,123 @@
+"""The file of a checkpoint's weights: written with metadata, checked, and read without torch."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import safetensors
+
+from stacktrans.common.checksums import check_sum
+from stacktrans.common.errors import CheckpointError, abridged
+from stacktrans.common.late import Late
+from stacktrans.common.visible import visible
+from stacktrans.model.predictor import Numbers
+from stacktrans.model.shapes import Shapes
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+else:
+    torch = Late("torch")
+
+_DTYPES = {"F64", "F32", "F16", "BF16"}
+_METADATA = "__metadata__"
+
+
+def shapes_of(model: nn.Module) -> Shapes:
+    """The shapes of the weights of a torch module, by their names."""
+    return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+
+
+def serialized(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """The content of a file with some weights, by their names, and metadata in its header."""
+    from safetensors.torch import save as saved  # waits for torch
+
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    written = saved(content, dict(metadata))
+    end = 8 + int.from_bytes(written[:8], "little")
+    # The library writes metadata in an order that changes from process to process.
+    header = json.loads(written[8:end])
+    header[_METADATA] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + written[end:]
+
+
+def check_shapes(path: Path, expected: Shapes) -> None:
+    """Compare the shapes in a file's header with those of a model; reads nothing else.
+
+    Raises:
+        CheckpointError: the file can't be read, or holds weights of another model.
+    """
+    with _opened(path) as file:
+        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        for name in sorted(expected.keys() | found.keys()):
+            shape = _written(found[name].get_shape() if name in found else None)
+            wanted = _written(expected.get(name))
+            if shape != wanted:
+                message = f"weight {visible(name)} is {shape}; the configuration asks for {wanted}"
+                raise CheckpointError(f"{path}: {message}")
+            if found[name].get_dtype() not in _DTYPES:
+                raise CheckpointError(f"{path}: weight {name} does not hold floating-point numbers")
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Fill a model from a file.
+
+    Raises:
+        CheckpointError: the file can't be read, is damaged, or holds weights of another model.
+    """
+    weights = read_weights(path, shapes_of(model))
+    model.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
+
+
+def read_weights(path: Path, expected: Shapes) -> dict[str, Numbers]:
+    """The weights in a file, as numbers of 32 bits; raises as `load_weights` does."""
+    check_shapes(path, expected)
+    with _opened(path) as file:
+        weights = {name: _numbers(path, file, name) for name in expected}
+    for name, weight in weights.items():
+        if not np.isfinite(weight).all():
+            raise CheckpointError(f"{path}: weight {name} holds NaN or infinite numbers")
+    check_sum(path)  # last, since what is wrong with a weight says more
+    return weights
+
+
+def _numbers(path: Path, file: Any, name: str) -> Numbers:
+    """A weight of an open file."""
+    if file.get_slice(name).get_dtype() != "BF16":
+        with np.errstate(all="ignore"):
+            numbers: Numbers = file.get_tensor(name).astype(np.float32)
+        return numbers
+    with safetensors.safe_open(path, "pt") as known:  # numpy has no such numbers
+        wide: Numbers = known.get_tensor(name).float().numpy()
+    return wide
+
+
+def metadata_of(path: Path) -> Mapping[str, str]:
+    """The metadata of a file; raises `CheckpointError` if it can't be read."""
+    with _opened(path) as file:
+        return file.metadata() or {}
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    if not path.is_file():
+        raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
+    try:
+        with safetensors.safe_open(path, "np") as file:
+            yield file
+    except (OSError, safetensors.SafetensorError) as error:
+        reason = visible(str(error))
+        raise CheckpointError(f"{path}: truncated or not a safetensors file ({reason})") from error
+
+
+def _written(shape: Sequence[int] | None) -> str:
+    if shape is None:
+        return "absent"
+    return "x".join(abridged([*map(str, shape)])) or "a number"
