@@ -31,6 +31,7 @@ def search(
     width: int,
     best: int = 1,
     limit: int | None = None,
+    logs: bool = True,
 ) -> list[list[Answer]]:
     """The most probable answers to sources that are found, for each the best first.
 
@@ -44,6 +45,7 @@ def search(
         width: how many hypotheses of each source are kept at each step.
         best: the most answers to each source, no more than `width`.
         limit: as for `transduce`. The score of an answer that is cut off is that of its symbols.
+        logs: whether probabilities are asked for where nothing is searched by them.
 
     Raises:
         UsageError: the beam is wider than `WIDEST`.
@@ -51,7 +53,7 @@ def search(
     if width > WIDEST:
         raise UsageError(f"a beam of {width}: expected at most {WIDEST}")
     if width == 1 or not isinstance(layout, JointSequence | Stream):
-        return [[answer] for answer in transduce(model, layout, sources, limit)]
+        return [[answer] for answer in transduce(model, layout, sources, limit, logs)]
     answers: dict[int, list[Answer]] = {}
     for group, most in side_by_side(layout, sources, limit, width):
         same = [sources[index] for index in group]

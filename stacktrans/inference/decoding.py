@@ -1,5 +1,6 @@
 """Transducing strings: greedy decoding, and targets that are as long as their sources."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,8 @@ class Answer:
 
     Attributes:
         target: the target symbols' ids.
-        log_probability: of the whole answer, `</s>` included, in nats.
+        log_probability: of the whole answer, `</s>` included, in nats; NaN where numbers
+            overflow, and otherwise 0 if it was not asked for.
         ended: whether the model ended it; otherwise it was cut off.
     """
 
@@ -31,18 +33,22 @@ class Answer:
 
 
 def transduce(
-    model: Predictor, layout: Layout, sources: Sequence[Ids], limit: int | None = None
+    model: Predictor,
+    layout: Layout,
+    sources: Sequence[Ids],
+    limit: int | None = None,
+    logs: bool = True,
 ) -> list[Answer]:
     """The greedy answers to sources, in their order.
 
     An answer has at most `limit` symbols, or the layout's usual number unless given; where answers
-    are given in step with sources, the limit is ignored.
+    are given in step with sources, the limit is ignored. `logs` asks for their probabilities.
     """
     if not sources:
         return []
     if isinstance(layout, InStep):
         read = [layout.read(source) for source in sources]
-        said = in_step(model, read)
+        said = in_step(model, read, logs)
         return [_in_step(layout, each) for each in said]
     assert isinstance(layout, JointSequence | Stream)
     limits = [layout.longest_answer(len(source), limit) for source in sources]
@@ -50,7 +56,7 @@ def transduce(
         _question(layout, source, most) for source, most in zip(sources, limits, strict=True)
     ]
     marks = marks_of(layout)
-    said = model.answers(questions, marks)
+    said = model.answers(questions, marks, logs)
     return [_greedy(marks, each, most) for each, most in zip(said, limits, strict=True)]
 
 
@@ -69,14 +75,15 @@ def marks_of(layout: JointSequence | Stream) -> Marks:
 def _question(layout: JointSequence | Stream, source: Ids, limit: int) -> Question:
     """What comes after a source."""
     prefix = layout.prefix(source)
-    return Question(prefix, np.arange(len(prefix)) == len(prefix) - 1, limit)
+    asked = np.zeros(len(prefix), np.bool_)
+    asked[-1] = True
+    return Question(prefix, asked, limit)
 
 
 def _in_step(layout: InStep, said: Said) -> Answer:
     target, ended = layout.answered(said.symbols)
     scored = len(target) + (len(target) < len(said.symbols))  # the end of an answer included
-    total = float(said.logs[:scored].sum(dtype=np.float64))
-    return Answer(target.tolist(), total, ended)
+    return Answer(target.tolist(), _log_probability(said, scored), ended)
 
 
 def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
@@ -85,11 +92,18 @@ def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
     ended = marks.end is not None and last == marks.end
     cut = not ended and len(symbols) > limit
     kept = len(symbols) - (ended or cut)
-    total = float(said.logs[: kept + ended].sum(dtype=np.float64))
+    total = _log_probability(said, kept + ended)
     if not ended and not cut:
         ended = marks.last is not None and last == marks.last
     endless = marks.end is None and marks.last is None
     return Answer(symbols[:kept], total, endless or ended)
+
+
+def _log_probability(said: Said, count: int) -> float:
+    """Of the first symbols that were said; see `Answer`."""
+    if (said.symbols[:count] < 0).any():
+        return math.nan
+    return float(said.logs[:count].sum(dtype=np.float64)) if len(said.logs) else 0.0
 
 
 def side_by_side(

@@ -5,7 +5,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,8 +45,9 @@ class Line:
         source: its text; None if it is not text.
         output: the answer; None if there is none.
         scored: of each of its symbols, whether it is scored; None where all are.
-        probability: of the whole answer; None if the line is empty or there is no answer.
-        ended: whether the model ended the answer; None likewise.
+        probability: of the whole answer; None if the line is empty, there is no answer, or the
+            probability was not asked for.
+        ended: whether the model ended the answer; None if the line is empty or has no answer.
         hypotheses: the best that a beam found, the answer first; None without one.
         following: of a model of a text, its predictions after each symbol; None of others.
         error: why there is no answer.
@@ -95,6 +96,24 @@ class Line:
         return entry | ({"error": self.error} if self.error else {})
 
 
+class Request(NamedTuple):
+    """What is asked of a model.
+
+    Attributes:
+        max_length: longest answer in symbols; None for the layout's usual limit.
+        marked: whether there is a mark in the place of each symbol that is not scored.
+        beam: the width of the beam that answers are searched with; None for greedy ones.
+        best: how many hypotheses of each there are to be; one unless given.
+        logs: whether probabilities are asked for.
+    """
+
+    max_length: int | None = None
+    marked: bool = False
+    beam: int | None = None
+    best: int | None = None
+    logs: bool = True
+
+
 def transduce_lines(
     checkpoint: Checkpoint,
     descriptor: int,
@@ -118,6 +137,7 @@ def transduce_lines(
     """
     in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
     stream = LineStream(checkpoint, marked) if in_step and not as_json else None
+    request = Request(max_length, marked, beam, best=beam if as_json else 1, logs=as_json)
     number = 1
     for group in line_groups(descriptor, parts=stream is not None):
         lines = []
@@ -132,7 +152,7 @@ def transduce_lines(
                 line.source = decode_line(piece.raw)
             except StacktransError as error:
                 line.error = str(error)
-        _answer(checkpoint, lines, max_length, marked, beam, best=beam if as_json else 1)
+        _answer(checkpoint, lines, request)
         if as_json and isinstance(checkpoint.task, Corpus):
             words = checkpoint.task.vocabulary
             for line in lines:
@@ -162,21 +182,14 @@ def transduce_strings(
         StacktransError: one can't be transduced; the message says which, from 1.
     """
     lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
-    _answer(checkpoint, lines, max_length, marked, beam, best or beam)
+    _answer(checkpoint, lines, Request(max_length, marked, beam, best or beam))
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")
     return lines
 
 
-def _answer(
-    checkpoint: Checkpoint,
-    lines: Sequence[Line],
-    max_length: int | None,
-    marked: bool,
-    beam: int | None,
-    best: int | None,
-) -> None:
+def _answer(checkpoint: Checkpoint, lines: Sequence[Line], request: Request) -> None:
     """Answer the lines that have a source."""
     task = checkpoint.task
     waiting, sources = [], []
@@ -194,7 +207,13 @@ def _answer(
         except StacktransError as error:
             line.error = str(error)
     answers = search(
-        checkpoint.predictor, checkpoint.layout, sources, beam or 1, best or 1, max_length
+        checkpoint.predictor,
+        checkpoint.layout,
+        sources,
+        request.beam or 1,
+        request.best or 1,
+        request.max_length,
+        request.logs,
     )
     for (line, symbols), found in zip(waiting, answers, strict=True):
         answer = found[0]
@@ -203,11 +222,11 @@ def _answer(
             continue
         if task.same_length:
             line.scored = [*task.scored(symbols)]
-        texts = [_written(task, each, line.scored if marked else None) for each in found]
+        texts = [_written(task, each, line.scored if request.marked else None) for each in found]
         line.output = texts[0]
-        line.probability = math.exp(answer.log_probability)
+        line.probability = math.exp(answer.log_probability) if request.logs else None
         line.ended = answer.ended
-        if beam:
+        if request.beam:
             line.hypotheses = [
                 Hypothesis(text, each.log_probability, each.ended)
                 for text, each in zip(texts, found, strict=True)

@@ -111,7 +111,10 @@ class ArrayModel:
         not ended by then: it may have as many as can be counted.
         """
         limits = [min(each.limit, 4 * len(each.ids) + _ROOM) for each in questions]
-        given = [each._replace(limit=limit) for each, limit in zip(questions, limits, strict=True)]
+        given = [
+            each if each.limit == limit else each._replace(limit=limit)
+            for each, limit in zip(questions, limits, strict=True)
+        ]
         found = self._said_to(given, marks, logs)
         for index, question in enumerate(questions):
             while limits[index] < question.limit and _goes_on(given[index], found[index], marks):

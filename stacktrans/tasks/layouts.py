@@ -73,10 +73,11 @@ class Alphabet:
 
     def encode(self, symbols: Sequence[str]) -> Ids:
         """The ids of symbols; raises `UnknownSymbol`, positions counted from 1."""
-        for position, symbol in enumerate(symbols, start=1):
-            if symbol not in self._ids:
-                raise UnknownSymbol(symbol, position)
-        return np.array([self._ids[symbol] for symbol in symbols], dtype=np.int64)
+        ids = [self._ids.get(symbol, -1) for symbol in symbols]
+        if -1 in ids:
+            position = ids.index(-1)
+            raise UnknownSymbol(symbols[position], position + 1)
+        return np.array(ids, dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
         """The symbols of ids."""
@@ -411,7 +412,9 @@ class JointSequence(Layout):
 
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer: `<s> a1 .. ak |||`."""
-        return np.concatenate([[self.begin], source + self.first_source, [self.separator]])
+        read = np.empty(len(source) + 2, np.int64)
+        read[0], read[1:-1], read[-1] = self.begin, source + self.first_source, self.separator
+        return read
 
     def longest_answer(self, length: int, limit: int | None) -> int:
         """The most symbols waited for, after a source of so many; `limit`, if given."""
