@@ -7,8 +7,6 @@ given when others already answer. At each step only those that are asked are rea
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from stacktrans.kernels.arithmetic import (
     add,
     add_scaled,
@@ -63,6 +61,7 @@ class Asking(NamedTuple):
         said: [S] set: what is said, -1 where numbers overflow.
         logs: [S] set: the logarithms of the probabilities; empty to do without.
         places: [B] where what an item says starts in both; becomes where it ends.
+        working: [3, B] to work in.
     """
 
     ids: Array
@@ -75,6 +74,7 @@ class Asking(NamedTuple):
     said: Array
     logs: Array
     places: Array
+    working: Array
 
 
 @compiled
@@ -146,8 +146,8 @@ def answer(run: Forward, memory: Any, own: int, asking: Asking, out: ReadOut) ->
     batch, outputs = run.state.shape[2], out.bias.shape[0]
     state, last = run.state, run.state.shape[0] - 1
     bias, heads, read, signals = run.bias, run.heads, run.read, run.trace.signals
-    ids, asked_items = run.inputs.ids, asking.places.copy()
-    chosen, running = asking.places.copy(), asking.places.copy()
+    ids, asked_items = run.inputs.ids, asking.working[0]
+    chosen, running = asking.working[1], asking.working[2]
     for item in range(batch):
         chosen[item] = 0
         running[item] = asking.starts[item + 1] > asking.starts[item]
@@ -227,6 +227,7 @@ class Writing(NamedTuple):
         counts: [B] how many symbols are read.
         said: [S] set, those of an item after those of the one before; -1 where numbers overflow.
         logs: [S] set: the logarithms of the probabilities; empty to do without.
+        sums: [outputs] to work in.
     """
 
     hidden: Array
@@ -236,6 +237,7 @@ class Writing(NamedTuple):
     counts: Array
     said: Array
     logs: Array
+    sums: Array
 
 
 @compiled_entry
@@ -246,8 +248,7 @@ def read_written(writing: Writing, out: ReadOut) -> None:
     symbols at most, and only the one that is being written is kept.
     """
     strengths, starts, rows = writing.strengths, writing.starts, out.rows.shape[0]
-    outputs, place = out.bias.shape[0], 0
-    sums = np.zeros(outputs, out.bias.dtype)
+    outputs, sums, place = out.bias.shape[0], writing.sums, 0
     for item in range(writing.counts.shape[0]):
         end = place + writing.counts[item]
         nothing = strengths.dtype.type(0)

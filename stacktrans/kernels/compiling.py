@@ -13,8 +13,11 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# No array is made or kept in compiled code, so references to them need not be counted, which would
+# take as long as all else that a step does.
+_ALL = {"error_model": "numpy", "_nrt": False}
 # Without what lets Python or C call it, which would take a tenth of the time to compile.
-_INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_INNER = {**_ALL, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 # No fast-math licence is given that lets the compiler assume there is no NaN: a diverged run
 # would then show finite numbers.
@@ -109,15 +112,14 @@ def uses_numba() -> bool:
 
 
 def compiled(function: Function) -> Function:
-    """Compile what only compiled code calls."""
+    """Compile what only compiled code calls; as all of it, it makes no arrays and returns none."""
     return cast(Function, Compilable(function, {"fastmath": _EXACT, **_INNER}))
 
 
 def inlined(function: Function) -> Function:
-    """As `compiled`, written out in whatever calls it.
+    """As `compiled`, written out in whatever calls it; it may return a part of an array.
 
-    Where a function takes a dozen arrays, counting the references to them takes longer than the
-    call.
+    A call with a dozen arrays would take a while by itself.
     """
     options = {"fastmath": _EXACT, "inline": "always", **_INNER}
     return cast(Function, Compilable(function, options))
@@ -138,7 +140,7 @@ def compiled_as(loops: str, any_order: bool = False) -> Callable[[Function], Fun
 
 def compiled_entry(function: Function) -> Function:
     """Compile what Python calls, at the first call; kept on disk with all that it calls."""
-    entry = Entry(function, {"nogil": True, "error_model": "numpy", "fastmath": _EXACT})
+    entry = Entry(function, {**_ALL, "nogil": True, "fastmath": _EXACT})
     entries.append(entry)
     if _numba:
         _ = entry.dispatcher

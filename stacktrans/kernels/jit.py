@@ -15,8 +15,9 @@ from stacktrans.kernels.caching import CodeCache
 from stacktrans.kernels.compiling import Compilable, Entry, Overloaded
 from stacktrans.kernels.places import cache_directory
 
-# As numba does not say what types its functions have.
+# As numba does not say what types its functions have, nor all that it can be told.
 _njit: Any = numba.njit
+_MAY_RETURN_ARRAYS: Any = {"_nrt": True}
 
 
 def make_dispatchers() -> None:
@@ -60,8 +61,8 @@ def _declare(function: Overloaded) -> None:
         kind = getattr(first, "instance_class", object)
         return function.own.get(kind, function.function)
 
-    # Written out in the driver: to count the references to a memory's arrays takes its time.
-    overload(function, strict=False, inline="always")(choose)
+    # Written out in the driver, where it may return a part of an array, as nothing else does.
+    overload(function, strict=False, inline="always", jit_options=_MAY_RETURN_ARRAYS)(choose)
 
 
 for _each in compiling.by_type:

@@ -198,6 +198,7 @@ class ArrayModel:
             np.empty(places[-1], np.int64),
             np.empty(places[-1] if logs else 0, sizes.dtype),
             places[:-1].copy(),
+            np.empty((3, batch), np.int64),
         )
         store = sizes.store(steps).forward(slice(0, batch), slice(0, batch))
         answer(run, store, sizes.kind.memory.signals, asking, self._read_out(batch))
@@ -247,6 +248,7 @@ class ArrayModel:
             counts,
             np.empty(places[-1], np.int64),
             np.empty(places[-1] if logs else 0, hidden.dtype),
+            np.empty_like(self.classifier[1]),
         )
         read_written(writing, self._read_out(ROWS_AT_ONCE))
         return [

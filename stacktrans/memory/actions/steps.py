@@ -14,7 +14,7 @@ import numpy as np
 from stacktrans.kernels import kernel
 from stacktrans.kernels.arithmetic import add_scaled, copy, dot, exp, mixed
 from stacktrans.kernels.arrays import check_shape
-from stacktrans.kernels.compiling import Array, compiled
+from stacktrans.kernels.compiling import Array, compiled, inlined
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Backward, Cells
@@ -73,7 +73,7 @@ def _shares(actions: Actions, signals: Array, which: int) -> tuple[Any, Any, Any
     )
 
 
-@compiled
+@inlined
 def _kept_of(memory: Cells, item: int, step: int, row: int, which: int) -> Array:
     """The part of what is kept of a step that is of one row."""
     rows, count = memory.cells.shape[1], memory.cells.shape[2]
