@@ -83,7 +83,8 @@ def _question(layout: JointSequence | Stream, source: Ids, limit: int) -> Questi
 def _in_step(layout: InStep, said: Said) -> Answer:
     target, ended = layout.answered(said.symbols)
     scored = len(target) + (len(target) < len(said.symbols))  # the end of an answer included
-    return Answer(target.tolist(), _log_probability(said, scored), ended)
+    symbols = target.tolist()
+    return Answer(symbols, _log_probability(symbols, said.logs[:scored]), ended)
 
 
 def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
@@ -92,18 +93,19 @@ def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
     ended = marks.end is not None and last == marks.end
     cut = not ended and len(symbols) > limit
     kept = len(symbols) - (ended or cut)
-    total = _log_probability(said, kept + ended)
+    counted = kept + ended
+    total = _log_probability(symbols[:counted], said.logs[:counted])
     if not ended and not cut:
         ended = marks.last is not None and last == marks.last
     endless = marks.end is None and marks.last is None
     return Answer(symbols[:kept], total, endless or ended)
 
 
-def _log_probability(said: Said, count: int) -> float:
-    """Of the first symbols that were said; see `Answer`."""
-    if (said.symbols[:count] < 0).any():
+def _log_probability(symbols: list[int], logs: Numbers) -> float:
+    """Of an answer, by the logarithms of its symbols; see `Answer`."""
+    if -1 in symbols:
         return math.nan
-    return float(said.logs[:count].sum(dtype=np.float64)) if len(said.logs) else 0.0
+    return float(logs.sum(dtype=np.float64)) if len(logs) else 0.0
 
 
 def side_by_side(

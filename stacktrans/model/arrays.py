@@ -181,17 +181,16 @@ class ArrayModel:
             sizes.nothing_read(),
             Trace._make(sizes.new_trace(batch, saved=1)),
         )
-        asked = [question.where for question in questions]
-        most = [
-            int(where.sum()) + question.limit + 1
-            for where, question in zip(asked, questions, strict=True)
-        ]
-        places = np.cumsum([0, *most])
+        asked = np.concatenate([question.where for question in questions])
+        limits = np.array([question.limit for question in questions])
+        starts = np.cumsum([0, *(len(question.ids) for question in questions)])
+        before = np.concatenate([[0], np.cumsum(asked)])[starts]
+        places = np.concatenate([[0], np.cumsum(np.diff(before) + limits + 1)])
         asking = Asking(
             np.concatenate([question.ids for question in questions]),
-            np.cumsum([0, *(len(question.ids) for question in questions)]),
-            np.concatenate(asked).astype(np.uint8),
-            np.array([question.limit for question in questions]),
+            starts,
+            asked.astype(np.uint8),
+            limits,
             marks.first_target,
             _NEVER if marks.end is None else marks.end,
             _NEVER if marks.last is None else marks.last,
