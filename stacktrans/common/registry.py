@@ -34,7 +34,8 @@ class Plugin(NamedTuple):
     classes: Mapping[tuple[str, str], type]
 
 
-_loaded: dict[Path, Plugin] = {}
+_loaded: dict[str, Plugin] = {}
+"""By their paths."""
 
 
 class Registry:
@@ -249,22 +250,22 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
     """
     named = os.environ.get(PLUGINS, "").split(os.pathsep)
     for file in map(str, filter(None, [*named, *files])):
-        if Path(file) in _loaded:
+        if file in _loaded:  # which costs less than to look where it is
             continue
-        path = Path(file).resolve()
+        path = str(Path(file).resolve())
         if path not in _loaded:
-            module = plugins.run(path, file)
+            module = plugins.run(Path(path), file)
             classes = [registry.defined_in(module, file) for registry in REGISTRIES]
             if not any(classes):
                 kinds = "a memory, controller or generator"
                 raise UsageError(f"plugin {file}: expected {kinds} with a name in it")
             _loaded[path] = Plugin(file, {key: each[key] for each in classes for key in each})
-            os.environ[PLUGINS] = os.pathsep.join(map(str, _loaded))
+            os.environ[PLUGINS] = os.pathsep.join(_loaded)
 
 
 def plugin_files() -> list[str]:
     """The paths of the plugin files in use."""
-    return [str(path) for path in _loaded]
+    return [*_loaded]
 
 
 def plugin_options() -> list[str]:

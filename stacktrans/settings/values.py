@@ -1,5 +1,6 @@
 """What a single setting can be: bounded numbers, and sections that know their keys."""
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self, cast
@@ -77,11 +78,16 @@ class Strict(BaseModel):
     @classmethod
     def _is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Numbers are not true or false; 1e3, which is text in YAML, is a whole one."""
-        annotation = cls.model_fields[info.field_name or ""].annotation
-        kinds = set(map(plain, alternatives(annotation)))
+        kinds = _kinds_of(cls, info.field_name or "")
         if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
             raise ValueError("expected a number")
         return _whole(value) if int in kinds and not kinds & {str, float} else value
+
+
+@functools.cache
+def _kinds_of(model: type[Strict], field: str) -> set[Any]:
+    """The types that a setting may have."""
+    return set(map(plain, alternatives(model.model_fields[field].annotation)))
 
 
 class OneOf(Strict):
