@@ -21,6 +21,7 @@ from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.files import DEV, TEST, TRAIN
+from stacktrans.tasks.flat import Flat, Numbering
 from stacktrans.tasks.lines import given_pairs, read_pairs
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, Sets, chances_of_unknown
@@ -386,8 +387,6 @@ def test_lengths_are_drawn_as_a_law_says(tmp_path: Path) -> None:
 def test_rare_symbols_are_sometimes_unknown() -> None:
     task = make_task("mine", "pairs", {})
     assert isinstance(task, Pairs)
-    from stacktrans.tasks.flat import Flat, Numbering
-
     numbers = Numbering(str)
     sources = Flat.of(["aab", "aa"], numbers)
     pairs = PairSet(sources, sources.lengths, sources)
@@ -416,3 +415,11 @@ def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
     assert done.stdout.decode() == '{"source": "c", "features": "G;F", "target": "c"}\n'
     done = run("generate", "--task", task, "--lengths", "3:4")
     assert done.stderr.decode() == "stacktrans: no source of the files has a length in 3:4\n"
+
+
+@pytest.mark.parametrize(("ids", "size"), [([3, -2], 1), ([255, 0], 1), ([70_000, -2], 4)])
+def test_strings_are_held_in_as_few_bytes_as_their_ids_need(ids: list[int], size: int) -> None:
+    numbering = Numbering(list)
+    held = Flat.of(["ab", "", "b"], numbering).renumbered(np.array(ids))
+    assert [held[index].tolist() for index in range(len(held))] == [ids, [], ids[1:]]
+    assert held.codes.itemsize == size

@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[np.int32]
+Codes = npt.NDArray[Any]
+"""Whole numbers, in no more bytes each than they need."""
 Numbers = npt.NDArray[np.int64]
 Chosen = npt.NDArray[np.bool_]
 AT_ONCE = 1 << 16
@@ -43,11 +45,13 @@ class Flat:
         lengths = self.lengths
         return Flat(self.codes[np.repeat(chosen, lengths)], _bounds(lengths[chosen]))
 
-    def renumber(self, numbers: Codes) -> None:
-        """Replace each code by its number, in place."""
-        for start in range(0, len(self.codes), AT_ONCE):
-            part = self.codes[start : start + AT_ONCE]
-            part[:] = numbers[part]
+    def renumbered(self, numbers: Codes) -> "Flat":
+        """The same with a number for each code."""
+        small, codes = _small(numbers), self.codes
+        found = np.empty(len(codes), dtype=small.dtype)
+        for start in range(0, len(codes), AT_ONCE):
+            found[start : start + AT_ONCE] = small[codes[start : start + AT_ONCE]]
+        return Flat(found, self.bounds)
 
     def __add__(self, others: "Flat") -> "Flat":
         """Each string with another one after it."""
@@ -66,7 +70,7 @@ class Flat:
             split = [numbers.split(string) for string in strings[start : start + AT_ONCE]]
             lengths[start : start + len(split)] = [*map(len, split)]
             found = map(numbers.known.__getitem__, chain.from_iterable(split))
-            parts.append(np.fromiter(found, dtype=np.int32))
+            parts.append(_small(np.fromiter(found, dtype=np.int32)))
         codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
         return cls(codes, _bounds(lengths))
 
@@ -92,6 +96,17 @@ class Numbering:
     def as_ids(self, ids: Mapping[str, int], unknown: int) -> Codes:
         """[m] the id of each symbol, or that of an unknown one."""
         return np.array([ids.get(symbol, unknown) for symbol in self.known], dtype=np.int32)
+
+
+def _small(numbers: Codes) -> Codes:
+    """The same numbers in as few bytes each as they need."""
+    if not len(numbers):
+        return numbers
+    low, high = numbers.min(), numbers.max()
+    for kind in (np.uint8, np.int8, np.uint16, np.int16):
+        if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max:
+            return numbers.astype(kind)
+    return numbers.astype(np.int32)
 
 
 def _bounds(lengths: Numbers) -> Numbers:

@@ -152,8 +152,8 @@ def _read_sets(request: Request) -> Sets:
     }
     _check_room(symbols, lines.names[0])
     known = Known.of(symbols, lines.columns, writing)
-    for column, flat in strings.items():
-        flat.renumber(numbering[column].as_ids(*known.ids_of(column)))
+    for column, numbers in numbering.items():
+        strings[column] = strings[column].renumbered(numbers.as_ids(*known.ids_of(column)))
     source = strings["source"]
     if writing.features:
         source = in_order(source, strings["features"])
