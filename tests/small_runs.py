@@ -1,4 +1,17 @@
-"""Settings of runs so small that many fit in a test."""
+"""Runs so small that many fit in a test, and what is compared of them."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stacktrans.model import checkpoint
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import resolve
+from stacktrans.training.records import METRICS, Record
+from stacktrans.training.trainer import Trainer
 
 SETTINGS = (
     "task.parameters.symbols=3",
@@ -11,3 +24,51 @@ SETTINGS = (
     "loss_every=5",
     "measure.strings=20",
 )
+
+CPU = torch.device("cpu")
+SMALL = (*SETTINGS, "accuracy_every=10", "accuracy_loss=null")
+CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: %s}"
+
+
+def small_run(*changes: str, memory: str = "stack") -> RunConfig:
+    small = [each for each in SMALL if memory != "none" or not each.startswith("memory.")]
+    return resolve(
+        task="reverse", settings={"model": {"memory": memory}}, assignments=[*small, *changes]
+    )
+
+
+def trainer_of(config: RunConfig, directory: Path) -> Trainer:
+    trainer = Trainer(config, directory, CPU, command="stacktrans train ...")
+    directory.mkdir(parents=True, exist_ok=True)
+    return trainer
+
+
+def ignore(_: Record) -> None:
+    pass
+
+
+def records_of(directory: Path) -> list[dict[str, Any]]:
+    lines = (directory / METRICS).read_text().splitlines()
+    return [{key: v for key, v in json.loads(line).items() if key != "seconds"} for line in lines]
+
+
+def weights_of(directory: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.load(directory, CPU).model.state_dict()
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert records_of(one) == records_of(other)
+    for kind in ("best", "last"):
+        theirs = weights_of(other / kind)
+        for name, weight in weights_of(one / kind).items():
+            assert torch.equal(weight, theirs[name]), (kind, name)
+
+
+def stop_after(trainer: Trainer, step: int) -> None:
+    """Have the trainer asked to stop while it is at a step."""
+
+    def stepping(*_: Any) -> None:
+        if trainer.state.step + 1 == step:
+            trainer.stop_requested = signal.SIGINT
+
+    trainer.state.start.optimizer.register_step_pre_hook(stepping)

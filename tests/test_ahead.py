@@ -11,16 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of, weights_of
 from test_stream_training import small_run as stream_run
-from test_training import (
-    CPU,
-    assert_same_run,
-    ignore,
-    records_of,
-    small_run,
-    trainer_of,
-    weights_of,
-)
 
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from shapes import shaped
-from test_training import CPU, assert_same_run, ignore, records_of, trainer_of
+from small_runs import CPU, assert_same_run, ignore, records_of, trainer_of
 
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer

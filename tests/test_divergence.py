@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_runs import CPU, ignore, small_run
 from test_going_on import counting, taken_up, trainer_in
 from test_stream_training import small_run as stream_run
-from test_training import CPU, ignore, small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from shapes import shaped
-from test_training import assert_same_run, ignore, records_of, stop_after, trainer_of
+from small_runs import assert_same_run, ignore, records_of, stop_after, trainer_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.evaluation import score

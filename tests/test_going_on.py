@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from command_line import SMALL, shell
+from small_runs import CPU, assert_same_run, ignore, records_of, small_run
 from test_certainty import have_right
 from test_stream_training import small_run as stream_run
-from test_training import CPU, assert_same_run, ignore, records_of, small_run
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import Dispensable

@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 from command_line import ENVIRONMENT, STACKTRANS, run
+from small_runs import assert_same_run, ignore, records_of, stop_after
 from test_pairs import config_of, lines_of, reversals, write
-from test_training import assert_same_run, ignore, records_of, stop_after
 
 import stacktrans
 from stacktrans.common.errors import UsageError

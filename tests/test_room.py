@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_training import small_run
+from small_runs import small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.transducer import Transducer, without_numbers

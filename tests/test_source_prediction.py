@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from changed_checkpoints import reseal
-from test_training import CPU, assert_same_run, ignore, records_of, small_run, trainer_of
+from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint

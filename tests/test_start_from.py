@@ -13,9 +13,9 @@ import yaml
 from changed_checkpoints import change_config
 from command_line import run
 from shapes import shaped
+from small_runs import assert_same_run, ignore, stop_after
 from test_pairs import lines_of, reversals, write
 from test_text import write as write_text
-from test_training import assert_same_run, ignore, stop_after
 from torch import Tensor
 
 import stacktrans

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from changed_checkpoints import reseal
+from small_runs import CPU, ignore, small_run, trainer_of
 from test_stream_training import small_run as stream_run
-from test_training import CPU, ignore, small_run, trainer_of
 
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import TRAINING, CheckpointError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from command_line import run
 from shapes import shaped
-from test_training import assert_same_run, ignore, records_of, stop_after, weights_of
+from small_runs import assert_same_run, ignore, records_of, stop_after, weights_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.controllers import no_noise

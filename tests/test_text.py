@@ -13,7 +13,7 @@ import torch
 import yaml
 from changed_checkpoints import reseal
 from command_line import run
-from test_training import assert_same_run, ignore, records_of, stop_after
+from small_runs import assert_same_run, ignore, records_of, stop_after
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app

@@ -1,71 +1,33 @@
 """Training: it learns, it repeats itself, it goes on where it stopped."""
 
 import json
-import math
 import os
-import signal
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from small_runs import SETTINGS
+from small_runs import (
+    CPU,
+    assert_same_run,
+    ignore,
+    records_of,
+    small_run,
+    stop_after,
+    trainer_of,
+    weights_of,
+)
 
 from stacktrans.common.randomness import Purpose
-from stacktrans.inference.evaluation import Scores
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.layouts import Pair
-from stacktrans.training import sources
 from stacktrans.training.objective import indecision, make_optimizer
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
-from stacktrans.training.saving import TrainingError
-from stacktrans.training.sources import Moment, Source
+from stacktrans.training.sources import Moment
 from stacktrans.training.start import gate_noise
 from stacktrans.training.trainer import Interrupted, Trainer
-
-CPU = torch.device("cpu")
-SMALL = (*SETTINGS, "accuracy_every=10", "accuracy_loss=null")
-
-
-def small_run(*changes: str, memory: str = "stack") -> RunConfig:
-    small = [each for each in SMALL if memory != "none" or not each.startswith("memory.")]
-    return resolve(
-        task="reverse", settings={"model": {"memory": memory}}, assignments=[*small, *changes]
-    )
-
-
-def trainer_of(config: RunConfig, directory: Path) -> Trainer:
-    trainer = Trainer(config, directory, CPU, command="stacktrans train ...")
-    directory.mkdir(parents=True, exist_ok=True)
-    return trainer
-
-
-def ignore(_: Record) -> None:
-    pass
-
-
-def records_of(directory: Path) -> list[dict[str, Any]]:
-    lines = (directory / METRICS).read_text().splitlines()
-    return [{key: v for key, v in json.loads(line).items() if key != "seconds"} for line in lines]
-
-
-def weights_of(directory: Path) -> dict[str, torch.Tensor]:
-    return checkpoint.load(directory, CPU).model.state_dict()
-
-
-def assert_same_run(one: Path, other: Path) -> None:
-    assert records_of(one) == records_of(other)
-    for kind in ("best", "last"):
-        theirs = weights_of(other / kind)
-        for name, weight in weights_of(one / kind).items():
-            assert torch.equal(weight, theirs[name]), (kind, name)
 
 
 def test_it_learns(tmp_path: Path) -> None:
@@ -102,16 +64,6 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, sto
     assert stopped.value.exit_code == 130
     Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
-
-
-def stop_after(trainer: Trainer, step: int) -> None:
-    """Have the trainer asked to stop while it is at a step."""
-
-    def stepping(*_: Any) -> None:
-        if trainer.state.step + 1 == step:
-            trainer.stop_requested = signal.SIGINT
-
-    trainer.state.start.optimizer.register_step_pre_hook(stepping)
 
 
 @pytest.mark.parametrize("restart_after", [20, 25, 100])
@@ -166,187 +118,6 @@ def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
     assert [record["test"] is None for record in records] == [True, False, True, False]
     assert set(records[0]["signals"]) == {"pop", "push"}
     assert all(0 < mean < 1 for mean in records[0]["signals"].values())
-
-
-@pytest.mark.parametrize(
-    ("solved_accuracy", "found", "best_step"),
-    [(1, [0.9, 1, 0.999, 1, 1], 50), (0.99, [0.9, 0.995, 0.985, 0.99, 0.991], 20)],
-)
-def test_it_stops_when_solved_twice_running(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    solved_accuracy: float,
-    found: list[float],
-    best_step: int,
-) -> None:
-    def measured(_: Source, __: Transducer, purpose: Purpose, ___: Moment) -> list[Accuracy]:
-        coarse = found.pop(0) if purpose is Purpose.VALIDATION else 1.0
-        return 2 * [Accuracy(coarse, coarse, 20, coarse)]
-
-    monkeypatch.setattr(Source, "accuracies", measured)
-    config = small_run("max_steps=1000", f"solved.accuracy={solved_accuracy}")
-    summary = trainer_of(config, tmp_path).run(ignore)
-    assert (summary.outcome, summary.steps, summary.best_step) == ("solved", 50, best_step)
-    assert "in a row" in summary.rule
-
-
-@pytest.mark.parametrize(("solved_accuracy", "strings"), [(1, 100), (0.5, 900), (0.1, 1000)])
-def test_validation_goes_on_while_the_task_may_be_solved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solved_accuracy: float, strings: int
-) -> None:
-    monkeypatch.setattr(sources, "score", one_in_four_right)
-    config = small_run(f"solved.accuracy={solved_accuracy}", "measure.strings=1000", "max_steps=10")
-    trainer_of(config, tmp_path).run(ignore)
-    (record,) = [record for record in records_of(tmp_path) if record["test"]]
-    assert record["test"] == {"coarse": 0.25, "fine": 0.25, "count": strings, "symbols": 0.25}
-
-
-def one_in_four_right(_: Any, __: Any, pairs: list[Pair]) -> Scores:
-    numbers = np.arange(len(pairs))
-    right = np.where(numbers % 4 == 0, 1, 0)
-    return Scores(
-        numbers, right.astype(np.float64), right, np.ones_like(right), np.zeros_like(right)
-    )
-
-
-CURRICULUM = "curriculum={share: 0.2, growth: 2, loss: %s}"
-
-
-def test_short_strings_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = {2: 0, 3: 0, 5: 0}
-    strings = Source.strings
-
-    def watched(
-        self: Source, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *more: int
-    ) -> list[Pair]:
-        drawn = strings(self, purpose, moment, lengths, count, *more)
-        if purpose is Purpose.TRAINING and count > 1:
-            limit = lengths.longest
-            longest[limit] = max(longest[limit], *(len(pair.source) for pair in drawn))
-        return drawn
-
-    monkeypatch.setattr(Source, "strings", watched)
-    # So easy to please that every batch is enough.
-    config = small_run("max_steps=30", "loss_every=1", CURRICULUM % 100, "batch_size=50")
-    trainer_of(config, tmp_path).run(ignore)
-    assert longest == {limit: limit for limit in longest}
-    lengths = [record["lengths"] for record in records_of(tmp_path)]
-    # What a record shows is what is trained on next.
-    assert lengths == [[1, 3], [1, 5]] + 28 * [[1, 5]]
-
-
-def test_strings_do_not_lengthen_before_the_short_ones_are_learned(tmp_path: Path) -> None:
-    config = small_run("max_steps=20", CURRICULUM % 0.0001, "settle.loss=100", "settle.rate=0.5")
-    trainer_of(config, tmp_path).run(ignore)
-    assert {tuple(record["lengths"]) for record in records_of(tmp_path)} == {(1, 2)}
-    # Nor does a run settle.
-    assert {record["learning_rate"] for record in records_of(tmp_path)} == {0.002}
-
-
-@pytest.mark.parametrize("symbols", [2, 1000])
-def test_a_share_of_guessing_asks_as_much_for_few_symbols_as_for_many(
-    tmp_path: Path, symbols: int
-) -> None:
-    several = f"task.parameters.symbols={symbols}"
-    # What guesses well costs about as much as guessing, for any number of symbols.
-    for share, longest in (("150%", 5), ("70%", 2)):
-        config = small_run(several, "max_steps=20", "loss_every=1", CURRICULUM % share)
-        directory = tmp_path / share.removesuffix("%")
-        directory.mkdir()
-        trainer_of(config, directory).run(ignore)
-        assert records_of(directory)[-1]["lengths"] == [1, longest]
-
-
-def test_guessing_is_by_how_frequent_symbols_are(tmp_path: Path) -> None:
-    source = trainer_of(small_run("batch_size=50000"), tmp_path).source
-    pairs = source.strings(Purpose.TRAINING, Moment(1, 0), source.ranges.train, 50000)
-    # Each answer ends with a symbol of its own.
-    said = Counter(symbol for pair in pairs for symbol in [*pair.target.tolist(), "end"])
-    shares = [count / said.total() for count in said.values()]
-    guessing = -sum(share * math.log(share) for share in shares)
-    assert source.nats("50%") == pytest.approx(guessing / 2)
-    assert source.nats(0.5) == 0.5
-
-
-def test_a_batch_of_so_many_symbols_has_more_strings_while_they_are_short(tmp_path: Path) -> None:
-    lengths = ("task.lengths.train=[1, 40]", "task.lengths.test=[41, 80]")
-    config = small_run(*lengths, "batch_size=900 symbols", CURRICULUM % 1)
-    source = trainer_of(config, tmp_path).source
-    counts = [len(source.batch(Moment(1, 3, share)).lengths) for share in (0.2, 1)]
-    assert counts == [pytest.approx(900 / 5, rel=0.15), pytest.approx(900 / 20.5, rel=0.15)]
-
-
-@pytest.mark.parametrize(
-    ("symbols", "expected"),
-    [(100, 500), (600, 1202), (5000, 2000)],  # a source and a target of its own, and two marks
-)
-def test_a_batch_has_no_fewer_symbols_than_there_are_different_ones(
-    symbols: int, expected: int, tmp_path: Path
-) -> None:
-    config = small_run(f"task.parameters.symbols={symbols}", "batch_size=500 symbols")
-    batch = trainer_of(config, tmp_path).source.batch(Moment(1, 0))
-    lengths = np.array(batch.lengths) // 2 - 1  # of sources: as many symbols twice, and two marks
-    assert lengths.sum() == pytest.approx(expected, rel=0.15)
-
-
-@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
-def test_a_curriculum_begins_with_lengths_that_there_are(tmp_path: Path, share: float) -> None:
-    given = ("task.lengths.train=[5, 12]", "task.lengths.test=[13, 14]", CURRICULUM % 1)
-    config = resolve(
-        task="bigram-flip",
-        settings={"model": {"memory": "queue"}},
-        assignments=[*SMALL, *given, f"curriculum.share={share}", "max_steps=5"],
-    )
-    trainer_of(config, tmp_path).run(ignore)
-    assert 6 <= records_of(tmp_path)[0]["lengths"][1] <= 9
-
-
-def test_a_run_that_is_stuck_on_longer_strings_starts_again(tmp_path: Path) -> None:
-    changes = ("max_steps=27", "loss_every=1", "restart.after=10", "restart.loss=0.0001")
-    # Three batches make the range whole; ten batches later it is not learned.
-    summary = trainer_of(small_run(*changes, CURRICULUM % 100), tmp_path).run(ignore)
-    assert summary.attempts == 3
-    lengths = [record["lengths"][1] for record in records_of(tmp_path)]
-    assert lengths == 2 * [3, *[5] * 12] + [3]
-
-
-def test_it_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:
-    config = small_run(
-        "stop={converged: {patience: 3}}", "learning_rate=0.000001", "settle=null", "averaging=0"
-    )
-    summary = trainer_of(config, tmp_path).run(ignore)
-    losses = [record["loss"] for record in records_of(tmp_path)]
-    best = losses.index(min(losses))
-    assert summary.outcome == "converged"
-    assert len(losses) == best + 1 + 3
-    assert summary.best_step == 5 * (best + 1)
-
-
-def test_it_stops_at_its_time_limit(tmp_path: Path) -> None:
-    summary = trainer_of(small_run("time_limit=0.001"), tmp_path).run(ignore)
-    assert (summary.outcome, summary.steps) == ("time_limit", 1)
-
-
-def test_a_run_that_does_not_take_off_starts_again(tmp_path: Path) -> None:
-    config = small_run("max_steps=35", "restart.after=10", "restart.loss=0.0001")
-    summary = trainer_of(config, tmp_path).run(ignore)
-    assert summary.attempts == 4
-    assert [record["attempt"] for record in records_of(tmp_path)] == [1, 1, 2, 2, 3, 3, 4]
-    one = small_run("max_steps=10")
-    trainer_of(one, tmp_path / "one").run(ignore)
-    assert records_of(tmp_path / "one") == records_of(tmp_path)[:2]
-
-
-def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> None:
-    for changes in (("restart.after=100",), ("restart=null",)):
-        trainer = trainer_of(small_run("max_steps=12", *changes), tmp_path / changes[0])
-        with torch.no_grad():
-            trainer.state.start.model.classifier.bias.fill_(float("nan"))
-        if changes == ("restart=null",):
-            with pytest.raises(TrainingError, match="not a finite number after batch 1"):
-                trainer.run(ignore)
-        else:
-            assert trainer.run(ignore).attempts == 2
 
 
 def test_the_learning_rate_falls_once_the_task_is_nearly_solved(tmp_path: Path) -> None:
@@ -412,14 +183,6 @@ def test_a_run_that_fails_with_its_last_batch_keeps_what_it_trained(tmp_path: Pa
     assert (summary.attempts, summary.steps) == (2, 20)
 
 
-def test_patience_begins_anew_with_each_start(tmp_path: Path) -> None:
-    # No start has as many records as would end it, all together have many times more.
-    starts = ("restart={after: null, give_up_after: 10}", "learning_rate=1e-30")
-    config = small_run("stop={converged: {patience: 2}}", "max_steps=100", *starts)
-    summary = trainer_of(config, tmp_path).run(ignore)
-    assert (summary.outcome, summary.attempts) == ("max_steps", 10)
-
-
 def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(checkpoint.CheckpointError, match="no run to resume here"):
         Trainer.resume(tmp_path, [], CPU)
@@ -445,21 +208,6 @@ def test_indecision_is_0_for_whole_strengths() -> None:
     assert indecision(torch.tensor([0.0, 1.0, 1.0])) == 0
     assert indecision(torch.tensor([0.5])) == 0.25
     assert indecision(torch.zeros(0)) == 0
-
-
-def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Source, "accuracies", lambda *_: 2 * [Accuracy(1.0, 1.0, 20, 1.0)])
-    first = trainer_of(small_run(), tmp_path).run(ignore)
-    assert (first.outcome, first.steps) == ("solved", 20)
-    assert Trainer.resume(tmp_path, [], CPU).run(ignore) == first
-
-
-def test_a_run_is_solved_as_often_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    coarse = iter([1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0])
-
-    monkeypatch.setattr(Source, "accuracies", lambda *_: 2 * [Accuracy(next(coarse), 1.0, 20, 1.0)])
-    summary = trainer_of(small_run("solved.times=3"), tmp_path).run(ignore)
-    assert (summary.outcome, summary.steps) == ("solved", 60)
 
 
 def test_accuracy_is_measured_when_it_is_due_though_no_loss_is(tmp_path: Path) -> None:
