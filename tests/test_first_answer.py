@@ -1,7 +1,9 @@
 """What answers at once: without torch or numba, which take their time to load."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,22 @@ def test_short_work_waits_for_neither_torch_nor_numba(command: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert done.stderr.splitlines()[-1] == "loaded"
+
+
+def test_numba_may_be_loaded_before_what_it_compiles(tmp_path: Path) -> None:
+    code = (
+        "from stacktrans.kernels.loading import use_numba\nuse_numba()\n"
+        "from stacktrans.cli import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "transduce", "reverse-stack"],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},  # where nothing is compiled yet
+        input="hello\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "olleh\n", done.stderr
 
 
 def test_long_work_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

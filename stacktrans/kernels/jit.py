@@ -10,7 +10,7 @@ from numba.core import types
 from numba.extending import overload, typeof_impl
 
 from stacktrans.common.messages import complain
-from stacktrans.kernels import compiling, single
+from stacktrans.kernels import compiling, kernel, single
 from stacktrans.kernels.caching import CodeCache
 from stacktrans.kernels.compiling import Compilable, Entry, Overloaded
 from stacktrans.kernels.places import cache_directory
@@ -68,3 +68,4 @@ def _declare(function: Overloaded) -> None:
 for _each in compiling.by_type:
     if _each not in single.DECLARED:
         _declare(_each)
+assert kernel.step_forward in compiling.by_type  # which are all there, whoever comes first
