@@ -96,8 +96,8 @@ class Line:
         return entry | ({"error": self.error} if self.error else {})
 
 
-class Request(NamedTuple):
-    """What is asked of a model.
+class AnswerOptions(NamedTuple):
+    """How sources are answered.
 
     Attributes:
         max_length: longest answer in symbols; None for the layout's usual limit.
@@ -137,7 +137,7 @@ def transduce_lines(
     """
     in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
     stream = LineStream(checkpoint, marked) if in_step and not as_json else None
-    request = Request(max_length, marked, beam, best=beam if as_json else 1, logs=as_json)
+    options = AnswerOptions(max_length, marked, beam, best=beam if as_json else 1, logs=as_json)
     number = 1
     for group in line_groups(descriptor, parts=stream is not None):
         lines = []
@@ -152,7 +152,7 @@ def transduce_lines(
                 line.source = decode_line(piece.raw)
             except StacktransError as error:
                 line.error = str(error)
-        _answer(checkpoint, lines, request)
+        _answer(checkpoint, lines, options)
         if as_json and isinstance(checkpoint.task, Corpus):
             words = checkpoint.task.vocabulary
             for line in lines:
@@ -182,14 +182,14 @@ def transduce_strings(
         StacktransError: one can't be transduced; the message says which, from 1.
     """
     lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
-    _answer(checkpoint, lines, Request(max_length, marked, beam, best or beam))
+    _answer(checkpoint, lines, AnswerOptions(max_length, marked, beam, best or beam))
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")
     return lines
 
 
-def _answer(checkpoint: Checkpoint, lines: Sequence[Line], request: Request) -> None:
+def _answer(checkpoint: Checkpoint, lines: Sequence[Line], options: AnswerOptions) -> None:
     """Answer the lines that have a source."""
     task = checkpoint.task
     waiting, sources = [], []
@@ -210,10 +210,10 @@ def _answer(checkpoint: Checkpoint, lines: Sequence[Line], request: Request) -> 
         checkpoint.predictor,
         checkpoint.layout,
         sources,
-        request.beam or 1,
-        request.best or 1,
-        request.max_length,
-        request.logs,
+        options.beam or 1,
+        options.best or 1,
+        options.max_length,
+        options.logs,
     )
     for (line, symbols), found in zip(waiting, answers, strict=True):
         answer = found[0]
@@ -222,11 +222,11 @@ def _answer(checkpoint: Checkpoint, lines: Sequence[Line], request: Request) -> 
             continue
         if task.same_length:
             line.scored = [*task.scored(symbols)]
-        texts = [_written(task, each, line.scored if request.marked else None) for each in found]
+        texts = [_written(task, each, line.scored if options.marked else None) for each in found]
         line.output = texts[0]
-        line.probability = math.exp(answer.log_probability) if request.logs else None
+        line.probability = math.exp(answer.log_probability) if options.logs else None
         line.ended = answer.ended
-        if request.beam:
+        if options.beam:
             line.hypotheses = [
                 Hypothesis(text, each.log_probability, each.ended)
                 for text, each in zip(texts, found, strict=True)
