@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+STEPS_AT_ONCE = 2**16
+"""The most steps of all strings that are run at once, unless one alone takes more."""
+
 
 def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
     """Group indices of items of similar size, so that count times largest size stays within `most`.

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stacktrans.common.grouping import batches_of
+from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
 from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Run, Said
 from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Stream
 
-STEPS_AT_ONCE = 2**16
-"""Steps of all strings of a beam search, however few they are."""
 PIECE = 1024
 """Steps of a source that are run at once."""
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.grouping import batches_of
+from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
@@ -26,8 +26,6 @@ from stacktrans.tasks.layouts import Batch, Ids, InStep, Layout, Pair, Stream
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
-STEPS_AT_ONCE = 2**16
-"""Steps of all strings of a batch, however few they are."""
 
 
 @dataclass(frozen=True)

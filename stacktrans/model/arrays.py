@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stacktrans.common.grouping import STEPS_AT_ONCE
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels import kernel
 from stacktrans.kernels.answering import Asking, ReadOut, Writing, answer, read_rows, read_written
@@ -30,8 +31,6 @@ from stacktrans.tasks.layouts import Ids
 
 SIDE_BY_SIDE = 64
 """The most strings that are run at once: with more, what they hold leaves the processor's cache."""
-STEPS_AT_ONCE = 2**16
-"""The most steps of all strings of a batch, unless one alone takes more."""
 ROWS_AT_ONCE = 256
 """Outputs of a buffered model that are read out at once."""
 _ROOM = 1000

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stacktrans.common.grouping import batches_of
+from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
 from stacktrans.kernels.tensors import ARRAY_DTYPES
 from stacktrans.memory import Memory
 from stacktrans.model import definition
@@ -29,8 +29,6 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.layouts import Ids, Mask
 
-STEPS_AT_ONCE = 2**16
-"""Steps of all strings of a batch, however few they are."""
 STEPS_IN_A_PIECE = 2**13
 """Steps of all strings of a batch that are run at once: few enough to stay in a cache."""
 

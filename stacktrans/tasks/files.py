@@ -20,8 +20,6 @@ PARTS = ("train", "dev", "test")
 CALLED = {"train": "training", "dev": "development", "test": "test"}
 """The sets, as people call them."""
 TRAIN, DEV, TEST = range(3)
-SHARE_APART = 10
-"""One pair in so many is kept apart for a set that has no file."""
 NAMED = 3
 """How many of some lines are named."""
 
