@@ -69,6 +69,13 @@ def test_long(memory: ActionMemory[Any]) -> None:
     check(case.changed(below0=0.5 * case.tensors["below0"]))
 
 
+@pytest.mark.parametrize("shape", [Shape(1, 150, 8, 40), Shape(2, 4, 8, 2100)])
+@ALL
+def test_rows_of_many_numbers(memory: ActionMemory[Any], shape: Shape) -> None:
+    case = Case.drawn("sigmoid", memory, shape, torch.float64)
+    check(case.changed(below0=0.1 * case.tensors["below0"]))
+
+
 @ALL
 def test_gradients_equal_finite_differences(memory: ActionMemory[Any]) -> None:
     case = Case.drawn("gru", memory, Shape(2, 5, 3, 2), torch.float64, layers=2)

@@ -19,6 +19,9 @@ from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Backward, Cells
 
+_NUMBERS_AT_ONCE = 2048
+"""Of a row: so few that they stay in the processor's nearest cache until they are mixed."""
+
 if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionMemory
 
@@ -97,15 +100,19 @@ def _row_step(
 ) -> None:
     """A step of one row of cells, but for `used`: the shares of what is done, `pushed` is [m]."""
     size, used, padded = pushed.shape[0], memory.used[item, row], memory.padded
-    cells, end = memory.cells[item, row, which], (used + 1) * size
+    cells, left = memory.cells[item, row, which], min(used + 1, memory.actions.capacity)
+    at_once = max(1, _NUMBERS_AT_ONCE // size) * size
     copy(padded[:size], pushed)
-    copy(padded[size:end], cells)
-    padded[end : end + 2 * size] = EMPTY
-    if memory.kept_starts.shape[0] > 1:
-        kept = _kept_of(memory, item, step, row, which)
-        copy(kept[: min(kept.shape[0], end + 2 * size)], padded)
-    left = min(used + 1, memory.actions.capacity)
-    mixed(size, push, stay, pop, padded, cells[: left * size])
+    for start in range(0, left * size, at_once):
+        count = min(at_once, left * size - start)
+        there = size + max(0, min(count + size, used * size - start))
+        copy(padded[size:there], cells[start:])
+        padded[there : count + 2 * size] = EMPTY
+        if memory.kept_starts.shape[0] > 1:
+            kept = _kept_of(memory, item, step, row, which)
+            copy(kept[start : min(kept.shape[0], start + count + 2 * size)], padded)
+        mixed(size, push, stay, pop, padded, cells[start : start + count])
+        copy(padded[:size], padded[count:])
 
 
 @compiled
