@@ -19,11 +19,11 @@ from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Backward, Cells
 
-_NUMBERS_AT_ONCE = 2048
-"""Of a row: so few that they stay in the processor's nearest cache until they are mixed."""
-
 if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionMemory
+
+_NUMBERS_AT_ONCE = 2048
+"""Of a row: so few that they stay in the processor's nearest cache until they are mixed."""
 
 
 @dataclass(frozen=True)
