@@ -1,4 +1,4 @@
-"""Making a model use its memory with hard signals, and less of it (joulin2015, section 3.3)."""
+"""Making a model use its memory with hard signals (joulin2015, section 3.3)."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.inference.evaluation import score
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, TrainingConfig
+from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layouts import Layout, Pair
 from stacktrans.training.objective import indecision
-from stacktrans.training.sources import Moment, Source
+from stacktrans.training.pruning import Accuracies, as_good, without_needless
 from stacktrans.training.state import Part, Weights
 
 if TYPE_CHECKING:
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 SETTLED_AFTER = 200
 """Batches after which the mean of weights has forgotten those before."""
-Accuracies = tuple[float, float]
-"""Coarse accuracy of a model as it is, and hard."""
-Measure = Callable[[Transducer], Accuracies]
+
+
+def rounding_of(training: TrainingConfig) -> "Rounding":
+    """What rounds the weights of a run with these settings."""
+    chosen = ROUNDINGS[training.rounding] if training.rounding else None
+    return LosslessRounding(training) if chosen and chosen.lossless else Rounding(training)
 
 
 class Rounding(Part):
@@ -50,44 +53,31 @@ class Rounding(Part):
             may_fail: whether to give None if the hard model does not solve the task.
         """
         assert self.uncertain is not None
-        assert self._rounding is not None
-
-        def measured(model: Transducer) -> Accuracies:
-            if lossless:
-                return _looked_at(model, start.source, start.moment)
-            return accuracies(model, start.source.layout, start.source.validation(start.moment))
-
-        lossless = self._rounding.lossless
         best = start.new_model()
         best.load_state_dict(self.uncertain)
         best.eval()
-        before = measured(best)
-        if lossless and before[1] >= before[0]:
-            return without_needless(best, measured)
-        self._fine_tune(self._rounding, start, go_on, measured)
-        if lossless:  # each of the last weights may be a little wrong, where their mean is not
-            for _ in range(SETTLED_AFTER):
-                start.train_on_batch()
-                go_on()
-            start.model.load_state_dict(start.average.model.state_dict())
-        after = measured(start.model)
-        if not start.is_finite():
-            start.draw()  # what is saved must be readable
-            start.model.load_state_dict(best.state_dict())
-        elif _as_good(after, before) if lossless else min(after) >= min(before):
-            best, before = start.model, after
-        if may_fail and not lossless and min(before) < self._solved:
-            return None
-        return without_needless(best, measured)
+        before = self._measured(best, start)
+        if not self._is_certain(before):
+            self._fine_tune(start, go_on)
+            after = self._measured(start.model, start)
+            if not start.is_finite():
+                start.draw()  # what is saved must be readable
+                start.model.load_state_dict(best.state_dict())
+            elif self._is_kept(after, before):
+                best, before = start.model, after
+            if may_fail and self._has_failed(before):
+                return None
+        return without_needless(best, lambda model: self._measured(model, start))
 
-    def _fine_tune(
-        self, rounding: RoundingConfig, start: "Start", go_on: Callable[[], None], measured: Measure
-    ) -> None:
+    def _fine_tune(self, start: "Start", go_on: Callable[[], None]) -> None:
         """Train with signals that are ever less undecided; the last weights or the best stay."""
-        start.model.load_state_dict(self.uncertain or {})
+        assert self.uncertain is not None
+        assert self._rounding is not None
+        rounding = self._rounding
+        start.model.load_state_dict(self.uncertain)
         start.renew_optimizer()
         start.multiply_rate(self._first_rate)
-        operation, best, kept = start.model.operation, -1.0, self.uncertain or {}
+        operation, best, kept = start.model.operation, -1.0, self.uncertain
         signals = list(operation.signals.parameters()) if operation else []
         for _ in range(rounding.most if signals else 0):
             with torch.no_grad():
@@ -98,27 +88,58 @@ class Rounding(Part):
                 start.train_on_batch()
                 go_on()
             undecided = float(indecision(start.signals))
-            if rounding.best and (worse := min(measured(start.model))) >= best:
+            if rounding.best and (worse := min(self._measured(start.model, start))) >= best:
                 best, kept = worse, copy.deepcopy(start.model.state_dict())
             if undecided < rounding.indecision:
                 break
         if rounding.best:
             start.model.load_state_dict(kept)
 
+    def _measured(self, model: Transducer, start: "Start") -> Accuracies:
+        return accuracies(model, start.source.layout, start.source.validation(start.moment))
 
-def _looked_at(model: Transducer, source: Source, moment: Moment) -> Accuracies:
-    """As `accuracies`, on fewer strings if there are wrong ones among the first."""
+    def _is_certain(self, before: Accuracies) -> bool:
+        """Whether a model is left as it is; one that is right when hard may not be sure of it."""
+        return False
 
-    def worst() -> float:
-        return min(each.coarse for each in source.accuracies(model, Purpose.VALIDATION, moment))
+    def _is_kept(self, after: Accuracies, before: Accuracies) -> bool:
+        return min(after) >= min(before)
 
-    soft = worst()
-    with model.made_hard(True):
-        return soft, worst()
+    def _has_failed(self, found: Accuracies) -> bool:
+        return min(found) < self._solved
 
 
-def _as_good(found: Accuracies, before: Accuracies) -> bool:
-    return all(now >= was for now, was in zip(found, before, strict=True))
+class LosslessRounding(Rounding):
+    """Makes a model hard that loses nothing by it, and leaves any other as it is."""
+
+    def _fine_tune(self, start: "Start", go_on: Callable[[], None]) -> None:
+        super()._fine_tune(start, go_on)
+        # Each of the last weights may be a little wrong, where their mean is not.
+        for _ in range(SETTLED_AFTER):
+            start.train_on_batch()
+            go_on()
+        start.model.load_state_dict(start.average.model.state_dict())
+
+    def _measured(self, model: Transducer, start: "Start") -> Accuracies:
+        """As `accuracies`, on fewer strings if there are wrong ones among the first."""
+
+        def worst() -> float:
+            found = start.source.accuracies(model, Purpose.VALIDATION, start.moment)
+            return min(each.coarse for each in found)
+
+        soft = worst()
+        with model.made_hard(True):
+            return soft, worst()
+
+    def _is_certain(self, before: Accuracies) -> bool:
+        soft, hard = before
+        return hard >= soft
+
+    def _is_kept(self, after: Accuracies, before: Accuracies) -> bool:
+        return as_good(after, before)
+
+    def _has_failed(self, found: Accuracies) -> bool:
+        return False
 
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
@@ -126,70 +147,3 @@ def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accu
     soft = score(predictor_of(model), layout, pairs).coarse_accuracy
     with model.made_hard(True):
         return soft, score(predictor_of(model), layout, pairs).coarse_accuracy
-
-
-def without_needless(model: Transducer, measured: Measure) -> Transducer:
-    """The model without the stacks or lists that it does not need, soft or hard."""
-    if not prunable(model):
-        return model
-    before = measured(model)
-    return least(model, lambda smaller: _as_good(measured(smaller), before))
-
-
-def prunable(model: Transducer) -> bool:
-    """Whether some of a model's memory may be left out."""
-    return model.memory.count > 1 and bool(model.controller.read_weights)
-
-
-def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transducer:
-    """The model with as few stacks or lists as a depth-first search finds to be as good.
-
-    Each in turn is left out, if what remains is as good as the whole, and from there on those
-    after it, until nothing more can be left out.
-    """
-
-    def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
-        best = kept
-        later = [index for index in kept if index >= first]
-        for place, index in enumerate(later):
-            if len(kept) - len(later) + place >= len(best):
-                break  # not even without all that come after would fewer be left
-            fewer = tuple(other for other in kept if other != index)
-            if fewer and as_good(pruned(model, fewer)):
-                found = search(fewer, index)
-                best = min(best, found, key=len)
-        return best
-
-    return pruned(model, search(tuple(range(model.memory.count)), 0))
-
-
-def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
-    """A prunable model with only those stacks or lists whose indices are kept, one at least.
-
-    To its controller the others are empty for ever, as far as its biases can say so.
-    """
-    if not prunable(model):
-        raise TypeError("only some of several stacks or lists can be left out")
-    memory = model.memory
-    fewer = model.config.memory.model_copy(update={"count": len(kept)})
-    config = model.config.model_copy(update={"memory": fewer})
-    smaller = Transducer(config, model.inputs, len(model.classifier.weight))
-    weights = dict(model.state_dict())
-    own, count = torch.tensor(list(kept)), memory.count
-    size = model.config.memory_size
-    rows = {"signals": len(memory.signal_names) // count, "values": memory.pushes // count * size}
-    for part, each in rows.items():
-        for kind in ("weight", "bias"):
-            name = f"operation.{part}.{kind}"
-            if name in weights:
-                weights[name] = weights[name].unflatten(0, (-1, each))[own].flatten(0, 1)
-    below = weights["controller.layers.0.below_weight"]
-    by_memory = below.unflatten(1, (count, -1))
-    weights["controller.layers.0.below_weight"] = by_memory[:, own].flatten(1)
-    if "controller.layers.0.bias" in weights:
-        left_out = torch.ones(count, dtype=torch.bool).index_fill(0, own, False)
-        empty = memory.initial_reads(1, size, below).view(count, -1)[left_out].flatten()
-        silent = (by_memory[:, left_out].flatten(1) * empty).sum(dim=1)
-        weights["controller.layers.0.bias"] = weights["controller.layers.0.bias"] + silent
-    smaller.to(device=below.device, dtype=below.dtype).load_state_dict(weights)
-    return smaller.eval()

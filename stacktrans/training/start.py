@@ -21,7 +21,7 @@ from stacktrans.training.objective import (
     stepped,
 )
 from stacktrans.training.records import Record
-from stacktrans.training.rounding import Rounding
+from stacktrans.training.rounding import rounding_of
 from stacktrans.training.source_prediction import SourcePrediction
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.state import (
@@ -226,7 +226,7 @@ class Start:
         self._device, self._clip = device, self._training.gradient_clip
         self.losses, self.settling = Losses(), Settling()
         self.curriculum = Curriculum(self._training.curriculum, source, self._attempt)
-        self.rounding = Rounding(self._training)
+        self.rounding = rounding_of(self._training)
         self.draw()
         if first:
             for model in (self.model, self.average.model):
