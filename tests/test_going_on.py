@@ -124,7 +124,8 @@ def test_a_run_that_is_stopped_while_it_is_rounded_goes_on_bit_for_bit(
 ) -> None:
     have_right(monkeypatch)
     # Never as good when hard, but the better, the longer it is trained.
-    monkeypatch.setattr(rounding, "_looked_at", lambda _, __, moment: (1.0, moment.step / 1000))
+    for kind in (rounding.Rounding, rounding.LosslessRounding):
+        monkeypatch.setattr(kind, "_measured", lambda _, __, start: (1.0, start.moment.step / 1000))
     config = ENDED_BY[rule]() if rule in ENDED_BY else counting(*SOLVED, "rounding=lossless")
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     for batches in (0, 1, 5):  # that are trained on to round it before it is stopped
