@@ -431,6 +431,16 @@ def test_what_decides_nothing_is_no_part_of_a_run_s_identity() -> None:
         assert copy_queue(assignments=[change]).identity() != config.identity()
 
 
+def test_a_setting_that_came_later_and_is_off_makes_no_other_run() -> None:
+    config = copy_queue()
+    for name in ("source_loss", "same_symbols", "start_from"):
+        assert f"{name}:" not in config.to_yaml()
+    for change in ("source_loss=0.1", "start.same_symbols=true"):
+        changed = copy_queue(assignments=[change])
+        assert changed.identity() != config.identity()
+        assert f"{change.partition('=')[0].split('.')[-1]}:" in changed.to_yaml()
+
+
 def test_at_most_sixty_settings_are_listed() -> None:
     listed = list(settings())
     assert len(listed) <= 60

@@ -6,17 +6,17 @@ together is a block that can be null.
 
 import functools
 import hashlib
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from stacktrans import __version__
-from stacktrans.settings.layers import Settings, overlaid
+from stacktrans.settings.layers import overlaid
 from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
 from stacktrans.settings.task_config import TaskConfig, paths_of
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.settings.values import Strict
+from stacktrans.settings.values import Extended, Strict
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 
@@ -51,8 +51,10 @@ class StartFromConfig(Strict):
     """what became of those of targets; found out."""
 
 
-class RunConfig(Strict):
+class RunConfig(Extended):
     """Everything that decides what a run does."""
+
+    LATER: ClassVar[frozenset[str]] = frozenset({"start_from"})
 
     format: Literal[3] = FORMAT
     """version of this layout."""
@@ -102,14 +104,6 @@ class RunConfig(Strict):
             for attempt in range(2, len(self.training.restart.starts) + 2):
                 self.model_of(attempt)
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_there(self, serialize: SerializerFunctionWrapHandler) -> Settings:
-        """As configurations were written before there was `start_from`, if there is none."""
-        settings: Settings = serialize(self)
-        if self.start_from is None:
-            settings.pop("start_from", None)
-        return settings
 
     @property
     def title(self) -> str:

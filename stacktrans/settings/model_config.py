@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 from stacktrans.common.errors import unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.values import Named, Number, Scale, Size, Strict
+from stacktrans.settings.values import Extended, Named, Number, Scale, Size, Strict
 
 
 class MemoryConfig(Named):
@@ -141,8 +141,10 @@ class ScaleConfig(Strict):
     """factor on the weights by which the controller sees the vectors read."""
 
 
-class StartConfig(Strict):
+class StartConfig(Extended):
     """How the weights of a transducer start."""
+
+    LATER: ClassVar[frozenset[str]] = frozenset({"same_symbols"})
 
     gate_bias: dict[str, Number] = Field(default_factory=dict)
     """added to the initial biases of the controller's gates, by the gate's name. A negative bias of
@@ -157,6 +159,9 @@ class StartConfig(Strict):
     5)."""
     scale: ScaleConfig = ScaleConfig()
     """factors on the initial weights of signals, of values, and of the vectors read."""
+    same_symbols: bool = False
+    """whether the output weights of a symbol start as a random projection of its embedding, so that
+    copying is learned for all symbols at once."""
 
     @staticmethod
     def keys_of(signal: str) -> list[str]:

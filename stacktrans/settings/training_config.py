@@ -2,11 +2,12 @@
 
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import (
     Count,
+    Extended,
     Fraction,
     Loss,
     NotNegative,
@@ -226,8 +227,10 @@ ROUNDINGS = {
 """The ways to round, by their names."""
 
 
-class TrainingConfig(Strict):
+class TrainingConfig(Extended):
     """How a transducer is trained."""
+
+    LATER: ClassVar[frozenset[str]] = frozenset({"source_loss"})
 
     optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"
     """update rule; "sgd" has no state."""
@@ -297,14 +300,6 @@ class TrainingConfig(Strict):
         if self.stream and self.curriculum:
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_not_there(self, serialize: SerializerFunctionWrapHandler) -> Settings:
-        """As configurations were written before there was `source_loss`, if there is none."""
-        settings: Settings = serialize(self)
-        if not self.source_loss:
-            settings.pop("source_loss", None)
-        return settings
 
     @property
     def batch_symbols(self) -> int | None:

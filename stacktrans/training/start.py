@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.controllers import GateNoise, no_noise
+from stacktrans.model.same_symbols import start_alike
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import CurriculumConfig
@@ -253,6 +254,8 @@ class Start:
         layout = self.source.layout
         own = self._config.model_of(self._attempt)
         model = Transducer(own, layout.inputs, layout.outputs)
+        if own.start.same_symbols:
+            start_alike(model, *layout.roles(self.source.task.source, self.source.task.target))
         model.config = self._config.model  # how its weights started is not what it is
         return model.to(self._device)
 
