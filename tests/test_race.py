@@ -24,7 +24,7 @@ def standings(**merits: float) -> dict[str, Standing]:
 
 
 def test_better_runs_have_more_turns() -> None:
-    found = standings(a=0.1, b=0.3, c=0.2, d=0.05, e=0.4)
+    found = standings(a=0.1, b=0.3, c=0.2, d=0.04, e=0.4)
     had = dict.fromkeys(found, 0)
     for _ in range(100):
         names = next_round(found, width=2)
@@ -70,7 +70,10 @@ def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() 
     found["c"] = Standing(step=200, train=0.9, fine=0.8, loss=0.1)
     found["d"] = Standing()
     assert next_round(found, width=2) == ["a", "d"]
-    found["c"] = Standing(step=400, train=0.9, test=0.01, fine=0.8, loss=0.1)
+    # A few strings may be right by chance.
+    found["c"] = Standing(step=400, train=0.9, test=0.04, fine=0.8, loss=0.1)
+    assert next_round(found, width=2) == ["a", "d"]
+    found["c"] = Standing(step=400, train=0.9, test=0.06, fine=0.8, loss=0.1)
     assert next_round(found, width=2) == ["c", "d"]
 
 
@@ -85,7 +88,7 @@ def test_once_all_have_begun_training_lengths_count_as_much() -> None:
     # Of two first places one has half of all turns, and as many as the other.
     assert had["a"] == pytest.approx(had["c"], abs=1)
     assert had["b"] + had["d"] < had["a"] < 100
-    found["d"] = Standing(step=2000, train=0.1, test=0.01, loss=1.0)
+    found["d"] = Standing(step=2000, train=0.1, test=0.06, loss=1.0)
     assert next_round(found, width=2)[0] == "d"
 
 

@@ -50,14 +50,17 @@ Standings = Mapping[str, Standing]
 def next_round(standings: Standings, width: int) -> list[str]:
     """The runs that have a turn in a round, the most promising first, of those that can go on.
 
-    A run promises what it achieves on strings longer than those trained on. Where that is the same
-    its place among the strategies counts and, once all have begun, what it achieves on training
-    lengths, whichever says more for it: by the one alone what learns slowly would hardly have a
-    turn, by the other what memorises would have them all.
+    A run promises what it achieves on strings longer than those trained on, in tenths of them:
+    less of a difference may be chance, and what is right by chance is soon right more often than
+    what has learned nothing yet. Where that is the same its place among the strategies counts and,
+    once all have begun, what it achieves on training lengths, whichever says more for it: by the
+    one alone what learns slowly would hardly have a turn, by the other what memorises would have
+    them all.
 
-    The most promising has a turn in each round, unless it has stalled, beside those that have had
-    the fewest batches, where each batch of the third counts three times, of the fourth four times,
-    and so on. So one after another has its first turn.
+    The most promising has a turn in each round, unless it has stalled, beside those that will have
+    had the fewest batches in the middle of that turn, where each batch of the third counts three
+    times, of the fourth four times, and so on. So one after another begins, and the second need not
+    wait for the last.
 
     Args:
         standings: of all runs, by name, in the order of strategies.
@@ -65,7 +68,7 @@ def next_round(standings: Standings, width: int) -> list[str]:
     """
     able = [name for name, each in standings.items() if each.can_go_on]
     place = _places(standings, able)
-    had = {name: place[name] * standings[name].step for name in able}
+    had = {name: place[name] * (standings[name].step + TURN / 2) for name in able}
     leading = [name for name in able if place[name] == 1 and standings[name].stalled < STALLED]
     first = sorted(leading, key=had.__getitem__)[:1]
     others = sorted((name for name in able if name not in first), key=had.__getitem__)
@@ -74,15 +77,19 @@ def next_round(standings: Standings, width: int) -> list[str]:
 
 def _places(standings: Standings, able: Sequence[str]) -> dict[str, int]:
     """The place of each run by what it promises, from 1; two may have the same."""
-    ranked = sorted(able, key=lambda name: standings[name].test, reverse=True)
+    ranked = sorted(able, key=lambda name: _tenths(standings[name].test), reverse=True)
     orders = [ranked]
     if all(standings[name].step for name in able):
         orders.append(sorted(ranked, key=lambda name: _reached(standings[name]), reverse=True))
     return {name: 1 + min(order.index(name) for order in orders) for name in able}
 
 
-def _reached(standing: Standing) -> tuple[float, float]:
-    return standing.test, standing.train
+def _reached(standing: Standing) -> tuple[int, int]:
+    return _tenths(standing.test), _tenths(standing.train)
+
+
+def _tenths(share: float) -> int:
+    return round(10 * share)
 
 
 def begin(
