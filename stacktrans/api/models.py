@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.transduction import Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
+from stacktrans.model.ablation import without
 from stacktrans.model.description import model_line
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -304,6 +305,19 @@ class Model:
         ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
         scores = scores_of_range(self._loaded, found, law, count, seed, each, beam)
         return Evaluation(found, scores, self._loaded.hard)
+
+    @checked
+    def without(self, part: Text) -> Self:
+        """The same model without a part of what it works with.
+
+        Args:
+            part: "memory", whose reads are then zero; "pushes" or "pops", which are blocked; or
+                "state", that of the controller, which is reset at each step.
+
+        Raises:
+            UsageError: there is no such part, or the model has none.
+        """
+        return type(self)(without(self._loaded, part))
 
     def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:
         """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.

@@ -82,6 +82,15 @@ def eval(
         int | None, typer.Option(metavar="N", help="Show the first N wrong answers.")
     ] = None,
     beam: BeamOption = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART",
+            help="Also measure each model without a part: memory (reads are zero), pushes or pops "
+            "(which are blocked), or state (the controller's, which is reset at each step); may "
+            "be repeated.",
+        ),
+    ] = None,
     text: Annotated[
         Path | None,
         typer.Option(
@@ -120,13 +129,15 @@ def eval(
     With --beam, coarse and fine accuracy are those of the answers, too.
 
     Several checkpoints are measured on the same strings if they are of the same
-    task, and shown in one table; --json is then a list.
+    task, and shown in one table; --json is then a list. So is a model beside
+    itself --without a part, which tells what it uses its memory for.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
         stacktrans eval copy-queue --data a.tsv --predictions b.tsv --errors 20
         stacktrans eval copy-queue copy-deque --lengths 65:128 --latex
+        stacktrans eval reverse-stack --without memory --without pops
         stacktrans generate --task copy | stacktrans eval copy-queue --data -
         stacktrans eval checkpoints/parenthesis-lstm --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
@@ -146,11 +157,16 @@ def eval(
     for name, file in {"--predictions": predictions, "--plot": plot}.items():
         if file and len(checkpoints) > 1:
             raise UsageError(f"{name}: expected one checkpoint, not {len(checkpoints)}")
+        _check_apart({name: file, "--without": without})
     if plot:
         check_plot(plot)
     if predictions and predictions != STDOUT:
         check_place_of(predictions)
-    loaded = [(name, load_model(name, device, hard, workers)) for name in checkpoints]
+    loaded = [
+        each
+        for name in checkpoints
+        for each in _with_ablations(name, load_model(name, device, hard, workers), without or [])
+    ]
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
         answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}
@@ -187,6 +203,15 @@ class _Report(NamedTuple):
     entries: list[dict[str, Any]]
     table: "Table"
     shown: "list[RenderableType]"
+
+
+def _with_ablations(
+    name: str, model: "Checkpoint", parts: Sequence[str]
+) -> "list[tuple[str, Checkpoint]]":
+    """A model, and the same without each of some parts."""
+    from stacktrans.model.ablation import without
+
+    return [(name, model), *((f"{name} without {part}", without(model, part)) for part in parts)]
 
 
 def _check_apart(given: dict[str, Any]) -> None:

@@ -220,6 +220,9 @@ def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
         "development": (own, summary.development),
         "test": (str(ranges.test), summary.test),
         "test, hard": (str(ranges.test), summary.hard),
+    } | {
+        f"test without {part}": (str(ranges.test), accuracy)
+        for part, accuracy in summary.without.items()
     }
     for name, (lengths, accuracy) in rows.items():
         if accuracy:

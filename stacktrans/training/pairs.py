@@ -112,8 +112,8 @@ class Files(Strings):
         summary.development = Accuracy.of(score(predictor_of(model), self.layout, self.development))
         summary.test = self.tested(model, moment)
 
-    def tested(self, model: Transducer, moment: Moment) -> Accuracy:
-        return Accuracy.of(score(predictor_of(model), self.layout, [*self._test]))
+    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+        return Accuracy.of(score(predictor_of(model), self.layout, [*self._test[:most]]))
 
 
 def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:

@@ -81,6 +81,8 @@ class Summary:
         train: accuracy of the kept weights on training lengths, or on the training set; so are
             `test` and `development`. None on a text.
         hard: as `test`, with signals made 0 or 1; None if the run was not rounded.
+        without: accuracy on some strings of `test` without each of the parts that a model may lose,
+            by their names; see `model.ablation.without`.
         race: of the race of strategies that the run has come from, the winner's name, the seconds
             and how all of them stood, by name; see `standings.Standing`. None if there was none.
         texts: perplexity of the validation and the test text, if they are learned.
@@ -103,6 +105,7 @@ class Summary:
     test: Accuracy | None = None
     development: Accuracy | None = None
     hard: Accuracy | None = None
+    without: dict[str, Accuracy] = field(default_factory=dict)
     texts: dict[str, "Perplexity"] = field(default_factory=dict)
     race: dict[str, Any] | None = None
     start_from: dict[str, Any] | None = None

@@ -165,9 +165,10 @@ class Source(Part, ABC):
         """Fill in how good the weights are that a run has kept."""
         summary.train, summary.test = self.accuracies(model, Purpose.SUMMARY, moment)
 
-    def tested(self, model: Transducer, moment: Moment) -> Accuracy:
-        """Accuracy on the strings that the `test` of a summary is measured on."""
+    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+        """Accuracy on the strings that the `test` of a summary is measured on, or the first."""
         count = self.config.training.measure.strings
+        count = min(count, most or count)
         return self._accuracy(model, Purpose.SUMMARY, moment, self.ranges.test, count)
 
     def validation(self, moment: Moment) -> list[Pair]:
@@ -297,8 +298,8 @@ class Examples(Strings):
         summary.test = self.tested(model, moment)
         summary.development = self._score(model, self.development)
 
-    def tested(self, model: Transducer, moment: Moment) -> Accuracy:
-        return self._score(model, self.test)
+    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+        return self._score(model, self.test[:most])
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
         return Accuracy.of(score(predictor_of(model), self.layout, pairs))

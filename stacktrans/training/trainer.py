@@ -17,6 +17,7 @@ import torch
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import complain
 from stacktrans.model import checkpoint
+from stacktrans.model.ablation import ablations
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.formats import unsayable
 from stacktrans.settings.layers import Layer, overlay, read_layer, validated
@@ -29,6 +30,8 @@ from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achie
 from stacktrans.training.saving import FailedStart, SavedRun
 from stacktrans.training.standings import raced
 
+WITHOUT = 200
+"""Test strings that a model is measured on without its parts."""
 END_SECONDS = 5.0
 """Within so many seconds of the process that they work for, others have ended, too."""
 
@@ -277,6 +280,11 @@ class Trainer:
         if self.config.training.rounding:
             with kept.model.made_hard(True):
                 summary.hard = self.source.tested(kept.model, state.start.moment)
+        if self.config.task.lengths is not None:
+            summary.without = {
+                part: self.source.tested(left.model, state.start.moment, WITHOUT)
+                for part, left in ablations(kept)
+            }
         card = model_card(kept, asdict(summary), self.directory)
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")

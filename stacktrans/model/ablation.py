@@ -1,0 +1,160 @@
+"""Ablations: a model without a part of what it works with, by changing its weights.
+
+What a model makes of its memory is seen by what is wrong without it. No compiled code has to know
+of this: a signal that is shut is one whose sum is far below 0, and what is not seen has weights
+of 0.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.registry import CONTROLLERS
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.predictor import Numbers
+from stacktrans.model.shapes import weight_shapes
+from stacktrans.model.units import Units
+from stacktrans.settings.model_config import ModelConfig
+
+SHUT = -1e4
+"""The sum of a gate or a signal that is 0, also in single precision."""
+KEEPING = {"lstm": "forget", "gru": "update"}
+"""The gates that keep a state, by the controllers that have one."""
+PUSHING, POPPING = {"push", "insert"}, {"pop"}
+"""The first words of the names of signals that push, and of those that pop."""
+Weights = dict[str, Numbers]
+
+
+def parts_of(checkpoint: Checkpoint) -> list[str]:
+    """The parts that a model can be run without, of those that it has."""
+    return [name for name, (has, _) in _PARTS.items() if has(checkpoint)]
+
+
+def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
+    """A model that has lost a part: its weights, but for those of the part, are the same.
+
+    Args:
+        checkpoint: a model with a controller of this package.
+        part: "memory", whose reads are then zero; "pushes" or "pops", which are blocked; or
+            "state", after which a controller knows nothing of the steps before but what it reads.
+
+    Raises:
+        UsageError: there is no such part, or the model has none, or its controller is a plugin's.
+    """
+    if part not in _PARTS:
+        raise UsageError(unknown_name("part", part, _PARTS))
+    own = parts_of(checkpoint)
+    if part not in own:
+        has = f"it has {', '.join(own)}" if own else "it has nothing that it could be without"
+        raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
+    complete = _with_all_biases(checkpoint)
+    weights = {name: weight.copy() for name, weight in complete.weights.items()}
+    _PARTS[part][1](complete, weights)
+    return replace(complete, weights=weights)
+
+
+def _with_all_biases(checkpoint: Checkpoint) -> Checkpoint:
+    """The same model, with biases of 0 where it has none."""
+    model, layout, weights = checkpoint.config.model, checkpoint.layout, checkpoint.weights
+    if model.controller.biases:
+        return checkpoint
+    controller = model.controller.model_copy(update={"biases": True})
+    model = model.model_copy(update={"controller": controller})
+    dtype = weights["classifier.weight"].dtype
+    shapes = weight_shapes(model, layout.inputs, layout.outputs)
+    complete = {
+        name: weights[name] if name in weights else np.zeros(shape, dtype)
+        for name, shape in shapes.items()
+    }
+    config = checkpoint.config.model_copy(update={"model": model})
+    return replace(checkpoint, config=config, weights=complete)
+
+
+def _units(model: ModelConfig) -> type[Units]:
+    units: type[Units] = CONTROLLERS.load(model.controller.name)
+    return units
+
+
+def _has_memory(checkpoint: Checkpoint) -> bool:
+    return _is_known(checkpoint) and checkpoint.memory.reads > 0
+
+
+def _has_signal(actions: set[str]) -> Callable[[Checkpoint], bool]:
+    def has(checkpoint: Checkpoint) -> bool:
+        return _is_known(checkpoint) and any(_rows_of(checkpoint, actions))
+
+    return has
+
+
+def _has_state(checkpoint: Checkpoint) -> bool:
+    return _is_known(checkpoint) and "controller.layers.0.hidden_weight" in checkpoint.weights
+
+
+def _is_known(checkpoint: Checkpoint) -> bool:
+    """Whether what the weights mean is known."""
+    return checkpoint.config.model.controller.name in CONTROLLERS.builtin
+
+
+def _rows_of(checkpoint: Checkpoint, actions: set[str]) -> list[bool]:
+    """Which signals are of some actions."""
+    return [name.split()[0] in actions for name in checkpoint.signal_names]
+
+
+def _blind(checkpoint: Checkpoint, weights: Weights) -> None:
+    """Have reads be seen as zeros."""
+    if "controller.layers.0.below_weight" in weights:
+        weights["controller.layers.0.below_weight"][:] = 0
+        return
+    # A linear controller passes on what it sees, and what was read is the last of that.
+    read = checkpoint.memory.reads * checkpoint.config.model.memory_size
+    for name, weight in weights.items():
+        if name in {"operation.signals.weight", "operation.values.weight", _first_map(weights)}:
+            weight[:, weight.shape[1] - read :] = 0
+
+
+def _first_map(weights: Weights) -> str:
+    """What makes outputs of the controller's own."""
+    return "output.0.weight" if "output.0.weight" in weights else "classifier.weight"
+
+
+def _shut(actions: set[str]) -> Callable[[Checkpoint, Weights], None]:
+    """Have the signals of some actions be 0."""
+
+    def shut(checkpoint: Checkpoint, weights: Weights) -> None:
+        rows = _rows_of(checkpoint, actions)
+        weights["operation.signals.weight"][rows] = 0
+        weights["operation.signals.bias"][rows] = SHUT
+
+    return shut
+
+
+def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
+    """Have a controller's state be nothing at the beginning of each step."""
+    model = checkpoint.config.model
+    gates, size = _units(model).gates, model.units.hidden_size
+    for layer in range(model.units.layers):
+        prefix = f"controller.layers.{layer}."
+        weights[f"{prefix}hidden_weight"][:] = 0
+        if keeping := KEEPING.get(model.controller.name):
+            first = gates.index(keeping) * size
+            rows = slice(first, first + size)
+            weights[f"{prefix}bias"][rows] = SHUT
+            for seen in ("input_weight", "below_weight"):
+                weights[f"{prefix}{seen}"][rows] = 0
+
+
+_PARTS: dict[str, tuple[Callable[[Checkpoint], bool], Callable[[Checkpoint, Weights], None]]] = {
+    "memory": (_has_memory, _blind),
+    "pushes": (_has_signal(PUSHING), _shut(PUSHING)),
+    "pops": (_has_signal(POPPING), _shut(POPPING)),
+    "state": (_has_state, _forget),
+}
+"""What a model may be without: whether it has it, and how its weights lose it."""
+
+
+def ablations(checkpoint: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
+    """The model without each of its parts, by their names."""
+    for part in parts_of(checkpoint):
+        yield part, without(checkpoint, part)

@@ -1,0 +1,209 @@
+"""Models without a part of what they work with."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import run
+from small_runs import ignore, small_run, trainer_of
+from torch import Tensor
+
+import stacktrans
+from stacktrans.common.errors import UsageError
+from stacktrans.inference.transduction import transduce_strings
+from stacktrans.model.ablation import parts_of, without
+from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+
+CONTROLLERS = ("lstm", "gru", "rnn", "sigmoid", "linear")
+MEMORIES = ("stack", "deque", "queue+stack", "stack-rnn", "list-rnn")
+STRINGS = np.array([[0, 3, 4, 2, 1, 5], [0, 2, 2, 3, 1, 6]])
+
+
+def random_model(controller: str, memory: str, *changes: str) -> Checkpoint:
+    """A model that has learned nothing, with signals that are not all alike."""
+    if controller != "linear":
+        changes = ("hidden_size=8", *changes)
+    changes = (*changes, *(["memory.count=2"] if "rnn" in memory else ["memory.size=4"]))
+    config = resolve(
+        task="reverse",
+        settings={"model": {"memory": memory, "controller": controller}},
+        assignments=["task.parameters.symbols=3", "embedding_size=5", *changes],
+    )
+    task = config.make_task()
+    torch.manual_seed(3)
+    model = Transducer(config.model, task.layout.inputs, task.layout.outputs)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_()
+    weights = {name: each.numpy() for name, each in model.state_dict().items()}
+    return Checkpoint(Path("random"), config, task, task.layout, weights)
+
+
+def logits_of(checkpoint: Checkpoint, change: Callable[[Transducer], None] | None = None) -> Tensor:
+    """What a model says at each step; in torch, step by step, if it is changed."""
+    model = checkpoint.model
+    if change:
+        model.kernel = "torch"
+        change(model)
+    with torch.no_grad():
+        found: Tensor = model(torch.tensor(STRINGS))
+    return found
+
+
+def assert_alike(found: Tensor, expected: Tensor) -> None:
+    """In single precision, by different code."""
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
+
+
+def no_reads(model: Transducer) -> None:
+    controller, step = model.controller, model.controller.step
+
+    def blind(projected: tuple[Tensor, ...], reads: Tensor, state: Any) -> Any:
+        return step(projected, 0 * reads, state)
+
+    controller.step = blind  # type: ignore[method-assign]
+
+
+def block(action: str) -> Callable[[Transducer], None]:
+    """Have the weights of an action's signals give 0 in torch, too."""
+
+    def change(model: Transducer) -> None:
+        memory, signals = model.memory, model.memory.signals
+        rows = [name.split()[0] in action.split() for name in memory.signal_names]
+
+        def blocked(sums: Tensor) -> Tensor:
+            sums = sums.clone()
+            sums[:, rows] = -torch.inf
+            return signals(sums)
+
+        object.__setattr__(memory, "signals", blocked)
+
+    return change
+
+
+def no_state(model: Transducer) -> None:
+    controller, step = model.controller, model.controller.step
+
+    def anew(projected: tuple[Tensor, ...], reads: Tensor, state: Any) -> Any:
+        initial = controller.initial(len(reads))
+        nothing = tuple(tuple(0 * part for part in layer) for layer in initial)
+        return step(projected, reads, nothing)
+
+    controller.step = anew  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_without_memory_nothing_is_read(controller: str, memory: str) -> None:
+    found = logits_of(without(random_model(controller, memory), "memory"))
+    assert_alike(found, logits_of(random_model(controller, memory), no_reads))
+    assert not torch.allclose(found, logits_of(random_model(controller, memory)))
+
+
+@pytest.mark.parametrize("memory", ["stack", "deque", "queue+stack", "stack-rnn"])
+@pytest.mark.parametrize(("part", "action"), [("pushes", "push"), ("pops", "pop")])
+def test_signals_are_blocked(memory: str, part: str, action: str) -> None:
+    found = logits_of(without(random_model("lstm", memory), part))
+    assert_alike(found, logits_of(random_model("lstm", memory), block(action)))
+    assert not torch.allclose(found, logits_of(random_model("lstm", memory)))
+
+
+@pytest.mark.parametrize("controller", ["lstm", "rnn", "sigmoid"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_without_state_each_step_begins_from_zeros(controller: str, layers: int) -> None:
+    change = f"controller.layers={layers}"
+    found = logits_of(without(random_model(controller, "stack", change), "state"))
+    expected = logits_of(random_model(controller, "stack", change), no_state)
+    assert_alike(found, expected)
+
+
+@pytest.mark.parametrize("controller", CONTROLLERS)
+def test_without_state_and_memory_an_output_is_of_its_symbol_alone(controller: str) -> None:
+    model = without(random_model(controller, "queue"), "memory")
+    found = logits_of(without(model, "state") if "state" in parts_of(model) else model)
+    assert_alike(found[0, 1], found[1, 3])  # both read symbol 3
+    assert not torch.allclose(found[0, 1], found[0, 2])
+
+
+def test_a_model_without_biases_is_given_those_that_block() -> None:
+    unbiased = random_model("rnn", "stack", "controller.biases=false")
+    found = logits_of(without(unbiased, "pops"))
+    expected = logits_of(random_model("rnn", "stack", "controller.biases=false"), block("pop"))
+    assert_alike(found, expected)
+
+
+def test_the_model_itself_stays_as_it_is() -> None:
+    model = random_model("lstm", "stack")
+    before = {name: weight.copy() for name, weight in model.weights.items()}
+    for part in parts_of(model):
+        without(model, part)
+    for name, weight in model.weights.items():
+        np.testing.assert_array_equal(weight, before[name])
+
+
+def test_parts_are_those_that_a_model_has() -> None:
+    assert parts_of(random_model("lstm", "stack")) == ["memory", "pushes", "pops", "state"]
+    assert parts_of(random_model("linear", "list-rnn")) == ["memory", "pushes"]
+    plain = resolve(task="reverse", settings={"model": {"memory": "none", "controller": "lstm"}})
+    layout = plain.make_task().layout
+    weights = Transducer(plain.model, layout.inputs, layout.outputs).state_dict()
+    arrays = {name: each.numpy() for name, each in weights.items()}
+    assert parts_of(Checkpoint(Path("x"), plain, plain.make_task(), layout, arrays)) == ["state"]
+    with pytest.raises(UsageError, match="random: the model has no pops; it has memory, pushes"):
+        without(random_model("linear", "list-rnn"), "pops")
+
+
+def test_a_model_that_reverses_needs_each_of_its_parts() -> None:
+    model = load("reverse-stack")
+    assert answer_of(model) == "hgfedcba"
+    for part in parts_of(model):
+        assert answer_of(without(model, part)) != "hgfedcba", part
+
+
+def answer_of(model: Checkpoint) -> str | None:
+    (line,) = transduce_strings(model, ["abcdefgh"], max_length=8)
+    return line.output
+
+
+def test_a_run_says_what_its_model_needs(tmp_path: Path) -> None:
+    config = small_run("max_steps=1")
+    summary = trainer_of(config, tmp_path / "run").run(ignore)
+    assert list(summary.without) == ["memory", "pushes", "pops", "state"]
+    assert {each.count for each in summary.without.values()} == {20}
+    shown = json.loads((tmp_path / "run" / "summary.json").read_text())["without"]
+    model = stacktrans.load(tmp_path / "run")
+    assert shown["memory"]["symbols"] == summary.without["memory"].symbols
+    found = model.without("memory").evaluate(count=20)
+    assert found.count == 20
+    with pytest.raises(UsageError, match="unknown part 'pop'"):
+        model.without("pop")
+
+
+def test_eval_shows_a_model_beside_itself() -> None:
+    options = ("--count", "20", "--lengths", "8:64", "--without", "memory", "--without", "pops")
+    done = run("eval", "reverse-stack", *options, "--json")
+    found = {each["checkpoint"]: each["results"][0]["coarse"] for each in json.loads(done.stdout)}
+    assert found == {
+        "reverse-stack": 1.0,
+        "reverse-stack without memory": 0.0,
+        "reverse-stack without pops": 0.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("pusches", "unknown part 'pusches'; did you mean 'pushes'?"),
+        ("state", "the model has no state; it has memory, pushes, pops"),
+    ],
+)
+def test_eval_names_what_a_model_can_be_without(part: str, message: str) -> None:
+    done = run("eval", "reversal-linear", "--without", part)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert message in done.stderr.decode()
