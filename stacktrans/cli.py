@@ -17,11 +17,12 @@ from stacktrans.commands.sweep import sweep
 from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.commands.train import train
 from stacktrans.commands.transduce import transduce
+from stacktrans.commands.verify import verify
 from stacktrans.common.messages import Dispensable, complain, silence
 
 __all__ = ["app", "main"]
 
-for each in (generate, train, eval, transduce, inspect, sweep, list_):
+for each in (generate, train, eval, transduce, inspect, verify, sweep, list_):
     command(each)
 
 

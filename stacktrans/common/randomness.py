@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     EXAMPLES = 8
     RESAMPLING = 9
     SPLIT = 10
+    VERIFICATION = 11
 
 
 def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:

@@ -1,0 +1,67 @@
+"""The command `verify`: a model beside the exact answers of its task."""
+
+from typing import Annotated
+
+import typer
+
+from stacktrans.commands.options import (
+    CheckpointArgument,
+    DeviceOption,
+    HardOption,
+    JsonOption,
+    WorkersOption,
+    load_model,
+)
+from stacktrans.commands.terminal import print_json, print_out
+from stacktrans.common.errors import check_positive
+
+WRONG = 1
+"""The exit code where something was wrong."""
+
+
+def verify(
+    checkpoint: CheckpointArgument,
+    exhaustive: Annotated[
+        int,
+        typer.Option(
+            metavar="N", help="Try all strings up to the length to which there are no more than N."
+        ),
+    ] = 20_000,
+    count: Annotated[
+        int, typer.Option(help="Then so many random strings of training and test lengths.")
+    ] = 10_000,
+    longest: Annotated[
+        int, typer.Option(help="Then longer strings, up to so many symbols.")
+    ] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the strings.")] = 1,
+    hard: HardOption = False,
+    device: DeviceOption = "auto",
+    workers: WorkersOption = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Look for a string that a model answers wrongly.
+
+    All short strings are tried, then random ones as long as those that the model
+    was trained and tested on, then ever longer ones, beside the exact answers of
+    its task; a model of pairs in files is tried on these. What is answered wrongly
+    is made as short as it gets, and the command that shows the model at it is
+    printed. The exit code is 1 if something was wrong.
+
+        stacktrans verify checkpoints/reverse-stack
+        stacktrans verify checkpoints/xor-buffered --hard --longest 1000
+        stacktrans verify checkpoints/copy-queue --count 1000 --json
+    """
+    from stacktrans.inference.verification import Effort
+    from stacktrans.inference.verification import verify as verified
+    from stacktrans.showing.verification import verification_json, verification_view
+
+    check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
+    loaded = load_model(checkpoint, device, hard, workers)
+    found = verified(loaded, Effort(exhaustive, count, longest, seed))
+    if as_json:
+        facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
+        print_json({**facts, "hard": hard, **verification_json(found)})
+    else:
+        print_out(verification_view(found, loaded, checkpoint))
+    if found.counterexample:
+        raise typer.Exit(WRONG)

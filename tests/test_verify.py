@@ -1,0 +1,138 @@
+"""Models beside the exact answers of their tasks."""
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import run
+
+from stacktrans.inference.transduction import transduce_strings
+from stacktrans.inference.verification import ALL, LONG, RANDOM, Effort, verify
+from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.tasks.base import Lengths
+
+QUICK = Effort(exhaustive=200, count=300, longest=300)
+
+
+def damaged(name: str, weight: str, row: int, amount: float) -> Checkpoint:
+    """A shipped model with one of its numbers changed."""
+    model = load(name)
+    weights = {key: each.copy() for key, each in model.weights.items()}
+    weights[weight][row] += amount
+    return replace(model, weights=weights)
+
+
+def answers(model: Checkpoint, *sources: str) -> list[str | None]:
+    return [line.output for line in transduce_strings(model, sources, None)]
+
+
+def test_a_right_model_is_tried_in_three_ways() -> None:
+    found = verify(load("reverse-stack"), QUICK)
+    assert found.counterexample is None
+    assert [(stage.strings, stage.wrong) for stage in found.stages] == [
+        (ALL, 0),
+        (RANDOM, 0),
+        (LONG, 0),
+    ]
+    every, drawn, long = found.stages
+    assert (every.lengths, every.count) == (Lengths(1, 1), 128)
+    assert drawn.count == 300
+    assert drawn.lengths is not None
+    assert 8 <= drawn.lengths.shortest < 20 < 100 < drawn.lengths.longest <= 128
+    assert long.lengths is not None
+    assert 128 < long.lengths.shortest < 250 < long.lengths.longest <= 300
+    assert found.count == every.count + drawn.count + long.count
+
+
+def test_of_same_length_tasks_all_sources_are_tried_and_no_others() -> None:
+    every, *_ = verify(load("reversal-linear"), QUICK).stages
+    # Of all strings of up to 4 symbols out of 3: 0#, 1#, and four of 4.
+    assert (every.lengths, every.count, every.wrong) == (Lengths(1, 2), 6, 0)
+
+
+def test_a_planted_defect_is_found_and_made_short() -> None:
+    task = load("reverse-stack").task
+    symbol = "k"
+    # Among many alternatives: what stands for k is said a little too rarely.
+    (index,) = task.target.encode([symbol])
+    model = damaged("reverse-stack", "classifier.bias", int(index), -9.0)
+    found = verify(model, QUICK).counterexample
+    assert found is not None
+    assert symbol in found.source
+    assert answers(model, found.source) != [found.target]
+    rests = [found.source[:at] + found.source[at + 1 :] for at in range(len(found.source))]
+    for rest in filter(None, rests):
+        assert answers(model, rest) == [rest[::-1]]
+
+
+def test_what_is_wrong_on_long_strings_alone_is_found() -> None:
+    found = verify(load("xor-buffered"), Effort(exhaustive=200, count=300, longest=100))
+    assert [stage.wrong > 0 for stage in found.stages] == [False, False, True]
+    assert found.counterexample is not None
+    shown = json.loads(run("inspect", "xor-buffered", found.counterexample.source, "--json").stdout)
+    assert shown["correct"] is False
+
+
+@pytest.mark.parametrize("name", ["reverse-stack", "copy-deque", "parenthesis-lstm"])
+def test_a_model_that_has_learned_nothing_is_wrong_at_once(name: str) -> None:
+    model = load(name)
+    drawn = np.random.default_rng(1)
+    weights = {key: drawn.normal(size=each.shape) for key, each in model.weights.items()}
+    weights = {key: each.astype(np.float32) for key, each in weights.items()}
+    found = verify(replace(model, weights=weights), QUICK)
+    assert len(found.stages) == 1
+    assert found.counterexample is not None
+    assert len(found.counterexample.source) <= 2
+
+
+def test_the_same_seed_tries_the_same_strings() -> None:
+    options = ("--exhaustive", "10", "--count", "50", "--longest", "150", "--json")
+    one, same, other = (
+        json.loads(run("verify", "reverse-stack", *options, "--seed", seed).stdout)
+        for seed in ("5", "5", "6")
+    )
+    assert one == same
+    assert one["right"] is True
+    assert one["counterexample"] is None
+    assert [each["lengths"] for each in one["stages"]] != [
+        each["lengths"] for each in other["stages"]
+    ]
+
+
+def test_the_command_shows_what_is_wrong_and_how_to_look_at_it() -> None:
+    done = run("verify", "xor-buffered", "--count", "100", "--longest", "100")
+    assert done.returncode == 1
+    lines = done.stdout.decode().splitlines()
+    (look,) = [line.removeprefix("look: ") for line in lines if line.startswith("look: ")]
+    (source,) = [line.split()[1] for line in lines if line.startswith("source")]
+    assert shlex.split(look) == ["stacktrans", "inspect", "xor-buffered", "--", source]
+    answer = run(*shlex.split(look)[1:]).stdout.decode().splitlines()[-1]
+    assert "(wrong; right is " in answer
+    right = run("verify", "parenthesis-lstm", "--count", "50", "--longest", "150")
+    assert right.returncode == 0
+    assert right.stdout.decode().splitlines()[-1].startswith("right on all ")
+
+
+def test_a_model_of_pairs_in_files_is_tried_on_those_kept_apart(tmp_path: Path) -> None:
+    data = tmp_path / "pairs.tsv"
+    pairs = [f"{number:b}" for number in range(1, 40)]
+    data.write_text("".join(f"{each}\t{each[::-1]}\n" for each in pairs), encoding="utf-8")
+    out = tmp_path / "run"
+    settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
+    assert run("train", "--data", data, *settings, "--out", out).returncode == 0
+    done = run("verify", out, "--json")
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["stages"][0]["strings"] == "development set"
+    assert found["counterexample"]["source"] in pairs
+    assert found["counterexample"]["target"] == found["counterexample"]["source"][::-1]
+
+
+@pytest.mark.parametrize("option", ["--exhaustive", "--count", "--longest"])
+def test_numbers_of_strings_are_positive(option: str) -> None:
+    done = run("verify", "reverse-stack", option, "0")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert option in done.stderr.decode()
