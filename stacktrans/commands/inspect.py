@@ -36,6 +36,9 @@ def inspect(
         bool,
         typer.Option("--heatmap", help="Show a picture, with time across, instead of a table."),
     ] = False,
+    contents: Annotated[
+        bool, typer.Option("--contents", help="Show what the memory holds after each step.")
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the picture to a .png, .svg or .pdf file."),
@@ -58,11 +61,13 @@ def inspect(
     or head then holds.
 
         stacktrans inspect checkpoints/reverse-stack hello
+        stacktrans inspect checkpoints/reverse-stack hello --contents
         stacktrans inspect checkpoints/copy-deque --json
         stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
     """
     from stacktrans.inference.trace import of_stacks, trace
+    from stacktrans.showing.contents import contents_view
     from stacktrans.showing.plots import check_plot, plot_trace
     from stacktrans.showing.traces import heat_map_view, trace_view
 
@@ -78,6 +83,8 @@ def inspect(
         plot_trace(followed, loaded.config, plot)
     if as_json:
         print_json(asdict(followed))
+    elif contents:
+        print_out(contents_view(followed, loaded.config, output_width()))
     elif heatmap:
         print_out(heat_map_view(followed, loaded.config, output_width()))
     else:

@@ -66,7 +66,7 @@ def _strength_table(trace: Trace) -> Table:
         table.add_row(
             step.step,
             step.input,
-            _said(step),
+            said(step),
             _probability(step),
             *map(_shaded, step.signals.values()),
             *([f"{step.input_left:.2f}", _parts(step.input_read)] if buffered else []),
@@ -95,7 +95,7 @@ def _action_table(trace: Trace) -> Table:
     following = [*(step.input for step in trace.steps[1:]), ""]
     for step, symbol in zip(trace.steps, following, strict=True):
         actions = (_action(step, name) for name in names)
-        table.add_row(step.step, step.input, symbol, _said(step), _probability(step), *actions)
+        table.add_row(step.step, step.input, symbol, said(step), _probability(step), *actions)
     return table
 
 
@@ -115,7 +115,7 @@ def _parts(parts: Sequence[Part] | None) -> str:
     return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
 
 
-def _said(step: Step) -> str:
+def said(step: Step) -> str:
     """The output of a step, with a mark before it where it is not scored."""
     if step.output is None or step.scored:
         return step.output or ""
