@@ -1,13 +1,17 @@
 """Pictures of traces, in characters and in files."""
 
+import html
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import run
 
-from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.inference.trace import Held, Part, Step, Trace
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.contents import Block
+from stacktrans.showing.drawn_contents import Placed, colours_of, panels_of
 from stacktrans.showing.traces import Row, heat_map, rows_of, shade
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
@@ -119,6 +123,36 @@ def test_pictures_of_other_kinds_are_refused(
     done = run(command[0], model, *command[1:], "--plot", tmp_path / "picture.txt")
     assert done.returncode == 2
     assert b"expected a file that ends in .png, .svg, .pdf" in done.stderr
+
+
+def test_pictures_show_what_the_memory_holds(tmp_path: Path) -> None:
+    path = tmp_path / "picture.svg"
+    done = run("inspect", "checkpoints/reverse-stack", "ab", "--plot", path)
+    assert done.returncode == 0
+    labels = re.findall("<!-- (.*?) -->", path.read_text())
+    shown = [html.unescape(label) for label in labels[labels.index("stack holds") + 1 :]]
+    # Of each step the rows that are thick enough, from the bottom up.
+    steps = "<s>", "<s> a", "<s> a b", "<s> a", "<s>"
+    expected = [symbol for step in steps for symbol in step.split()]
+    assert shown[: len(expected)] == expected
+    assert shown[len(expected)].startswith("reverse: LSTM")
+
+
+def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
+    held = [Held("a", 1, 0.25), Held("b", 2, 0.5)]
+    steps = [replace(step_of(1, "a", 1.0), contents={"stack": each}) for each in (held[:1], held)]
+    assert panels_of(trace_of(*steps))["stack"] == [
+        Placed(Block(0.25, "a", 1), 0, 0.0),
+        Placed(Block(0.25, "a", 1), 1, 0.0),
+        Placed(Block(0.5, "b", 2), 1, 0.25),
+    ]
+
+
+def test_marks_have_no_colour_of_their_own() -> None:
+    steps = [step_of(place, symbol, 1.0) for place, symbol in enumerate(["<s>", "a", "|||", "b"])]
+    colours = colours_of([trace_of(*steps)])
+    assert list(colours) == ["a", "b"]
+    assert colours["a"] != colours["b"]
 
 
 def test_heat_maps_are_printed(model: Path) -> None:
