@@ -1,17 +1,21 @@
 """Pictures of traces, in characters and in files."""
 
 import html
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import run
+from PIL import Image, ImageColor, ImageSequence
 
 from stacktrans.inference.trace import Held, Part, Step, Trace
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.animation import animate_trace, fullest
 from stacktrans.showing.contents import Block
-from stacktrans.showing.drawn_contents import Placed, colours_of, panels_of
+from stacktrans.showing.drawn_contents import COLOURS, Placed, colours_of, panels_of
 from stacktrans.showing.traces import Row, heat_map, rows_of, shade
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
@@ -171,3 +175,58 @@ def test_accuracy_by_length_is_drawn_between_its_lengths(model: Path, tmp_path: 
     for label in ("coarse", "fine", "symbols", "trained on", "accuracy"):
         assert f"<!-- {label} -->" in picture
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_animations_have_a_picture_for_each_step(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "it.gif"
+    done = run("inspect", model, "ab$", "--animate", path)
+    assert done.returncode == 0
+    assert b"answer: " in done.stdout
+    steps = json.loads(run("inspect", model, "ab$", "--json").stdout)["steps"]
+    with Image.open(path) as animation:
+        assert animation.n_frames == len(steps)  # type: ignore[attr-defined]
+        assert animation.info["loop"] == 0
+    before = path.read_bytes()
+    assert run("inspect", model, "ab$", "--animate", path).returncode == 0
+    assert path.read_bytes() == before
+
+
+def test_an_animation_shows_what_is_on_the_memory(tmp_path: Path) -> None:
+    held = [Held("a", 1, 1.0), Held("b", 2, 0.5)]
+    steps = [
+        replace(step_of(1, "ab"[len(each) - 1], 1.0), contents={"queue": each})
+        for each in (held[:1], held)
+    ]
+    path = tmp_path / "it.gif"
+    animate_trace(trace_of(*steps), CONFIG, path)
+    colours = {symbol: ImageColor.getrgb(name) for symbol, name in COLOURED.items()}
+    heights = []
+    with Image.open(path) as animation:
+        for frame in ImageSequence.Iterator(animation):
+            pixels = frame.convert("RGB")
+            heights.append([drawn_height(pixels, colours[symbol]) for symbol in "ab"])
+    (first, none), (second, half) = heights
+    assert none == 0
+    assert first == pytest.approx(second, abs=2)
+    assert half == pytest.approx(second / 2, abs=3)
+
+
+COLOURED = dict(zip("ab", COLOURS, strict=False))
+
+
+def drawn_height(picture: Image.Image, colour: tuple[int, ...]) -> int:
+    """How many rows of pixels have nearly some colour somewhere."""
+    pixels = np.asarray(picture).astype(int)
+    return int((abs(pixels - colour).max(axis=2) < 12).any(axis=1).sum())
+
+
+def test_the_colours_of_an_animation_are_those_of_its_fullest_step() -> None:
+    held = [Held("a", 1, 1.0), Held("b", 2, 0.5)]
+    steps = [replace(step_of(1, "a", 1.0), contents={"queue": each}) for each in (held, held[:1])]
+    assert (fullest(steps), fullest(steps[::-1])) == (0, 1)
+
+
+def test_animations_of_other_kinds_are_refused(model: Path, tmp_path: Path) -> None:
+    done = run("inspect", model, "ab", "--animate", tmp_path / "it.png")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"expected a file that ends in .gif" in done.stderr

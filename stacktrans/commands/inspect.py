@@ -43,6 +43,10 @@ def inspect(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the picture to a .png, .svg or .pdf file."),
     ] = None,
+    animate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the memory step by step to a .gif file."),
+    ] = None,
     stacks: Annotated[
         str | None,
         typer.Option(metavar="N,...", help="Show only these of several stacks or lists."),
@@ -67,12 +71,15 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
     """
     from stacktrans.inference.trace import of_stacks, trace
+    from stacktrans.showing.animation import animate_trace, check_animation
     from stacktrans.showing.contents import contents_view
     from stacktrans.showing.plots import check_plot, plot_trace
     from stacktrans.showing.traces import heat_map_view, trace_view
 
     if plot:
         check_plot(plot)
+    if animate:
+        check_animation(animate)
     numbers = None if stacks is None else parse_numbers(stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
@@ -81,6 +88,8 @@ def inspect(
     followed = of_stacks(followed, numbers) if numbers else followed
     if plot:
         plot_trace(followed, loaded.config, plot)
+    if animate:
+        animate_trace(followed, loaded.config, animate)
     if as_json:
         print_json(asdict(followed))
     elif contents:

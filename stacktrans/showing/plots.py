@@ -106,7 +106,7 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     for axis, (name, placed) in zip(axes, panels.items(), strict=False):
         draw_blocks(axis, placed, colours)
         axis.set(xlim=(-0.5, len(trace.steps) - 0.5), ylim=(0, highest(placed)))
-        axis.yaxis.get_major_locator().set_params(integer=True, nbins=4)
+        axis.locator_params(axis="y", integer=True, nbins=4)
         _name(axis, f"{name} holds")
     for axis, group, listed in zip(axes[len(panels) :], groups, members, strict=True):
         shades = [row.shades for row in listed]
