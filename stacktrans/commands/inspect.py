@@ -15,6 +15,7 @@ from stacktrans.commands.options import (
     parse_lengths,
     parse_numbers,
 )
+from stacktrans.commands.stepping import check_terminal, step_through
 from stacktrans.commands.terminal import output_width, print_json, print_out
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def inspect(
     ] = False,
     contents: Annotated[
         bool, typer.Option("--contents", help="Show what the memory holds after each step.")
+    ] = False,
+    stepping: Annotated[
+        bool, typer.Option("--step", help="Step through it in the terminal, by the arrow keys.")
     ] = False,
     plot: Annotated[
         Path | None,
@@ -69,13 +73,18 @@ def inspect(
         stacktrans inspect checkpoints/copy-deque --json
         stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
+        stacktrans inspect checkpoints/reverse-stack hello --step
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.animation import animate_trace, check_animation
     from stacktrans.showing.contents import contents_view
     from stacktrans.showing.plots import check_plot, plot_trace
-    from stacktrans.showing.traces import heat_map_view, trace_view
+    from stacktrans.showing.stepping import screen
+    from stacktrans.showing.tables import remark
+    from stacktrans.showing.traces import heat_map_view, trace_view, verdict
 
+    if stepping:
+        check_terminal()
     if plot:
         check_plot(plot)
     if animate:
@@ -92,6 +101,10 @@ def inspect(
         animate_trace(followed, loaded.config, animate)
     if as_json:
         print_json(asdict(followed))
+    elif stepping:
+        count, config = len(followed.steps), loaded.config
+        step_through(count, lambda place, *size: screen(followed, config, place, *size))
+        print_out(remark(verdict(followed)))
     elif contents:
         print_out(contents_view(followed, loaded.config, output_width()))
     elif heatmap:

@@ -69,10 +69,10 @@ def _strength_table(trace: Trace) -> Table:
             said(step),
             _probability(step),
             *map(_shaded, step.signals.values()),
-            *([f"{step.input_left:.2f}", _parts(step.input_read)] if buffered else []),
-            *map(_parts, step.reads.values()),
+            *([f"{step.input_left:.2f}", parts_text(step.input_read)] if buffered else []),
+            *map(parts_text, step.reads.values()),
             *(_numbers(cells[0]) for cells in step.tops.values()),
-            *([f"{step.output_held:.2f}", _parts(step.written)] if buffered else []),
+            *([f"{step.output_held:.2f}", parts_text(step.written)] if buffered else []),
         )
     return table
 
@@ -111,7 +111,8 @@ def _numbers(cell: Sequence[float]) -> str:
     return " ".join(f"{number:5.2f}" for number in cell)
 
 
-def _parts(parts: Sequence[Part] | None) -> str:
+def parts_text(parts: Sequence[Part] | None) -> str:
+    """The parts of a read, each with the step that pushed it and its weight."""
     return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
 
 
