@@ -211,8 +211,14 @@ def labels(picture: Path) -> list[str]:
 
 def test_every_picture_is_made_by_an_example() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shots = [shot.name for shot in runpy.run_path(str(DOCS / "screenshots.py"))["SHOTS"]]
     for picture in (DOCS / "images").iterdir():
-        assert f"--plot docs/images/{picture.name}\n" in text
+        assert f"images/{picture.name})" in text
+        assert picture.stat().st_size < 150_000
+        if picture.suffix == ".png":
+            assert picture.stem in shots
+        else:
+            assert f"--plot docs/images/{picture.name}\n" in text
 
 
 def test_every_link_leads_to_a_file() -> None:

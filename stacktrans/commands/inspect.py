@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stacktrans.commands import completion
 from stacktrans.commands.options import (
     CheckpointArgument,
     DeviceOption,
@@ -17,6 +18,7 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.stepping import check_terminal, step_through
 from stacktrans.commands.terminal import output_width, print_json, print_out
+from stacktrans.common.errors import UsageError
 
 if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
@@ -51,6 +53,20 @@ def inspect(
         Path | None,
         typer.Option(metavar="FILE", help="Draw the memory step by step to a .gif file."),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page in which a browser plays the steps."
+        ),
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHECKPOINT",
+            help="Another model, beside this one in the page of --html.",
+            autocompletion=completion.checkpoints,
+        ),
+    ] = None,
     stacks: Annotated[
         str | None,
         typer.Option(metavar="N,...", help="Show only these of several stacks or lists."),
@@ -74,10 +90,12 @@ def inspect(
         stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
         stacktrans inspect checkpoints/reverse-stack hello --step
+        stacktrans inspect checkpoints/reverse-stack hello --html hello.html
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.animation import animate_trace, check_animation
     from stacktrans.showing.contents import contents_view
+    from stacktrans.showing.page import Shown, check_page, write_page
     from stacktrans.showing.plots import check_plot, plot_trace
     from stacktrans.showing.stepping import screen
     from stacktrans.showing.tables import remark
@@ -89,6 +107,10 @@ def inspect(
         check_plot(plot)
     if animate:
         check_animation(animate)
+    if page:
+        check_page(page)
+    elif beside is not None:
+        raise UsageError("--beside needs --html")
     numbers = None if stacks is None else parse_numbers(stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
@@ -99,6 +121,14 @@ def inspect(
         plot_trace(followed, loaded.config, plot)
     if animate:
         animate_trace(followed, loaded.config, animate)
+    if page:
+        models = [Shown(checkpoint, followed, loaded.config)]
+        if beside is not None:
+            other = load_model(beside, device, hard)
+            text = loaded.task.source.join(source)
+            traced = trace(other, other.task.source.split(text))
+            models.append(Shown(beside, traced, other.config))
+        write_page(models, page)
     if as_json:
         print_json(asdict(followed))
     elif stepping:
