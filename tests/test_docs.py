@@ -238,6 +238,17 @@ def test_the_page_of_commands_is_what_their_help_says() -> None:
         assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page, "python docs/generate.py"
 
 
+def test_the_gallery_shows_every_shipped_model() -> None:
+    made = runpy.run_path(str(DOCS / "gallery.py"))
+    page = made["gallery_page"]()
+    assert (DOCS / "gallery.md").read_text(encoding="utf-8") == page, "python docs/gallery.py"
+    assert {piece.name for piece in made["PIECES"]} == {
+        path.name for path in (ROOT / "checkpoints").iterdir()
+    }
+    pictures = [*(DOCS / "images").iterdir()]
+    assert sum(picture.stat().st_size for picture in pictures) < 1_500_000
+
+
 def test_the_sweep_of_the_docs(tmp_path: Path) -> None:
     (block,) = (block for block in blocks(DOCS / "sweeps.md") if block.title)
     (tmp_path / "mine.yaml").write_text(block.text)
