@@ -13,7 +13,7 @@ from browser import NEEDS_CHROMIUM, Browser, browser
 from command_line import run
 from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
 
-from stacktrans.inference.trace import Held, Part, Step, Trace
+from stacktrans.inference.trace import Held, Line, Part, Step, Trace
 from stacktrans.model import checkpoint
 from stacktrans.showing.page import Shown, page_of, write_page
 from stacktrans.showing.words import step_words
@@ -158,7 +158,10 @@ def test_words_say_what_happened() -> None:
         (["--html", "absent/it.html"], b"absent"),
         (["--beside", "copy-queue"], b"--beside needs --html"),
         (["--html", "it.html", "--beside", "absent"], b"no such checkpoint"),
-        (["--html", "it.html", "--beside", "xor-buffered"], b"does not know"),
+        (
+            ["--html", "it.html", "--beside", "xor-buffered"],
+            b"xor-buffered: symbol 1 is 'a', which the model does not know",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_refused(
@@ -256,6 +259,44 @@ def test_two_models_go_in_step(chromium: Browser, tmp_path: Path) -> None:
     names = chromium.value("[...document.querySelectorAll('h2')].map((name) => name.textContent)")
     assert names == ["reverse-stack", "copy-deque"]
     assert "copy-deque: Step 5 of 10." in chromium.value(WORDS)
+
+
+@NEEDS_CHROMIUM
+def test_lists_and_several_memories_are_drawn(chromium: Browser, tmp_path: Path) -> None:
+    trace = held_for_ever(2)
+    held = [step.contents["stack"] for step in trace.steps]
+    line = Line([0.5, 1.0, 0.75], [[0.0], [1.0], [0.5]], 1)
+    lists = [
+        replace(step, contents={}, reads={}, tops={"list 1": [[1.0]]}, lines={"list 1": line})
+        for step in trace.steps
+    ]
+    several = [
+        replace(
+            step,
+            contents={"queue": rows, "stack": rows},
+            reads={"queue front": [Part("a", 1, 1.0)], "stack top": [Part("b", 2, 1.0)]},
+        )
+        for step, rows in zip(trace.steps, held, strict=True)
+    ]
+    models = [
+        Shown(name, replace(trace, steps=steps), CONFIG)
+        for name, steps in (("list", lists), ("several", several))
+    ]
+    write_page(models, tmp_path / "it.html")
+    chromium.open(tmp_path / "it.html")
+    chromium.press("ArrowRight")
+    first, second = ["a", 1, "1.00"], ["b", 2, "1.00"]
+    assert chromium.value(CELLS) == [
+        [[["", 0, "0.50"], ["", 0, "1.00"], ["", 0, "0.75"]]],
+        [[first, second], [second, first]],
+    ]
+    heads = "[...document.querySelectorAll('.cell')].map((cell) => cell.matches('.head'))"
+    assert chromium.value(heads)[:3] == [False, True, False]
+    # Of the queue the front is read, of the stack the top.
+    stripes = """[...document.querySelectorAll(".model:last-child .stripe")].map((stripe) =>
+      getComputedStyle(stripe).getPropertyValue("--share"))"""
+    each = [*("100%", "0%"), *("0%", "0%"), *("0%", "100%"), *("0%", "0%")]
+    assert chromium.value(stripes) == each
 
 
 @NEEDS_CHROMIUM

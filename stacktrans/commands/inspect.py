@@ -18,9 +18,10 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.stepping import check_terminal, step_through
 from stacktrans.commands.terminal import output_width, print_json, print_out
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import StacktransError, UsageError
 
 if TYPE_CHECKING:
+    from stacktrans.inference.trace import Trace
     from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.tasks.base import Lengths
 
@@ -125,9 +126,7 @@ def inspect(
         models = [Shown(checkpoint, followed, loaded.config)]
         if beside is not None:
             other = load_model(beside, device, hard)
-            text = loaded.task.source.join(source)
-            traced = trace(other, other.task.source.split(text))
-            models.append(Shown(beside, traced, other.config))
+            models.append(Shown(beside, _other_trace(beside, other, followed), other.config))
         write_page(models, page)
     if as_json:
         print_json(asdict(followed))
@@ -141,6 +140,16 @@ def inspect(
         print_out(heat_map_view(followed, loaded.config, output_width()))
     else:
         print_out(trace_view(followed, loaded.config))
+
+
+def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace":
+    """The trace of another model over the same string."""
+    from stacktrans.inference.trace import trace
+
+    try:
+        return trace(checkpoint, checkpoint.task.source.split(first.source))
+    except StacktransError as error:
+        raise StacktransError(f"{name}: {error}") from error
 
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:

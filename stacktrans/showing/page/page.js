@@ -10,6 +10,11 @@ const TALLEST = 340; // pixels of all that one memory holds
 const MANY = 3; // more memories than this are drawn smaller
 const FEW = 4; // more signals than this stand in columns
 const THEMES = ["system", "light", "dark"];
+const ASIDES = {
+  "bottom first": "",
+  "front first": "front at the left",
+  "left to right": "the head is outlined",
+};
 
 const byId = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -134,8 +139,7 @@ function partOf(model, part, which) {
   const figure = element("figure", `part ${upright ? "upright" : "across"}`);
   const cells = element("div", "cells");
   const caption = element("figcaption");
-  const sides = upright ? "" : part.order === "front first" ? "front at the left" : part.order;
-  caption.append(element("span", "name", part.name), element("span", "order", sides));
+  caption.append(element("span", "name", part.name), element("span", "order", ASIDES[part.order]));
   figure.append(cells, caption);
   const most = mostOf(model);
   const smaller = model.parts.length > MANY ? 2 : 1;
@@ -300,7 +304,6 @@ go(0);
 function shown() {
   const playing = state.timer !== null;
   byId("play").textContent = playing ? "Pause" : "Play";
-  byId("play").setAttribute("aria-pressed", String(playing));
   // While it plays, nobody could listen to every step.
   byId("words").setAttribute("aria-live", playing ? "off" : "polite");
 }
