@@ -247,6 +247,19 @@ def test_cells_are_as_thick_as_their_strengths(chromium: Browser, tmp_path: Path
 
 
 @NEEDS_CHROMIUM
+def test_long_memories_can_be_scrolled_from_the_top(chromium: Browser, tmp_path: Path) -> None:
+    write_page([Shown("long", held_for_ever(100), CONFIG)], tmp_path / "it.html")
+    chromium.open(tmp_path / "it.html", prefers_reduced_motion="reduce")
+    chromium.press("End")
+    box = "document.querySelector('.cells')"
+    first = "document.querySelector('.cell').getBoundingClientRect().top"
+    assert chromium.value(f"{box}.scrollHeight > 4 * {box}.clientHeight")
+    assert chromium.value(f"{first} - {box}.getBoundingClientRect().top") == pytest.approx(0, abs=2)
+    assert chromium.value("document.querySelector('.cell').dataset.step") == "100"
+    assert min(height for height, _ in chromium.value(THICK)) > 15
+
+
+@NEEDS_CHROMIUM
 def test_two_models_go_in_step(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "it.html"
     done = run("inspect", "reverse-stack", "abcd", "--html", path, "--beside", "copy-deque")

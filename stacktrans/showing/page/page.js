@@ -5,8 +5,9 @@ const LAST = Math.max(...DATA.models.map((model) => model.steps.length)) - 1;
 const SECONDS = 1; // between steps, at speed 1
 const LEGIBLE = 15; // pixels that a symbol needs to be written into its cell
 const NUMBERED = 34; // pixels that a cell across needs for its strength, too
-const THICKEST = 46; // pixels of a strength of 1
-const TALLEST = 340; // pixels of all that one memory holds
+const THINNEST = 21; // pixels of a strength of 1, at least
+const THICKEST = 46; // and at most
+const TALLEST = 340; // pixels of a stack; of one that holds more, the rest can be scrolled to
 const MANY = 3; // more memories than this are drawn smaller
 const FEW = 4; // more signals than this stand in columns
 const THEMES = ["system", "light", "dark"];
@@ -71,7 +72,7 @@ const views = DATA.models.map((model) => {
   function draw(place, moving) {
     const at = Math.min(place, model.steps.length - 1);
     const step = model.steps[at];
-    lines.draw(at);
+    lines.draw(at, moving);
     signals.draw(step);
     reads.draw(step);
     parts.forEach((part) => part.draw(step, moving));
@@ -109,7 +110,7 @@ function linesOf(model) {
   });
   box.append(table);
 
-  function draw(place) {
+  function draw(place, moving) {
     columns.forEach(([input, output], at) => {
       // What is answered later is not known yet.
       output.textContent = at <= place ? (model.steps[at].output ?? "") : "";
@@ -122,7 +123,7 @@ function linesOf(model) {
     });
     const current = columns[place][0];
     const middle = current.offsetLeft - (box.clientWidth - current.offsetWidth) / 2;
-    box.scrollTo({ left: middle, behavior: calm.matches ? "auto" : "smooth" });
+    box.scrollTo({ left: middle, behavior: moving && !calm.matches ? "smooth" : "auto" });
   }
   return { box, draw };
 }
@@ -142,12 +143,18 @@ function partOf(model, part, which) {
   caption.append(element("span", "name", part.name), element("span", "order", ASIDES[part.order]));
   figure.append(cells, caption);
   const most = mostOf(model);
-  const smaller = model.parts.length > MANY ? 2 : 1;
-  const unit = Math.min(THICKEST, TALLEST / most) / smaller;
+  const tallest = model.parts.length > MANY ? TALLEST / 2 : TALLEST;
+  const thickest = model.parts.length > MANY ? THICKEST / 2 : THICKEST;
   // Room for all that is held at any step, so that nothing moves but the cells.
-  const room = upright ? unit * most : Math.max(THICKEST * most, 160);
+  const room = upright ? Math.min(tallest, thickest * most) : Math.max(THICKEST * most, 160);
   cells.style.setProperty("--room", `${Math.ceil(room) + 6}px`);
   const there = new Map();
+
+  /** How many pixels a strength of 1 has. */
+  function unit() {
+    const fitting = (upright ? room : cells.clientWidth - 6) / most;
+    return Math.min(Math.max(fitting, THINNEST), upright ? thickest : THICKEST);
+  }
 
   function draw(step, moving) {
     const kept = new Set();
@@ -188,8 +195,7 @@ function partOf(model, part, which) {
   }
 
   function fill(cell, symbol, pushed, strength, fromFirst, fromLast, head) {
-    const whole = upright ? unit * most : cells.clientWidth;
-    const thick = (whole * strength) / most;
+    const thick = unit() * strength;
     cell.dataset.symbol = symbol;
     cell.dataset.step = pushed;
     cell.dataset.strength = number(strength);
@@ -205,8 +211,7 @@ function partOf(model, part, which) {
     // A cell that has just been put there grows from nothing.
     if (cell.classList.contains("entering")) void cell.offsetHeight;
     cell.classList.remove("entering");
-    const size = upright ? `${thick}px` : `${(100 * strength) / most}%`;
-    cell.style.setProperty("--thick", `max(1.5px, ${size})`);
+    cell.style.setProperty("--thick", `${Math.max(thick, 1.5)}px`);
   }
 
   function leave(cell, moving) {
