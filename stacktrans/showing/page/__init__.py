@@ -61,9 +61,11 @@ def write_page(models: Sequence[Shown], path: Path) -> None:
 def page_of(models: Sequence[Shown]) -> str:
     """The page: HTML that needs no other file."""
     folder = files(__package__)
-    style, script, page = (
-        (folder / f"page.{suffix}").read_text(encoding="utf-8") for suffix in ("css", "js", "html")
+    page, script, *styles = (
+        (folder / name).read_text(encoding="utf-8")
+        for name in ("page.html", "page.js", "page.css", "model.css")
     )
+    style = "".join(styles)
     parts = {
         "policy": "; ".join(
             (
