@@ -206,13 +206,19 @@ def labels(picture: Path) -> list[str]:
     """What is written in a picture, from the first to the last word; see `lasting`."""
     found = re.findall(r"<!-- (.*?) -->", picture.read_text(encoding="utf-8"))
     assert len(found) > 10
-    return [label for label in found if label != "&lt;s&gt;@1"]
+    return [label for label in found if label not in ("&lt;s&gt;", "&lt;s&gt;@1")]
 
 
 def test_every_picture_is_made_by_an_example() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    shots = [shot.name for shot in runpy.run_path(str(DOCS / "screenshots.py"))["SHOTS"]]
     for picture in (DOCS / "images").iterdir():
-        assert f"--plot docs/images/{picture.name}\n" in text
+        assert f"images/{picture.name})" in text
+        assert picture.stat().st_size < 150_000
+        if picture.suffix == ".png":
+            assert picture.stem in shots
+        else:
+            assert f"--plot docs/images/{picture.name}\n" in text
 
 
 def test_every_link_leads_to_a_file() -> None:
@@ -230,6 +236,17 @@ def test_the_page_of_commands_is_what_their_help_says() -> None:
     for name in ("cli", "settings", "training"):
         page = made[f"{name}_page"]()
         assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page, "python docs/generate.py"
+
+
+def test_the_gallery_shows_every_shipped_model() -> None:
+    made = runpy.run_path(str(DOCS / "gallery.py"))
+    page = made["gallery_page"]()
+    assert (DOCS / "gallery.md").read_text(encoding="utf-8") == page, "python docs/gallery.py"
+    assert {piece.name for piece in made["PIECES"]} == {
+        path.name for path in (ROOT / "checkpoints").iterdir()
+    }
+    pictures = [*(DOCS / "images").iterdir()]
+    assert sum(picture.stat().st_size for picture in pictures) < 1_500_000
 
 
 def test_the_sweep_of_the_docs(tmp_path: Path) -> None:

@@ -1,13 +1,21 @@
 """Pictures of traces, in characters and in files."""
 
+import html
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import run
+from PIL import Image, ImageColor, ImageSequence
 
-from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.inference.trace import Held, Part, Step, Trace
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.animation import animate_trace, fullest
+from stacktrans.showing.contents import Block
+from stacktrans.showing.drawn_contents import COLOURS, Placed, colours_of, panels_of
 from stacktrans.showing.traces import Row, heat_map, rows_of, shade
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
@@ -121,6 +129,36 @@ def test_pictures_of_other_kinds_are_refused(
     assert b"expected a file that ends in .png, .svg, .pdf" in done.stderr
 
 
+def test_pictures_show_what_the_memory_holds(tmp_path: Path) -> None:
+    path = tmp_path / "picture.svg"
+    done = run("inspect", "checkpoints/reverse-stack", "ab", "--plot", path)
+    assert done.returncode == 0
+    labels = re.findall("<!-- (.*?) -->", path.read_text())
+    shown = [html.unescape(label) for label in labels[labels.index("stack holds") + 1 :]]
+    # Of each step the rows that are thick enough, from the bottom up.
+    steps = "<s>", "<s> a", "<s> a b", "<s> a", "<s>"
+    expected = [symbol for step in steps for symbol in step.split()]
+    assert shown[: len(expected)] == expected
+    assert shown[len(expected)].startswith("reverse: LSTM")
+
+
+def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
+    held = [Held("a", 1, 0.25), Held("b", 2, 0.5)]
+    steps = [replace(step_of(1, "a", 1.0), contents={"stack": each}) for each in (held[:1], held)]
+    assert panels_of(trace_of(*steps))["stack"] == [
+        Placed(Block(0.25, "a", 1), 0, 0.0),
+        Placed(Block(0.25, "a", 1), 1, 0.0),
+        Placed(Block(0.5, "b", 2), 1, 0.25),
+    ]
+
+
+def test_marks_have_no_colour_of_their_own() -> None:
+    steps = [step_of(place, symbol, 1.0) for place, symbol in enumerate(["<s>", "a", "|||", "b"])]
+    colours = colours_of([trace_of(*steps)])
+    assert list(colours) == ["a", "b"]
+    assert colours["a"] != colours["b"]
+
+
 def test_heat_maps_are_printed(model: Path) -> None:
     printed = run("inspect", model, "ab", "--heatmap").stdout.decode()
     assert "strengths push" in printed
@@ -137,3 +175,58 @@ def test_accuracy_by_length_is_drawn_between_its_lengths(model: Path, tmp_path: 
     for label in ("coarse", "fine", "symbols", "trained on", "accuracy"):
         assert f"<!-- {label} -->" in picture
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_animations_have_a_picture_for_each_step(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "it.gif"
+    done = run("inspect", model, "ab$", "--animate", path)
+    assert done.returncode == 0
+    assert b"answer: " in done.stdout
+    steps = json.loads(run("inspect", model, "ab$", "--json").stdout)["steps"]
+    with Image.open(path) as animation:
+        assert animation.n_frames == len(steps)  # type: ignore[attr-defined]
+        assert animation.info["loop"] == 0
+    before = path.read_bytes()
+    assert run("inspect", model, "ab$", "--animate", path).returncode == 0
+    assert path.read_bytes() == before
+
+
+def test_an_animation_shows_what_is_on_the_memory(tmp_path: Path) -> None:
+    held = [Held("a", 1, 1.0), Held("b", 2, 0.5)]
+    steps = [
+        replace(step_of(1, "ab"[len(each) - 1], 1.0), contents={"queue": each})
+        for each in (held[:1], held)
+    ]
+    path = tmp_path / "it.gif"
+    animate_trace(trace_of(*steps), CONFIG, path)
+    colours = {symbol: ImageColor.getrgb(name) for symbol, name in COLOURED.items()}
+    heights = []
+    with Image.open(path) as animation:
+        for frame in ImageSequence.Iterator(animation):
+            pixels = frame.convert("RGB")
+            heights.append([drawn_height(pixels, colours[symbol]) for symbol in "ab"])
+    (first, none), (second, half) = heights
+    assert none == 0
+    assert first == pytest.approx(second, abs=2)
+    assert half == pytest.approx(second / 2, abs=3)
+
+
+COLOURED = dict(zip("ab", COLOURS, strict=False))
+
+
+def drawn_height(picture: Image.Image, colour: tuple[int, ...]) -> int:
+    """How many rows of pixels have nearly some colour somewhere."""
+    pixels = np.asarray(picture).astype(int)
+    return int((abs(pixels - colour).max(axis=2) < 12).any(axis=1).sum())
+
+
+def test_the_colours_of_an_animation_are_those_of_its_fullest_step() -> None:
+    held = [Held("a", 1, 1.0), Held("b", 2, 0.5)]
+    steps = [replace(step_of(1, "a", 1.0), contents={"queue": each}) for each in (held, held[:1])]
+    assert (fullest(steps), fullest(steps[::-1])) == (0, 1)
+
+
+def test_animations_of_other_kinds_are_refused(model: Path, tmp_path: Path) -> None:
+    done = run("inspect", model, "ab", "--animate", tmp_path / "it.png")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"expected a file that ends in .gif" in done.stderr

@@ -13,7 +13,7 @@ from shapes import shaped
 from stacktrans.inference.decoding import Answer, transduce
 from stacktrans.inference.evaluation import score
 from stacktrans.kernels import compiling, loading
-from stacktrans.memory import Reading
+from stacktrans.memory import HeldCells, HeldRows, Reading
 from stacktrans.model import arrays
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.in_torch import TorchModel
@@ -252,8 +252,9 @@ def test_arrays_show_what_torch_shows(memory: str, hard: bool, buffered: bool) -
     layout = LAYOUTS["same length"]
     model = drawn(memory, "lstm", layout, buffered)
     ids = np.array([0, 2, 1, 1, 0, 2, 2])
+    # As lists, since what is shown of a step must outlive the next.
     followed = zip(
-        in_arrays(model, hard).follow(ids), TorchModel(model, hard).follow(ids), strict=True
+        [*in_arrays(model, hard).follow(ids)], [*TorchModel(model, hard).follow(ids)], strict=True
     )
     for step, (found, expected) in enumerate(followed):
         np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
@@ -268,6 +269,25 @@ def same_reading(found: Reading, expected: Reading, step: int) -> None:
         assert [*shown] == [*right]
         for name, numbers in right.items():
             np.testing.assert_allclose(shown[name], numbers, atol=1e-4, err_msg=f"{name} {step}")
+    assert ([*found.rows], [*found.lines]) == ([*expected.rows], [*expected.lines])
+    for name, rows in expected.rows.items():
+        assert held(found.rows[name]) == pytest.approx(held(rows), abs=1e-4)
+    for name, line in expected.lines.items():
+        pairs = zip(filled(found.lines[name]), filled(line), strict=True)
+        assert all(one == pytest.approx(other, abs=1e-4) for one, other in pairs)
+
+
+def held(rows: HeldRows) -> dict[tuple[int, int], float]:
+    """The strengths, by the place of each row and the step that pushed it; not of empty rows."""
+    pairs = zip(rows.origins.tolist(), rows.strengths.tolist(), strict=True)
+    there = [(step, strength) for step, strength in pairs if strength > 1e-4]
+    return {(place, step): strength for place, (step, strength) in enumerate(there)}
+
+
+def filled(cells: HeldCells) -> list[list[float]]:
+    """What is in the cells that are not empty, and then in the head."""
+    values = [cell for cell in cells.values.tolist() if any(abs(x + 1) > 1e-4 for x in cell)]
+    return [*values, [] if cells.head is None else cells.values[cells.head].tolist()]
 
 
 def test_a_memory_that_arrays_cannot_show_is_shown_by_torch() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stacktrans.commands import completion
 from stacktrans.commands.options import (
     CheckpointArgument,
     DeviceOption,
@@ -15,9 +16,12 @@ from stacktrans.commands.options import (
     parse_lengths,
     parse_numbers,
 )
+from stacktrans.commands.stepping import check_terminal, step_through
 from stacktrans.commands.terminal import output_width, print_json, print_out
+from stacktrans.common.errors import StacktransError, UsageError
 
 if TYPE_CHECKING:
+    from stacktrans.inference.trace import Trace
     from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.tasks.base import Lengths
 
@@ -36,9 +40,33 @@ def inspect(
         bool,
         typer.Option("--heatmap", help="Show a picture, with time across, instead of a table."),
     ] = False,
+    contents: Annotated[
+        bool, typer.Option("--contents", help="Show what the memory holds after each step.")
+    ] = False,
+    stepping: Annotated[
+        bool, typer.Option("--step", help="Step through it in the terminal, by the arrow keys.")
+    ] = False,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the picture to a .png, .svg or .pdf file."),
+    ] = None,
+    animate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the memory step by step to a .gif file."),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page in which a browser plays the steps."
+        ),
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHECKPOINT",
+            help="Another model, beside this one in the page of --html.",
+            autocompletion=completion.checkpoints,
+        ),
     ] = None,
     stacks: Annotated[
         str | None,
@@ -58,16 +86,32 @@ def inspect(
     or head then holds.
 
         stacktrans inspect checkpoints/reverse-stack hello
+        stacktrans inspect checkpoints/reverse-stack hello --contents
         stacktrans inspect checkpoints/copy-deque --json
         stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
+        stacktrans inspect checkpoints/reverse-stack hello --step
+        stacktrans inspect checkpoints/reverse-stack hello --html hello.html
     """
     from stacktrans.inference.trace import of_stacks, trace
+    from stacktrans.showing.animation import animate_trace, check_animation
+    from stacktrans.showing.contents import contents_view
+    from stacktrans.showing.page import Shown, check_page, write_page
     from stacktrans.showing.plots import check_plot, plot_trace
-    from stacktrans.showing.traces import heat_map_view, trace_view
+    from stacktrans.showing.stepping import screen
+    from stacktrans.showing.tables import remark
+    from stacktrans.showing.traces import heat_map_view, trace_view, verdict
 
+    if stepping:
+        check_terminal()
     if plot:
         check_plot(plot)
+    if animate:
+        check_animation(animate)
+    if page:
+        check_page(page)
+    elif beside is not None:
+        raise UsageError("--beside needs --html")
     numbers = None if stacks is None else parse_numbers(stacks)
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
@@ -76,12 +120,36 @@ def inspect(
     followed = of_stacks(followed, numbers) if numbers else followed
     if plot:
         plot_trace(followed, loaded.config, plot)
+    if animate:
+        animate_trace(followed, loaded.config, animate)
+    if page:
+        models = [Shown(checkpoint, followed, loaded.config)]
+        if beside is not None:
+            other = load_model(beside, device, hard)
+            models.append(Shown(beside, _other_trace(beside, other, followed), other.config))
+        write_page(models, page)
     if as_json:
         print_json(asdict(followed))
+    elif stepping:
+        count, config = len(followed.steps), loaded.config
+        step_through(count, lambda place, *size: screen(followed, config, place, *size))
+        print_out(remark(verdict(followed)))
+    elif contents:
+        print_out(contents_view(followed, loaded.config, output_width()))
     elif heatmap:
         print_out(heat_map_view(followed, loaded.config, output_width()))
     else:
         print_out(trace_view(followed, loaded.config))
+
+
+def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace":
+    """The trace of another model over the same string."""
+    from stacktrans.inference.trace import trace
+
+    try:
+        return trace(checkpoint, checkpoint.task.source.split(first.source))
+    except StacktransError as error:
+        raise StacktransError(f"{name}: {error}") from error
 
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:

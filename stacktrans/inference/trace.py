@@ -3,13 +3,15 @@
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.inference.decoding import transduce
+from stacktrans.memory import HeldCells, HeldRows
+from stacktrans.memory.actions import EMPTY
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Numbers, StepTaken, log_softmax
 from stacktrans.tasks.base import UNKNOWN, NotASource, with_marks
@@ -46,6 +48,39 @@ class Part:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A row that a memory holds.
+
+    Attributes:
+        symbol: the symbol being read when it was pushed.
+        step: the step, from 1, that pushed it.
+        strength: its strength, `SMALLEST` or more.
+    """
+
+    symbol: str
+    step: int
+    strength: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """The cells of a stack, from the bottom up, or of a list, from left to right.
+
+    Cells at an end are left out where they are empty.
+
+    Attributes:
+        filled: how far each is from an empty one, from 0 to 1: the mean of (x + 1) / 2 over the
+            numbers x that it holds, since an empty one holds -1.
+        values: what each holds.
+        head: which of them, from 0, is at the head of a list; None of a stack.
+    """
+
+    filled: list[float]
+    values: list[list[float]]
+    head: int | None
+
+
+@dataclass(frozen=True)
 class Step:
     """One step of a transducer.
 
@@ -60,6 +95,9 @@ class Step:
         reads: for each end, the rows that the read is made of, heaviest first.
         held: sum of all strengths in the memory after the step.
         tops: where a memory shows cells, those that are read, for each stack, list or tape.
+        contents: of memories with strengths, the rows of each queue, stack or deque after the
+            step, bottom (or front) first.
+        lines: of memories whose cells are mixed, the cells of each stack or list after the step.
         input_read: what was read from the input buffer, heaviest first; None without buffers.
         input_left: sum of the strengths in the input buffer when it is read; None likewise.
         written: the symbols of the answer that the output is part of, heaviest first; None
@@ -78,6 +116,8 @@ class Step:
     reads: dict[str, list[Part]]
     held: float
     tops: dict[str, list[list[float]]]
+    contents: dict[str, list[Held]] = field(default_factory=dict)
+    lines: dict[str, Line] = field(default_factory=dict)
     input_read: list[Part] | None = None
     input_left: float | None = None
     written: list[Part] | None = None
@@ -139,7 +179,8 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
             steps = [replace(step, scored=known) for step, known in each]
     for step in steps:
         try:
-            json.dumps(asdict(step), allow_nan=False)
+            # What is held follows from the signals, and there may be much of it.
+            json.dumps(asdict(replace(step, contents={}, lines={})), allow_nan=False)
         except ValueError:  # NaN or infinite
             raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
     expected, correct, why_not = None, None, None
@@ -187,6 +228,7 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
             signals={name: value for stack in kept for name, value in own[stack].items()},
             pushed={name: vector for name, vector in step.pushed.items() if name in kept},
             tops={name: cells for name, cells in step.tops.items() if name in kept},
+            lines={name: line for name, line in step.lines.items() if name in kept},
         )
 
     return replace(followed, steps=[chosen(step) for step in followed.steps])
@@ -274,6 +316,8 @@ def _step(checkpoint: Checkpoint, number: int, taken: StepTaken, symbols: list[s
         reads={name: _shares(weights, symbols[:number]) for name, weights in reading.parts.items()},
         held=reading.held,
         tops={name: cells.tolist() for name, cells in reading.cells.items()},
+        contents={name: _held(rows, symbols) for name, rows in reading.rows.items()},
+        lines={name: _line(cells) for name, cells in reading.lines.items()},
     )
 
 
@@ -283,3 +327,21 @@ def _shares(weights: Any, symbols: list[str]) -> list[Part]:
     parts = [Part(symbol, step, weight) for step, (symbol, weight) in weighed]
     kept = (part for part in parts if part.weight >= SMALLEST)
     return sorted(kept, key=lambda part: -part.weight)
+
+
+def _held(rows: HeldRows, symbols: list[str]) -> list[Held]:
+    """The rows with at least `SMALLEST` strength."""
+    pairs = zip(rows.origins.tolist(), rows.strengths.tolist(), strict=True)
+    return [
+        Held(symbols[step], step + 1, strength) for step, strength in pairs if strength >= SMALLEST
+    ]
+
+
+def _line(cells: HeldCells) -> Line:
+    """The cells from the first to the last that is not empty, or is the head."""
+    values, head = np.array(cells.values.tolist()), cells.head
+    filled = (values - EMPTY).mean(axis=-1) / 2
+    there = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
+    kept = slice(min(there, default=0), max(there, default=-1) + 1)
+    place = None if head is None else head - kept.start
+    return Line(filled[kept].tolist(), values[kept].tolist(), place)

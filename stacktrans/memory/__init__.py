@@ -7,7 +7,7 @@ from typing import Any
 
 from stacktrans.common.registry import MEMORIES
 from stacktrans.memory.actions.definition import ActionList, ActionMemory, ActionStack
-from stacktrans.memory.base import Memory, MemoryState, Reading
+from stacktrans.memory.base import HeldCells, HeldRows, Memory, MemoryState, Reading
 from stacktrans.memory.nothing import Nothing
 from stacktrans.memory.strengths.definition import Deque, Queue, Stack, StrengthMemory
 from stacktrans.settings.model_config import ModelConfig
@@ -24,6 +24,8 @@ __all__ = [
     "ActionMemory",
     "ActionStack",
     "Deque",
+    "HeldCells",
+    "HeldRows",
     "Memory",
     "MemoryState",
     "Nothing",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.late import Late
@@ -31,6 +31,30 @@ class MemoryState:
 State = TypeVar("State", bound=MemoryState)
 
 
+class HeldRows(NamedTuple):
+    """The rows that a part of a memory holds, bottom (or front) first.
+
+    Attributes:
+        origins: [n] the step, from 0, that pushed each.
+        strengths: [n] of each.
+    """
+
+    origins: Tensor | Array
+    strengths: Tensor | Array
+
+
+class HeldCells(NamedTuple):
+    """The cells of a part of a memory, bottom first, or from left to right.
+
+    Attributes:
+        values: [n, m].
+        head: which of them, from 0, is at the head; None where there is no head.
+    """
+
+    values: Tensor | Array
+    head: int | None = None
+
+
 @dataclass(frozen=True)
 class Reading:
     """What the memory of the first string of a batch holds, as traces show it.
@@ -39,11 +63,15 @@ class Reading:
         held: the sum of all strengths.
         parts: for each vector that is read, [steps] how much of it was pushed at each step.
         cells: where cells are shown, those that are read, [n, m], by what they belong to.
+        rows: of memories with strengths, what each queue, stack or deque holds, by its name.
+        lines: of memories whose cells are mixed, the cells of each stack or list, by its name.
     """
 
     held: float = 0.0
     parts: Mapping[str, Tensor | Array] = field(default_factory=dict)
     cells: Mapping[str, Tensor | Array] = field(default_factory=dict)
+    rows: Mapping[str, HeldRows] = field(default_factory=dict)
+    lines: Mapping[str, HeldCells] = field(default_factory=dict)
 
 
 class Memory(ABC, Generic[State]):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.late import Late
 from stacktrans.common.registry import MEMORIES
-from stacktrans.memory.base import Memory, MemoryState, Reading
-from stacktrans.memory.strengths.rows import shares
+from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
+from stacktrans.memory.strengths.rows import contents, shares
 from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class Several(Memory[States]):
             held=sum(own.held for own in each),
             parts={f"{at} {end}": row for at, own in labelled for end, row in own.parts.items()},
             cells={f"{at} {name}": row for at, own in labelled for name, row in own.cells.items()},
+            rows={at: row for at, own in labelled for row in own.rows.values()},
         )
 
     def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
@@ -116,7 +117,12 @@ class Several(Memory[States]):
             for label, part in zip(self.labels, self.parts, strict=True)
             for end in getattr(part, "ends", ())
         ]
-        return Reading(held=held, parts=dict(zip(names, parts, strict=True)))
+        rows = zip(self.labels, contents(store), strict=True)
+        return Reading(
+            held=held,
+            parts=dict(zip(names, parts, strict=True)),
+            rows={label: HeldRows(*own) for label, own in rows},
+        )
 
     def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of memories with ends."""

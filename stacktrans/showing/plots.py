@@ -12,6 +12,7 @@ from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
+from stacktrans.showing.drawn_contents import colours_of, draw_blocks, highest, panels_of, rows_for
 from stacktrans.showing.traces import rows_of
 from stacktrans.tasks.base import Lengths
 
@@ -86,27 +87,39 @@ def plot_accuracy(
 
 
 def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
-    """Draw a trace: time across; strengths, values, reads, inputs and outputs down, in shades.
+    """Draw a trace, with time across: what the memory holds, and below it in shades the rest.
 
-    Figures 5 and 6 of hao2018 are such plots.
+    What the memory holds is drawn as blocks as high as their strengths. The rest (strengths,
+    values, reads, inputs and outputs) is as in figures 5 and 6 of hao2018.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
     rows = rows_of(trace, config)
-    figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * len(rows), 60))
     groups = list(dict.fromkeys(row.group for row in rows))
     members = [[row for row in rows if row.group == group] for group in groups]
-    heights = [len(group) for group in members]
-    axes = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    for axis, group, listed in zip(axes, groups, members, strict=True):
+    panels = panels_of(trace)
+    heights = [*map(rows_for, panels.values()), *map(len, members)]
+    figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * sum(heights), 60))
+    axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    colours = colours_of([trace])
+    for axis, (name, placed) in zip(axes, panels.items(), strict=False):
+        draw_blocks(axis, placed, colours)
+        axis.set(xlim=(-0.5, len(trace.steps) - 0.5), ylim=(0, highest(placed)))
+        axis.locator_params(axis="y", integer=True, nbins=4)
+        _name(axis, f"{name} holds")
+    for axis, group, listed in zip(axes[len(panels) :], groups, members, strict=True):
         shades = [row.shades for row in listed]
         axis.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
-        axis.set_ylabel(group, rotation=0, ha="right", va="center", parse_math=False)
+        _name(axis, group)
     symbols = [visible(step.input) for step in trace.steps]
     turned = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
     axes[-1].set_xticks(range(len(symbols)), symbols, rotation=turned, parse_math=False)
     axes[-1].set_xlabel("time")
     axes[0].set_title(visible(model_line(config)), parse_math=False)
     save(figure, path)
+
+
+def _name(axis: "Axes", name: str) -> None:
+    axis.set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)

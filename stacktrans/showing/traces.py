@@ -66,13 +66,13 @@ def _strength_table(trace: Trace) -> Table:
         table.add_row(
             step.step,
             step.input,
-            _said(step),
+            said(step),
             _probability(step),
             *map(_shaded, step.signals.values()),
-            *([f"{step.input_left:.2f}", _parts(step.input_read)] if buffered else []),
-            *map(_parts, step.reads.values()),
+            *([f"{step.input_left:.2f}", parts_text(step.input_read)] if buffered else []),
+            *map(parts_text, step.reads.values()),
             *(_numbers(cells[0]) for cells in step.tops.values()),
-            *([f"{step.output_held:.2f}", _parts(step.written)] if buffered else []),
+            *([f"{step.output_held:.2f}", parts_text(step.written)] if buffered else []),
         )
     return table
 
@@ -95,7 +95,7 @@ def _action_table(trace: Trace) -> Table:
     following = [*(step.input for step in trace.steps[1:]), ""]
     for step, symbol in zip(trace.steps, following, strict=True):
         actions = (_action(step, name) for name in names)
-        table.add_row(step.step, step.input, symbol, _said(step), _probability(step), *actions)
+        table.add_row(step.step, step.input, symbol, said(step), _probability(step), *actions)
     return table
 
 
@@ -111,11 +111,12 @@ def _numbers(cell: Sequence[float]) -> str:
     return " ".join(f"{number:5.2f}" for number in cell)
 
 
-def _parts(parts: Sequence[Part] | None) -> str:
+def parts_text(parts: Sequence[Part] | None) -> str:
+    """The parts of a read, each with the step that pushed it and its weight."""
     return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
 
 
-def _said(step: Step) -> str:
+def said(step: Step) -> str:
     """The output of a step, with a mark before it where it is not scored."""
     if step.output is None or step.scored:
         return step.output or ""

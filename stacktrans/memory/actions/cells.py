@@ -5,6 +5,7 @@ a step needs is its rows as they were before it, and they are kept; but not what
 any read of a later step can reach: a cell comes nearer by one at each step.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -195,3 +196,22 @@ class Backward(NamedTuple):
     grad_values: Array
     grad_cells: Array
     grad_head: Array
+
+
+def lines_of(memory: Cells) -> Iterator[tuple[Array, int | None]]:
+    """The cells of each stack or list of the first item of a batch.
+
+    Gives [n, m] those of a stack from the bottom up, or of a list from left to right, and which of
+    them, from 0, is at the head of a list.
+    """
+    size, used = memory.values.shape[2], memory.used[0]
+    for which in range(memory.actions.number):
+        near, *right = (
+            memory.cells[0, row, which, : used[row] * size].reshape(-1, size)
+            for row in range(len(used))
+        )
+        if not right:
+            yield near[::-1].copy(), None
+            continue
+        head = memory.head[:1, which * size : (which + 1) * size]
+        yield np.concatenate([near[::-1], head, *right]), len(near)

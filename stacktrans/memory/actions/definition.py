@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.late import Late
 from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.actions.cells import lines_of
 from stacktrans.memory.actions.steps import ActionKernel
-from stacktrans.memory.base import Memory, MemoryState, Reading, State
+from stacktrans.memory.base import HeldCells, Memory, MemoryState, Reading, State
 
 if TYPE_CHECKING:
     import torch
@@ -105,12 +106,23 @@ class ActionMemory(Memory[State]):
         return state, with_room(self.cells(state), self.depth)[:, :, : self.depth].flatten(1, 2)
 
     def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
-        cells = reads.reshape(self.count, self.depth, -1)
-        return Reading(cells=dict(zip(self.push_names, cells, strict=True)))
+        cells = reads.reshape(self.count, self.depth, -1).copy()
+        lines = [HeldCells(*line) for line in lines_of(store)]
+        return Reading(
+            cells=dict(zip(self.push_names, cells, strict=True)),
+            lines=dict(zip(self.push_names, lines, strict=True)),
+        )
 
     def reading(self, state: State) -> Reading:
         cells = with_room(self.cells(state), self.depth)[0, :, : self.depth]
-        return Reading(cells=dict(zip(self.push_names, cells, strict=True)))
+        return Reading(
+            cells=dict(zip(self.push_names, cells, strict=True)),
+            lines=dict(zip(self.push_names, self.lines(state), strict=True)),
+        )
+
+    @abstractmethod
+    def lines(self, state: State) -> list[HeldCells]:
+        """All cells of each stack or list of the first string."""
 
     @abstractmethod
     def update(self, state: State, signals: Tensor, values: Tensor) -> State:
@@ -174,6 +186,9 @@ class ActionStack(ActionMemory[StackCells]):
     def cells(self, state: StackCells) -> Tensor:
         return state.cells
 
+    def lines(self, state: StackCells) -> list[HeldCells]:
+        return [HeldCells(cells.flip(0)) for cells in state.cells[0]]
+
     def update(self, state: StackCells, signals: Tensor, values: Tensor) -> StackCells:
         push, pop, stay = self._probabilities(signals)
         return StackCells(self._mixed(state.cells, values.unsqueeze(2), push, pop, stay))
@@ -221,6 +236,13 @@ class ActionList(ActionMemory[ListCells]):
         beside = self.depth // 2
         sides = [with_room(side, beside)[:, :, :beside] for side in (state.left, state.right)]
         return torch.cat([state.head, torch.stack(sides, dim=3).flatten(2, 3)], dim=2)
+
+    def lines(self, state: ListCells) -> list[HeldCells]:
+        sides = zip(state.left[0], state.head[0], state.right[0], strict=True)
+        return [
+            HeldCells(torch.cat([left.flip(0), head, right]), len(left))
+            for left, head, right in sides
+        ]
 
     def update(self, state: ListCells, signals: Tensor, values: Tensor) -> ListCells:
         insert, left, right, stay = self._probabilities(signals)

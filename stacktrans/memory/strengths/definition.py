@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.late import Late
-from stacktrans.memory.base import Memory, MemoryState, Reading
-from stacktrans.memory.strengths.rows import BOTTOM, TOP, shares
+from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
+from stacktrans.memory.strengths.rows import BOTTOM, TOP, contents, shares
 from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
@@ -95,7 +95,12 @@ class StrengthMemory(Memory[Strengths]):
 
     def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
         held, parts = shares(store, steps)
-        return Reading(held=held, parts=dict(zip(self.ends, parts, strict=True)))
+        (rows,) = contents(store)
+        return Reading(
+            held=held,
+            parts=dict(zip(self.ends, parts, strict=True)),
+            rows={self.name: HeldRows(*rows)},
+        )
 
     def reading(self, state: Strengths) -> Reading:
         weights = self.read_weights(state)[0]
@@ -103,7 +108,9 @@ class StrengthMemory(Memory[Strengths]):
         origins = torch.tensor(self.row_origins(steps), device=weights.device)
         by_step = weights.new_zeros(len(self.ends), steps).index_add_(1, origins, weights)
         return Reading(
-            held=float(state.strengths.sum()), parts=dict(zip(self.ends, by_step, strict=True))
+            held=float(state.strengths.sum()),
+            parts=dict(zip(self.ends, by_step, strict=True)),
+            rows={self.name: HeldRows(origins, state.strengths[0])},
         )
 
 

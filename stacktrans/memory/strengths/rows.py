@@ -215,6 +215,17 @@ def shares(rows: Rows, steps: int) -> tuple[float, list[Array]]:
     return held, found
 
 
+def contents(rows: Rows) -> Iterator[tuple[Array, Array]]:
+    """What each ring of the first item of a batch holds, all of whose rows are still there.
+
+    Gives the step, from 0, that pushed each row, and its strength, bottom first: [n] each.
+    """
+    strength, links, pushes = rows.strength[0], rows.links[0], len(rows.ends.pushes)
+    for ring in range(len(links) // 2):
+        held = np.array([*_inward(links[2 * ring + BOTTOM])], np.int64)
+        yield (held - 1) // pushes, strength[held]
+
+
 def _inward(links: Array) -> Iterator[int]:
     """The rows of a memory from an end inwards."""
     row = int(links[0])

@@ -1,0 +1,362 @@
+"use strict";
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const LAST = Math.max(...DATA.models.map((model) => model.steps.length)) - 1;
+const SECONDS = 1; // between steps, at speed 1
+const LEGIBLE = 15; // pixels that a symbol needs to be written into its cell
+const NUMBERED = 34; // pixels that a cell across needs for its strength, too
+const THINNEST = 21; // pixels of a strength of 1, at least
+const THICKEST = 46; // and at most
+const TALLEST = 340; // pixels of a stack; of one that holds more, the rest can be scrolled to
+const MANY = 3; // more memories than this are drawn smaller
+const FEW = 4; // more signals than this stand in columns
+const THEMES = ["system", "light", "dark"];
+const ASIDES = {
+  "bottom first": "",
+  "front first": "front at the left",
+  "left to right": "the head is outlined",
+};
+
+const byId = (id) => document.getElementById(id);
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const state = { place: 0, timer: null };
+
+/** An element with classes and a text, which is never markup. */
+function element(tag, classes = "", text = null) {
+  const made = document.createElement(tag);
+  if (classes) made.className = classes;
+  if (text !== null) made.textContent = text;
+  return made;
+}
+
+const number = (value) => value.toFixed(2);
+const share = (part, whole) => `${Math.min(100, (100 * part) / whole)}%`;
+
+/** The hue of a symbol; null of what is no symbol of a string. */
+function hue(symbol) {
+  const place = DATA.colours.indexOf(symbol);
+  return place < 0 ? null : Math.round(200 + 137.508 * place) % 360;
+}
+
+function coloured(made, symbol) {
+  const own = hue(symbol);
+  if (own !== null) {
+    made.classList.add("coloured");
+    made.style.setProperty("--hue", own);
+  }
+  return made;
+}
+
+/** Shown models: each draws itself at a step, or at its last where it has fewer. */
+const views = DATA.models.map((model) => {
+  const view = element("article", "model");
+  const title = element("h2", "", model.name);
+  view.append(title, element("p", "about", model.about));
+  const lines = linesOf(model);
+  const memory = element("div", "memory");
+  const across = model.parts.some((part) => part.order !== "bottom first");
+  memory.classList.toggle("wide", across || model.parts.length > MANY);
+  memory.classList.toggle("single", model.parts.length === 1);
+  const parts = model.parts.map((part, which) => partOf(model, part, which));
+  memory.append(...parts.map((part) => part.figure));
+  const signals = signalsOf(model);
+  const reads = readsOf(model);
+  const side = element("div", "side");
+  side.append(signals.box, reads.box);
+  const body = element("div", "body");
+  body.append(memory, side);
+  const verdict = element("p", "verdict");
+  view.append(lines.box, body, verdict);
+  byId("models").append(view);
+
+  function draw(place, moving) {
+    const at = Math.min(place, model.steps.length - 1);
+    const step = model.steps[at];
+    lines.draw(at, moving);
+    signals.draw(step);
+    reads.draw(step);
+    parts.forEach((part) => part.draw(step, moving));
+    const over = place > at ? `ended at step ${at + 1}; ` : "";
+    verdict.textContent = at === model.steps.length - 1 ? over + model.verdict : "";
+    view.classList.toggle("ended", place > at);
+    return DATA.models.length > 1 ? `${model.name}: ${step.words}` : step.words;
+  }
+  return { draw };
+});
+
+/** Inputs and answers, a column a step, with the current one marked. */
+function linesOf(model) {
+  const box = element("div", "lines");
+  box.tabIndex = 0;
+  box.setAttribute("role", "region");
+  box.setAttribute("aria-label", `Input and answer of ${model.name}`);
+  const table = element("table");
+  const rows = ["input", "answer"].map((name) => {
+    const row = element("tr");
+    const head = element("th", "", name);
+    head.scope = "row";
+    row.append(head);
+    table.append(row);
+    return row;
+  });
+  const columns = model.steps.map((step, at) => {
+    const input = coloured(element("td", "symbol", step.input), step.input);
+    const output = coloured(element("td", "symbol", ""), step.output);
+    output.classList.toggle("aside", !step.scored);
+    for (const cell of [input, output]) cell.addEventListener("click", () => go(at));
+    rows[0].append(input);
+    rows[1].append(output);
+    return [input, output];
+  });
+  box.append(table);
+
+  function draw(place, moving) {
+    columns.forEach(([input, output], at) => {
+      // What is answered later is not known yet.
+      output.textContent = at <= place ? (model.steps[at].output ?? "") : "";
+      for (const cell of [input, output]) {
+        cell.classList.toggle("now", at === place);
+        cell.classList.toggle("later", at > place);
+        if (at === place) cell.setAttribute("aria-current", "step");
+        else cell.removeAttribute("aria-current");
+      }
+    });
+    const current = columns[place][0];
+    const middle = current.offsetLeft - (box.clientWidth - current.offsetWidth) / 2;
+    box.scrollTo({ left: middle, behavior: moving && !calm.matches ? "smooth" : "auto" });
+  }
+  return { box, draw };
+}
+
+/** The most that any part of a memory holds at any step, at least 1. */
+function mostOf(model) {
+  const sum = (cells) => cells.reduce((all, [, , strength]) => all + strength, 0);
+  return Math.max(1, ...model.steps.flatMap((step) => step.held.map(sum)));
+}
+
+/** A queue, stack, deque or list: its cells, each as thick as its strength. */
+function partOf(model, part, which) {
+  const upright = part.order === "bottom first";
+  const figure = element("figure", `part ${upright ? "upright" : "across"}`);
+  const cells = element("div", "cells");
+  const caption = element("figcaption");
+  caption.append(element("span", "name", part.name), element("span", "order", ASIDES[part.order]));
+  figure.append(cells, caption);
+  const most = mostOf(model);
+  const tallest = model.parts.length > MANY ? TALLEST / 2 : TALLEST;
+  const thickest = model.parts.length > MANY ? THICKEST / 2 : THICKEST;
+  // Room for all that is held at any step, so that nothing moves but the cells.
+  const room = upright ? Math.min(tallest, thickest * most) : Math.max(THICKEST * most, 160);
+  cells.style.setProperty("--room", `${Math.ceil(room) + 6}px`);
+  const there = new Map();
+
+  /** How many pixels a strength of 1 has. */
+  function unit() {
+    const fitting = (upright ? room : cells.clientWidth - 6) / most;
+    return Math.min(Math.max(fitting, THINNEST), upright ? thickest : THICKEST);
+  }
+
+  function draw(step, moving) {
+    const kept = new Set();
+    const order = upright ? [...step.held[which]].reverse() : step.held[which];
+    const seen = new Map();
+    let before = null;
+    for (const held of order) {
+      // Two rows of a deque may be of one step; cells of a stack have no step, but a place.
+      const [symbol, pushed] = held;
+      const again = seen.get(pushed) ?? 0;
+      seen.set(pushed, again + 1);
+      const key = `${pushed}.${!pushed && upright ? order.length - again : again}`;
+      kept.add(key);
+      const cell = there.get(key) ?? newCell(symbol, moving);
+      there.set(key, cell);
+      if (before ? before.nextSibling !== cell : cells.firstChild !== cell) {
+        cells.insertBefore(cell, before ? before.nextSibling : cells.firstChild);
+      }
+      fill(cell, ...held);
+      before = cell;
+    }
+    for (const [key, cell] of there) {
+      if (kept.has(key)) continue;
+      there.delete(key);
+      leave(cell, moving);
+    }
+    cells.classList.toggle("empty", order.length === 0);
+  }
+
+  function newCell(symbol, moving) {
+    const cell = coloured(element("div", "cell"), symbol);
+    for (const name of ["stripe from-first", "stripe from-last", "text", "number"]) {
+      cell.append(element("span", name));
+    }
+    cell.style.setProperty("--thick", "0px");
+    if (moving) cell.classList.add("entering");
+    return cell;
+  }
+
+  function fill(cell, symbol, pushed, strength, fromFirst, fromLast, head) {
+    const thick = unit() * strength;
+    cell.dataset.symbol = symbol;
+    cell.dataset.step = pushed;
+    cell.dataset.strength = number(strength);
+    cell.classList.toggle("head", Boolean(head));
+    cell.title = pushed
+      ? `${symbol}, pushed at step ${pushed}, strength ${number(strength)}`
+      : `a cell, full to ${number(strength)}`;
+    const [first, last, text, figure] = cell.children;
+    first.style.setProperty("--share", share(fromFirst, strength));
+    last.style.setProperty("--share", share(fromLast, strength));
+    text.textContent = thick >= LEGIBLE ? symbol : "";
+    figure.textContent = thick >= (upright ? LEGIBLE : NUMBERED) ? number(strength) : "";
+    // A cell that has just been put there grows from nothing.
+    if (cell.classList.contains("entering")) void cell.offsetHeight;
+    cell.classList.remove("entering");
+    cell.style.setProperty("--thick", `${Math.max(thick, 1.5)}px`);
+  }
+
+  function leave(cell, moving) {
+    if (!moving || calm.matches) {
+      cell.remove();
+      return;
+    }
+    cell.classList.add("leaving");
+    cell.setAttribute("aria-hidden", "true");
+    cell.style.setProperty("--thick", "0px");
+    setTimeout(() => cell.remove(), 300);
+  }
+  return { figure, draw };
+}
+
+/** A bar for each signal. */
+function signalsOf(model) {
+  const box = element("dl", "signals");
+  box.classList.toggle("many", model.signals.length > FEW);
+  // As wide as the longest name, so that all bars begin at one place.
+  const longest = Math.max(0, ...model.signals.map((name) => name.length));
+  box.style.setProperty("--longest", `${longest}ch`);
+  const bars = model.signals.map((name) => {
+    const row = element("div", "signal");
+    const bar = element("span", "bar");
+    const value = element("dd", "value");
+    row.append(element("dt", "", name), bar, value);
+    box.append(row);
+    return { bar, value };
+  });
+  function draw(step) {
+    bars.forEach(({ bar, value }, at) => {
+      bar.style.setProperty("--long", `${100 * step.signals[at]}%`);
+      value.textContent = number(step.signals[at]);
+    });
+  }
+  return { box, draw };
+}
+
+/** The symbols that each read is made of. */
+function readsOf(model) {
+  const box = element("div", "reads");
+  const lists = model.ends.map((end) => {
+    const list = element("ul", "read");
+    box.append(element("h3", "", `read ${end}`), list);
+    return list;
+  });
+  function draw(step) {
+    lists.forEach((list, at) => {
+      const items = step.reads[at].map(([symbol, pushed, weight]) => {
+        const item = element("li");
+        item.append(
+          coloured(element("span", "symbol", symbol), symbol),
+          element("span", "pushed", `@${pushed}`),
+          element("span", "weight", number(weight)),
+        );
+        return item;
+      });
+      list.replaceChildren(...(items.length ? items : [element("li", "nothing", "nothing")]));
+    });
+  }
+  return { box, draw };
+}
+
+function go(place) {
+  const before = state.place;
+  state.place = Math.min(Math.max(place, 0), LAST);
+  const moving = Math.abs(state.place - before) === 1;
+  const words = views.map((view) => view.draw(state.place, moving));
+  byId("words").replaceChildren(...words.map((said) => element("p", "", said)));
+  byId("step").value = state.place + 1;
+  byId("step").setAttribute("aria-valuetext", `step ${state.place + 1} of ${LAST + 1}`);
+  byId("count").textContent = `${state.place + 1} / ${LAST + 1}`;
+  byId("first").disabled = byId("back").disabled = state.place === 0;
+  byId("last").disabled = byId("on").disabled = state.place === LAST;
+}
+
+function pause() {
+  clearInterval(state.timer);
+  state.timer = null;
+  shown();
+}
+
+function play() {
+  if (state.place === LAST) addEventListener("resize", () => go(state.place));
+go(0);
+  clearInterval(state.timer);
+  state.timer = setInterval(() => {
+    go(state.place + 1);
+    if (state.place === LAST) pause();
+  }, (1000 * SECONDS) / Number(byId("speed").value));
+  shown();
+}
+
+function shown() {
+  const playing = state.timer !== null;
+  byId("play").textContent = playing ? "Pause" : "Play";
+  // While it plays, nobody could listen to every step.
+  byId("words").setAttribute("aria-live", playing ? "off" : "polite");
+}
+
+function jump(place) {
+  pause();
+  go(place);
+}
+
+function toggle() {
+  if (state.timer === null) play();
+  else pause();
+}
+
+const KEYS = {
+  ArrowRight: () => jump(state.place + 1),
+  ArrowLeft: () => jump(state.place - 1),
+  Home: () => jump(0),
+  End: () => jump(LAST),
+  " ": toggle,
+};
+
+document.addEventListener("keydown", (event) => {
+  const action = KEYS[event.key];
+  if (!action || event.ctrlKey || event.altKey || event.metaKey) return;
+  const where = event.target.tagName;
+  // What a control does with a key by itself, it does.
+  if (where === "SELECT" || (where === "BUTTON" && event.key === " ")) return;
+  event.preventDefault();
+  action();
+});
+
+byId("first").addEventListener("click", () => jump(0));
+byId("back").addEventListener("click", () => jump(state.place - 1));
+byId("on").addEventListener("click", () => jump(state.place + 1));
+byId("last").addEventListener("click", () => jump(LAST));
+byId("play").addEventListener("click", toggle);
+byId("step").addEventListener("input", (event) => jump(Number(event.target.value) - 1));
+byId("speed").addEventListener("change", () => state.timer !== null && play());
+byId("theme").addEventListener("click", (event) => {
+  const root = document.documentElement;
+  const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? "system") + 1) % THEMES.length];
+  root.dataset.theme = next;
+  event.target.textContent = `Theme: ${next}`;
+});
+
+byId("source").textContent = DATA.source;
+byId("step").max = LAST + 1;
+if (DATA.models.length > 1) document.body.classList.add("several");
+addEventListener("resize", () => go(state.place));
+go(0);

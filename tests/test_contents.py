@@ -1,0 +1,172 @@
+"""What memories hold after each step: in traces, and in a terminal."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import run
+from rich.cells import cell_len
+from rich.console import Console
+
+from stacktrans.common.errors import UsageError
+from stacktrans.inference.trace import SMALLEST, Held, Step, Trace, trace
+from stacktrans.model import checkpoint
+from stacktrans.settings.resolve import resolve
+from stacktrans.showing.contents import Block, bar, contents_view, drawn
+
+CHECKPOINTS = Path(__file__).parent.parent / "checkpoints"
+CONFIG = resolve(task="copy", settings={"model": {"memory": "stack"}})
+
+
+def followed(name: str, source: str) -> Trace:
+    loaded = checkpoint.load(CHECKPOINTS / name)
+    return trace(loaded, loaded.task.source.split(source))
+
+
+def read_by_hand(held: list[Held], from_top: bool) -> dict[int, float]:
+    """How much of each step's rows a read takes (grefenstette2015, equation 3)."""
+    room, taken = 1.0, dict[int, float]()
+    for row in reversed(held) if from_top else held:
+        share = min(row.strength, max(0.0, room))
+        taken[row.step] = taken.get(row.step, 0.0) + share
+        room -= row.strength
+    return {step: share for step, share in taken.items() if share >= 2 * SMALLEST}
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "ends"),
+    [
+        ("reverse-stack", "stack", ["top"]),
+        ("copy-queue", "queue", ["front"]),
+        ("copy-deque", "deque", ["top", "bottom"]),
+    ],
+)
+def test_what_is_read_is_what_is_held_at_an_end(name: str, part: str, ends: list[str]) -> None:
+    found = followed(name, "abcab")
+    for step in found.steps:
+        assert [*step.contents] == [part]
+        held = step.contents[part]
+        # Of each that is left out, less than `SMALLEST` is missing.
+        assert sum(row.strength for row in held) == pytest.approx(step.held, abs=0.03)
+        for row in held:
+            assert row.symbol == found.steps[row.step - 1].input
+        for end in ends:
+            shown = {each.step: each.weight for each in step.reads[end]}
+            expected = read_by_hand(held, end == "top")
+            assert {at: shown[at] for at in expected} == pytest.approx(expected, abs=0.03)
+
+
+def test_what_was_pushed_first_is_at_the_bottom_or_the_front() -> None:
+    for name in ("reverse-stack", "copy-queue"):
+        (held,) = followed(name, "abcd").steps[4].contents.values()
+        assert [row.symbol for row in held] == ["<s>", "a", "b", "c", "d"]
+
+
+def test_stacks_with_actions_show_how_full_their_cells_are() -> None:
+    steps = followed("anbncn", "aaabbbccc").steps
+    counted = [[len(line.filled) for line in step.lines.values()] for step in steps]
+    # The second stack counts a and then b against it, the first counts b for the c to come.
+    assert [second for _, second in counted] == [1, 2, 3, 2, 1, 0, 0, 0, 0]
+    assert [first for first, _ in counted] == [0, 0, 0, 1, 2, 3, 2, 1, 0]
+    line = steps[2].lines["stack 2"]
+    assert line.filled == pytest.approx([1, 1, 1], abs=0.01)
+    assert [value for (value,) in line.values] == pytest.approx([1, 1, 1], abs=0.02)
+    assert line.head is None
+
+
+def test_json_has_the_contents(model: Path) -> None:
+    for step in json.loads(run("inspect", model, "abc", "--json").stdout)["steps"]:
+        assert {part["strength"] >= SMALLEST for part in step["contents"]["queue"]} <= {True}
+        assert step["lines"] == {}
+
+
+def test_each_step_is_a_row_of_bars() -> None:
+    lines = run("inspect", "checkpoints/reverse-stack", "ab", "--contents").stdout.decode()
+    assert lines.splitlines()[1:] == [
+        "step  input  output   pop  push  stack",
+        "1     <s>            0.12  0.90  │<s>█",
+        "2     a              0.05  0.90  │<s>▇ a█",
+        "3     b              0.04  0.95  │<s>▇ a▇ b█",
+        "4     |||    b       0.78  0.04  │<s>▇ a▇ b▂ |||▁",
+        "5     b      a       0.93  0.02  │<s>▇ a▂ b▁",
+        "6     a      </s>    0.92  0.02  │<s>▁ a▁",
+        "bottom first; ▁ to █: the strength of a symbol, from 0 to 1",
+        "answer: ba  (right)",
+    ]
+
+
+def test_only_some_stacks_are_shown() -> None:
+    words = ["checkpoints/anbncn", "aab", "--contents", "--stacks", "2"]
+    shown = run("inspect", *words).stdout.decode().splitlines()
+    assert shown[1].split() == [
+        *("step", "input", "output"),
+        *("push", "2", "pop", "2", "no-op", "2"),
+        *("stack", "2"),
+    ]
+    assert [line.split("│")[1] for line in shown[2:-2]] == ["█", "██", "█", "", "", ""]
+
+
+def test_a_memory_that_does_not_show_what_it_holds_is_named() -> None:
+    empty = held_for_ever(2)
+    steps = [replace(step, contents={}) for step in empty.steps]
+    with pytest.raises(UsageError, match="memory stack does not show what it holds"):
+        contents_view(replace(empty, steps=steps), CONFIG, 80)
+
+
+@pytest.mark.parametrize(
+    ("height", "expected"), [(0.0, "▁"), (0.125, "▁"), (0.126, "▂"), (1.0, "█"), (1.5, "█")]
+)
+def test_bars_are_as_high_as_strengths(height: float, expected: str) -> None:
+    assert bar(height) == expected
+
+
+def test_long_contents_are_left_out_in_the_middle_with_a_count() -> None:
+    blocks = [Block(1, symbol, step) for step, symbol in enumerate("abcdefghij", start=1)]
+    assert drawn(blocks, 30) == "│a█ b█ c█ d█ e█ f█ g█ h█ i█ j█"
+    assert drawn(blocks, 29) == "│a█ b█ c█ d█ …2… g█ h█ i█ j█"
+    assert drawn(blocks, 12) == "│a█ …8… j█"
+    assert drawn(blocks, 3) == "│…10…"
+    assert drawn([Block(1), Block(0.2, head=True), Block(0.5)], 9) == "│█[▂]▄"
+
+
+def test_what_cannot_be_seen_is_written_out() -> None:
+    blocks = [Block(1, " ", 1), Block(1, "\x1b", 2), Block(1, "", 3)]
+    assert drawn(blocks, 99) == "│␣█ \\x1b█ ∅█"
+
+
+def held_for_ever(count: int) -> Trace:
+    symbols = "abcdefghijklmnopqrstuvwxyz" * 4
+    steps = [
+        Step(
+            step=number,
+            input=symbols[number - 1],
+            output=None,
+            probability=None,
+            likely={},
+            signals={"pop": 0.0, "push": 1.0},
+            pushed={},
+            reads={"top": []},
+            held=float(number),
+            tops={},
+            contents={"stack": [Held(symbols[at], at + 1, 1.0) for at in range(number)]},
+        )
+        for number in range(1, count + 1)
+    ]
+    return Trace("a", "b", "b", True, None, None, None, steps)
+
+
+@pytest.mark.parametrize("width", [24, 36, 60, 80, 150])
+def test_contents_fit_a_terminal(width: int) -> None:
+    console = Console(width=width)
+    with console.capture() as captured:
+        console.print(contents_view(held_for_ever(100), CONFIG, width))
+    lines = captured.get().splitlines()
+    assert max(map(cell_len, lines)) <= width
+    held = [line.split("│")[1] for line in lines if "│" in line]
+    assert len(held) == 100
+    for number, text in enumerate(held, start=1):
+        shown = text.split()
+        left_out = sum(int(each.strip("…")) for each in shown if "…" in each)
+        assert left_out + sum("…" not in each for each in shown) == number
+    assert ("push" in lines[1]) == (width >= 60) or width == 24
