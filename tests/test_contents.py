@@ -76,9 +76,11 @@ def test_stacks_with_actions_show_how_full_their_cells_are() -> None:
 
 
 def test_json_has_the_contents(model: Path) -> None:
-    for step in json.loads(run("inspect", model, "abc", "--json").stdout)["steps"]:
+    for step in json.loads(run("inspect", model, "abc", "--contents", "--json").stdout)["steps"]:
         assert {part["strength"] >= SMALLEST for part in step["contents"]["queue"]} <= {True}
         assert step["lines"] == {}
+    for step in json.loads(run("inspect", model, "abc", "--json").stdout)["steps"]:
+        assert (step["contents"], step["lines"]) == ({}, {})
 
 
 def test_each_step_is_a_row_of_bars() -> None:

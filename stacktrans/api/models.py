@@ -240,14 +240,19 @@ class Model:
         ]
 
     @checked
-    def trace(self, source: Text) -> Trace:
+    def trace(self, source: Text, *, contents: bool = True) -> Trace:
         """The model's way through a source, step by step.
+
+        Args:
+            source: as it is written.
+            contents: whether steps have all that the memory holds, which takes time and room by
+                the square of their number.
 
         Raises:
             StacktransError: the source can't be read, or the model's numbers overflow.
         """
         split = self._loaded.task.source.split(source)
-        return Trace(**vars(inference.trace(self._loaded, split)), config=self.config)
+        return Trace(**vars(inference.trace(self._loaded, split, contents)), config=self.config)
 
     @checked
     def evaluate(

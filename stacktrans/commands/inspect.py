@@ -41,7 +41,10 @@ def inspect(
         typer.Option("--heatmap", help="Show a picture, with time across, instead of a table."),
     ] = False,
     contents: Annotated[
-        bool, typer.Option("--contents", help="Show what the memory holds after each step.")
+        bool,
+        typer.Option(
+            "--contents", help="Show what the memory holds after each step; also with --json."
+        ),
     ] = False,
     stepping: Annotated[
         bool, typer.Option("--step", help="Step through it in the terminal, by the arrow keys.")
@@ -116,7 +119,8 @@ def inspect(
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
-    followed = trace(loaded, source)
+    held = bool(contents or stepping or plot or animate or page)
+    followed = trace(loaded, source, held)
     followed = of_stacks(followed, numbers) if numbers else followed
     if plot:
         plot_trace(followed, loaded.config, plot)

@@ -96,7 +96,7 @@ class Step:
         held: sum of all strengths in the memory after the step.
         tops: where a memory shows cells, those that are read, for each stack, list or tape.
         contents: of memories with strengths, the rows of each queue, stack or deque after the
-            step, bottom (or front) first.
+            step, bottom (or front) first; nothing, as in `lines`, unless contents were asked for.
         lines: of memories whose cells are mixed, the cells of each stack or list after the step.
         input_read: what was read from the input buffer, heaviest first; None without buffers.
         input_left: sum of the strengths in the input buffer when it is read; None likewise.
@@ -157,8 +157,14 @@ class Trace:
     steps: list[Step]
 
 
-def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
+def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> Trace:
     """Follow a model through the symbols of a source and its own answer.
+
+    Args:
+        checkpoint: the model.
+        source: its symbols.
+        contents: whether steps have all that the memory holds, which takes time and room by the
+            square of their number.
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
@@ -171,9 +177,9 @@ def trace(checkpoint: Checkpoint, source: list[str]) -> Trace:
     written = task.target.decode(answer.target)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
     if checkpoint.config.model.buffers:
-        steps = _buffered_steps(checkpoint, ids, written)
+        steps = _buffered_steps(checkpoint, ids, written, contents)
     else:
-        steps = _steps(checkpoint, ids, answer.target)
+        steps = _steps(checkpoint, ids, answer.target, contents)
         if task.same_length:
             each = zip(steps, scored, strict=True)
             steps = [replace(step, scored=known) for step, known in each]
@@ -234,7 +240,7 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
     return replace(followed, steps=[chosen(step) for step in followed.steps])
 
 
-def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]:
+def _steps(checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool) -> list[Step]:
     task, layout = checkpoint.task, checkpoint.layout
     inputs, symbols, first_answer = source.tolist(), task.source.decode(source), 1
     if isinstance(layout, JointSequence | Stream):
@@ -249,9 +255,9 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: list[int]) -> list[Step]
     elif isinstance(layout, Stream):
         symbols = task.source.decode(inputs)
     steps: list[Step] = []
-    taken = checkpoint.follower.follow(np.array(inputs, dtype=np.int64))
+    taken = checkpoint.follower.follow(np.array(inputs, dtype=np.int64), contents)
     for number, each in enumerate(taken, start=1):
-        step = _step(checkpoint, number, each, symbols)
+        step = _step(checkpoint, number, each, symbols, contents)
         answering = number >= first_answer
         steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
     return steps
@@ -263,7 +269,9 @@ def _shown(alphabet: Alphabet, read: Ids) -> list[str]:
     return [shown[index] for index in read]
 
 
-def _buffered_steps(checkpoint: Checkpoint, source: Ids, answer: list[str]) -> list[Step]:
+def _buffered_steps(
+    checkpoint: Checkpoint, source: Ids, answer: list[str], contents: bool
+) -> list[Step]:
     layout, buffers = checkpoint.layout, checkpoint.config.model.buffers
     assert isinstance(layout, InStep)
     assert buffers is not None
@@ -271,7 +279,7 @@ def _buffered_steps(checkpoint: Checkpoint, source: Ids, answer: list[str]) -> l
     symbols = _shown(checkpoint.task.source, source)
     if isinstance(layout, Padded):
         answer = [*answer, END][: len(source)]
-    taken = [*checkpoint.follower.follow(source)]
+    taken = [*checkpoint.follower.follow(source, contents)]
     read, write = np.array([each.signals[-2:] for each in taken]).reshape(-1, 2).T
     before = np.cumsum(read) - read
     left = np.maximum(len(source) - before, 0)
@@ -282,7 +290,7 @@ def _buffered_steps(checkpoint: Checkpoint, source: Ids, answer: list[str]) -> l
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads]
     return [
         replace(
-            _step(checkpoint, index + 1, each, names),
+            _step(checkpoint, index + 1, each, names, contents),
             input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
             written=_shares(said[:, index], answer),
@@ -297,7 +305,9 @@ def _parts_of(cumulative: Numbers) -> Numbers:
     return np.diff(np.clip(cumulative, 0, 1), axis=-1, prepend=0)
 
 
-def _step(checkpoint: Checkpoint, number: int, taken: StepTaken, symbols: list[str]) -> Step:
+def _step(
+    checkpoint: Checkpoint, number: int, taken: StepTaken, symbols: list[str], contents: bool
+) -> Step:
     """Step `number` of a run over symbols."""
     memory, reading = checkpoint.memory, taken.reading
     outputs = [*checkpoint.task.target.symbols, END]
@@ -305,6 +315,7 @@ def _step(checkpoint: Checkpoint, number: int, taken: StepTaken, symbols: list[s
     best = int(taken.logits.argmax())
     likely = np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names
+    rows, lines = (reading.rows, reading.lines) if contents else ({}, {})
     return Step(
         step=number,
         input=symbols[number - 1],
@@ -316,8 +327,8 @@ def _step(checkpoint: Checkpoint, number: int, taken: StepTaken, symbols: list[s
         reads={name: _shares(weights, symbols[:number]) for name, weights in reading.parts.items()},
         held=reading.held,
         tops={name: cells.tolist() for name, cells in reading.cells.items()},
-        contents={name: _held(rows, symbols) for name, rows in reading.rows.items()},
-        lines={name: _line(cells) for name, cells in reading.lines.items()},
+        contents={name: _held(held, symbols) for name, held in rows.items()},
+        lines={name: _line(cells) for name, cells in lines.items()},
     )
 
 

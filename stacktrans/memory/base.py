@@ -173,13 +173,14 @@ class Memory(ABC, Generic[State]):
         """What the first string's memory holds, as traces show it; nothing unless it says so."""
         return Reading()
 
-    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
         """The same of a store of compiled code, after some steps.
 
         Args:
             store: what `Kernel.store` gave, with room for all steps.
             reads: [reads * m] what was read last.
             steps: how many there were.
+            contents: whether all that it holds is asked for: `rows` and `lines`.
         """
         return Reading()
 

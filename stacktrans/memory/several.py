@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.late import Late
 from stacktrans.common.registry import MEMORIES
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.rows import contents, shares
+from stacktrans.memory.strengths.rows import rows_held, shares
 from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
@@ -110,18 +110,18 @@ class Several(Memory[States]):
             rows={at: row for at, own in labelled for row in own.rows.values()},
         )
 
-    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
         held, parts = shares(store, steps)
         names = [
             f"{label} {end}"
             for label, part in zip(self.labels, self.parts, strict=True)
             for end in getattr(part, "ends", ())
         ]
-        rows = zip(self.labels, contents(store), strict=True)
+        rows = zip(self.labels, rows_held(store), strict=True) if contents else ()
         return Reading(
             held=held,
             parts=dict(zip(names, parts, strict=True)),
-            rows={label: HeldRows(*own) for label, own in rows},
+            rows={name: HeldRows(*own) for name, own in rows},
         )
 
     def compiled(self) -> Kernel | None:

@@ -288,12 +288,12 @@ class ArrayModel:
         )
         return np.ascontiguousarray(trace[1][:, -1]), trace[2], starts
 
-    def follow(self, ids: Ids) -> Iterable[StepTaken]:
+    def follow(self, ids: Ids, contents: bool = True) -> Iterable[StepTaken]:
         """See `Predictor.follow`."""
         prepare(self.config.steps_over(len(ids)), "drive.forward")
         hidden, signals, _ = self.unrolled([ids])
         values = self._pushed(hidden)
-        readings = self._readings(signals, values)
+        readings = self._readings(signals, values, contents)
         logits = self.read_out(hidden)
         return map(StepTaken, logits, signals, values, readings)
 
@@ -305,7 +305,7 @@ class ArrayModel:
             vectors: Array = np.tanh(sums) if weights.kind.tanh_values else sigmoid(sums)
         return vectors.reshape(len(hidden), self.memory.pushes, weights.sizes.columns)
 
-    def _readings(self, signals: Array, values: Array) -> Iterator[Reading]:
+    def _readings(self, signals: Array, values: Array, contents: bool) -> Iterator[Reading]:
         """What the memory holds after each of some steps, which it takes again."""
         sizes, count = self.weights.sizes._replace(batch=1), len(signals)
         store, one = sizes.store(count), slice(0, 1)
@@ -314,7 +314,7 @@ class ArrayModel:
             with np.errstate(all="ignore"):
                 kernel.pushed(memory, 0, step, 0)[:] = values[step]
                 kernel.step_forward(memory, 0, step, 0, 1, signals[step], reads)
-            yield self.memory.reading_of(store, reads, step + 1)
+            yield self.memory.reading_of(store, reads, step + 1, contents)
 
 
 def _goes_on(question: Question, said: Said, marks: Marks) -> bool:

@@ -177,7 +177,7 @@ class TorchModel:
         return [Said(row[:length], logs[:length]) for row, logs, length in rows]
 
     @torch.no_grad()
-    def follow(self, ids: Ids) -> Iterable[StepTaken]:
+    def follow(self, ids: Ids, contents: bool = True) -> Iterable[StepTaken]:
         """See `Predictor.follow`."""
         model = self.model
         inputs = torch.from_numpy(ids).unsqueeze(0).to(model.classifier.weight.device)

@@ -147,8 +147,14 @@ class Predictor(Protocol):
             logs: whether the probabilities are asked for.
         """
 
-    def follow(self, ids: Ids) -> Iterable[StepTaken]:
-        """A model's way through one string, step by step."""
+    def follow(self, ids: Ids, contents: bool = True) -> Iterable[StepTaken]:
+        """A model's way through one string, step by step.
+
+        Args:
+            ids: what is read.
+            contents: whether readings have all that the memory holds, which takes time and room
+                by the square of the steps; without, they may lack it.
+        """
 
 
 def log_softmax(logits: Numbers) -> Numbers:

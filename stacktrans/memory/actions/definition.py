@@ -105,12 +105,12 @@ class ActionMemory(Memory[State]):
         state = self.update(state, signals, values)
         return state, with_room(self.cells(state), self.depth)[:, :, : self.depth].flatten(1, 2)
 
-    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
         cells = reads.reshape(self.count, self.depth, -1).copy()
-        lines = [HeldCells(*line) for line in lines_of(store)]
+        lines = [HeldCells(*line) for line in lines_of(store)] if contents else []
         return Reading(
             cells=dict(zip(self.push_names, cells, strict=True)),
-            lines=dict(zip(self.push_names, lines, strict=True)),
+            lines=dict(zip(self.push_names, lines, strict=False)),
         )
 
     def reading(self, state: State) -> Reading:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.late import Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.rows import BOTTOM, TOP, contents, shares
+from stacktrans.memory.strengths.rows import BOTTOM, TOP, rows_held, shares
 from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
@@ -93,13 +93,13 @@ class StrengthMemory(Memory[Strengths]):
         """For a memory after `steps` steps, the step (from 0) that pushed each row."""
         return list(range(steps))
 
-    def reading_of(self, store: Any, reads: Array, steps: int) -> Reading:
+    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
         held, parts = shares(store, steps)
-        (rows,) = contents(store)
+        rows = zip((self.name,), rows_held(store), strict=True) if contents else ()
         return Reading(
             held=held,
             parts=dict(zip(self.ends, parts, strict=True)),
-            rows={self.name: HeldRows(*rows)},
+            rows={name: HeldRows(*own) for name, own in rows},
         )
 
     def reading(self, state: Strengths) -> Reading:

@@ -215,7 +215,7 @@ def shares(rows: Rows, steps: int) -> tuple[float, list[Array]]:
     return held, found
 
 
-def contents(rows: Rows) -> Iterator[tuple[Array, Array]]:
+def rows_held(rows: Rows) -> Iterator[tuple[Array, Array]]:
     """What each ring of the first item of a batch holds, all of whose rows are still there.
 
     Gives the step, from 0, that pushed each row, and its strength, bottom first: [n] each.
