@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from stacktrans.kernels import compiling, loading
+from stacktrans.kernels.drive import forward
 
 COMMANDS = {
     "--help": "",
@@ -67,17 +69,17 @@ def test_numba_may_be_loaded_before_what_it_compiles(tmp_path: Path) -> None:
 def test_long_work_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(compiling, "_numba", False)
-    monkeypatch.setattr(loading, "_steps", 0)
+    monkeypatch.setattr(loading, "_steps", Counter())
     monkeypatch.setattr(loading, "use_numba", lambda: asked.append(1))
     there = [False]
     monkeypatch.setattr(loading, "has_code", lambda name: there[0])
-    loading.prepare(loading._WORTH_LOADING, "drive.forward")
+    loading.prepare(loading._WORTH_LOADING, forward)
     assert not asked
-    loading.prepare(1, "drive.forward")
+    loading.prepare(1, forward)
     assert not asked  # without code, it would have to be compiled first
     there[0] = True
-    loading.prepare(0, "drive.forward")
+    loading.prepare(0, forward)
     assert len(asked) == 1
     there[0] = False
-    loading.prepare(loading._WORTH_COMPILING - loading._WORTH_LOADING, "drive.forward")
+    loading.prepare(loading._WORTH_COMPILING - loading._WORTH_LOADING, forward)
     assert len(asked) == 2

@@ -1,6 +1,8 @@
 """What only runs a model: in Python, in compiled code and in torch, with the same outcome."""
 
 import itertools
+import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +14,8 @@ from shapes import shaped
 
 from stacktrans.inference.decoding import Answer, transduce
 from stacktrans.inference.evaluation import score
-from stacktrans.kernels import compiling, loading
+from stacktrans.kernels import answering, compiling, loading
+from stacktrans.kernels.compiling import as_entry
 from stacktrans.memory import HeldCells, HeldRows, Reading
 from stacktrans.model import arrays
 from stacktrans.model.arrays import ArrayModel, from_weights
@@ -95,7 +98,14 @@ def alike(found: list[Answer], expected: list[Answer]) -> None:
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled."""
     monkeypatch.setattr(compiling, "_numba", False)
-    monkeypatch.setattr(loading, "_steps", -(10**9))
+    monkeypatch.setattr(loading, "_WORTH_LOADING", math.inf)
+
+
+@pytest.fixture
+def in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is compiled, as if there were many steps."""
+    monkeypatch.setattr(loading, "_WORTH_COMPILING", -1)
+    loading.use_numba()
 
 
 CASES = [
@@ -120,10 +130,10 @@ def test_python_says_what_torch_says(memory: str, controller: str, name: str, ha
     assert len({tuple(answer.target) for answer in expected}) > 1
 
 
+@pytest.mark.usefixtures("in_compiled_code")
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_compiled_code_says_what_torch_says(memory: str, hard: bool) -> None:
-    loading.use_numba()
     for name in ("joint", "stream", "same length"):
         layout = LAYOUTS[name]
         model, given = drawn(memory, "lstm", layout), sources(layout)
@@ -144,9 +154,23 @@ def test_python_reads_from_buffers(memory: str, name: str) -> None:
     buffered_like_torch(memory, LAYOUTS[name])
 
 
+@pytest.mark.parametrize("memory", ["none", "queue", "stack-rnn"])
+def test_few_answers_are_not_compiled_even_with_numba(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading.use_numba()
+    monkeypatch.setattr(loading, "_steps", Counter())
+    monkeypatch.setattr(loading, "_has_code", lambda *_: False)
+    monkeypatch.setattr(as_entry(answering.answer), "dispatcher", None)
+    layout = LAYOUTS["joint"]
+    model, given = drawn(memory, "lstm", layout), sources(layout)
+    expected = transduce(TorchModel(model), layout, given)
+    alike(transduce(in_arrays(model), layout, given), expected)
+
+
+@pytest.mark.usefixtures("in_compiled_code")
 @pytest.mark.parametrize("memory", ["stack", "none"])
 def test_compiled_code_reads_from_buffers(memory: str) -> None:
-    loading.use_numba()
     buffered_like_torch(memory, LAYOUTS["padded"])
 
 

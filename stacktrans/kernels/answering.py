@@ -5,6 +5,7 @@ given when others already answer. At each step only those that are asked are rea
 """
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 from stacktrans.kernels.arithmetic import (
@@ -131,6 +132,18 @@ def _next_id(asking: Asking, item: int, step: int, chosen: int) -> int:
     return chosen + asking.first_target
 
 
+@compiled
+def _asked_now(asking: Asking, running: Array, going: int, step: int, items: Array) -> int:
+    """Set which of the first items are asked after a step; gives back how many they are."""
+    count = 0
+    for item in range(going):
+        place = asking.starts[item] + step
+        if running[item] and (place >= asking.starts[item + 1] or asking.asked[place]):
+            items[count] = item
+            count += 1
+    return count
+
+
 @compiled_entry
 def answer(run: Forward, memory: Any, own: int, asking: Asking, out: ReadOut) -> None:
     """Run all items until none goes on.
@@ -151,8 +164,10 @@ def answer(run: Forward, memory: Any, own: int, asking: Asking, out: ReadOut) ->
     for item in range(batch):
         chosen[item] = 0
         running[item] = asking.starts[item + 1] > asking.starts[item]
-    step, going = 0, batch
-    while True:
+    going = batch
+    # A counter of its own type from the first step on: for one that begins as the number 0, numba
+    # would compile all that is called with it twice.
+    for step in range(sys.maxsize):
         while going > 0 and not running[going - 1]:
             going -= 1
         if going == 0:
@@ -161,30 +176,26 @@ def answer(run: Forward, memory: Any, own: int, asking: Asking, out: ReadOut) ->
             if running[item]:
                 ids[item] = _next_id(asking, item, step, chosen[item])
         units_step(run, 0, going)
-        count = 0
         for item in range(going):
-            if not running[item]:
-                continue
-            place = asking.starts[item] + step
-            if place >= asking.starts[item + 1] or asking.asked[place]:
-                copy(out.rows[count], state[last, 0, item])
-                asked_items[count] = item
-                count += 1
-            operate(
-                memory,
-                own,
-                run.tanh_values,
-                run.hard,
-                0,
-                bias,
-                heads[item],
-                signals[item],
-                read[item],
-                item,
-                step,
-                item,
-                1,
-            )
+            if running[item]:
+                operate(
+                    memory,
+                    own,
+                    run.tanh_values,
+                    run.hard,
+                    0,
+                    bias,
+                    heads[item],
+                    signals[item],
+                    read[item],
+                    item,
+                    step,
+                    item,
+                    1,
+                )
+        count = _asked_now(asking, running, going, step, asked_items)
+        for row in range(count):
+            copy(out.rows[row], state[last, 0, asked_items[row]])
         if count:
             read_out(out, count)
         for row in range(count):
@@ -193,7 +204,6 @@ def answer(run: Forward, memory: Any, own: int, asking: Asking, out: ReadOut) ->
         for item in range(going):
             if running[item]:
                 running[item] = _goes_on(asking, item, step, chosen[item])
-        step += 1
 
 
 @compiled_entry

@@ -3,8 +3,8 @@
 Numba has a cache of its own, which believes what it reads: of a damaged file it makes an error
 in every command, or machine code that ends the process. Here what is not whole, or of another
 machine, counts as not being there. Every file begins with a checksum of the rest, which says what
-it was made of, and is put in its place whole. As there is a file for each function and the types
-that it is called with, processes that write at the same time have nothing to agree on.
+it was made of, and is put in its place whole. There is a file for each function and the types that
+it is called with. Who makes one locks its place, so that others wait instead of making it, too.
 """
 
 import contextlib
@@ -24,7 +24,11 @@ import numba
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 
+from stacktrans.kernels.locking import PlaceLock
+
 _CHECKSUM = hashlib.sha256
+_PATIENCE = 120.0
+"""Seconds to wait for another process to compile; one that takes longer may have been stopped."""
 
 
 class CodeCache:
@@ -40,26 +44,56 @@ class CodeCache:
         self, function: Callable[..., Any], directory: Path | None, on_miss: Callable[[], None]
     ) -> None:
         self._function, self._directory, self._on_miss = function, directory, on_miss
+        self._lock: PlaceLock | None = None
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """The compiled function for a signature; None if it has to be compiled."""
+        """The compiled function for a signature; None if it has to be compiled.
+
+        Others that have to compile it then wait for `save_overload`, or for `give_up`.
+        """
         target_context.refresh()
         what = self._what(signature, target_context.codegen())
-        content = self._directory and _content(self._path(self._directory, what), what)
+        place = self._place(what)
+        content = place and _content(place, what)
         if not content:
             self._on_miss()
-            return None
-        return CompileResult._rebuild(target_context, *content)
+            content = place and self._content_from_others(place, what)
+        return CompileResult._rebuild(target_context, *content) if content else None
+
+    def _content_from_others(self, place: Path, what: str) -> Any:
+        """What a place holds once nobody else is about to fill it."""
+        self._lock = PlaceLock(place)
+        self._lock.wait(_PATIENCE)
+        content = _content(place, what)
+        if content:
+            self.give_up()
+        return content
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep a compiled function, if it can be kept."""
-        # Such code holds addresses of this process.
-        if self._directory is None or compiled.library.has_dynamic_globals:
-            return
         what = self._what(signature, compiled.codegen)
-        code = dumps((what, compiled._reduce()))
-        with contextlib.suppress(OSError):
-            _put(self._path(self._directory, what), _CHECKSUM(code).digest() + code)
+        place = self._place(what)
+        # Code with globals that change holds addresses of this process.
+        if place and not compiled.library.has_dynamic_globals:
+            code = dumps((what, compiled._reduce()))
+            with contextlib.suppress(OSError):
+                _put(place, _CHECKSUM(code).digest() + code)
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Let others compile what this process was to, if it did not."""
+        if self._lock:
+            self._lock.release()
+
+    def has(self, signature: Any, target_context: Any) -> bool:
+        """Whether there is compiled code for a signature, or at least a file."""
+        place = self._place(self._what(signature, target_context.codegen()))
+        return place is not None and place.is_file()
+
+    def is_left_to_others(self, signature: Any, target_context: Any) -> bool:
+        """Whether another process is compiling the function for a signature."""
+        place = self._place(self._what(signature, target_context.codegen()))
+        return place is not None and PlaceLock(place).is_taken
 
     def _what(self, signature: Any, codegen: Any) -> str:
         """All that code depends on, but for the functions that it calls."""
@@ -71,11 +105,12 @@ class CodeCache:
         versions = numba.__version__, platform.python_implementation(), platform.python_version()
         return repr((name, sources, signature, codegen.magic_tuple(), versions))
 
-    def _path(self, directory: Path, what: str) -> Path:
+    def _place(self, what: str) -> Path | None:
+        """The file for it; None if there is no directory."""
         function = self._function
         key = _CHECKSUM(what.encode()).hexdigest()[:16]
         name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}-{key}.nbc"
-        return directory / name
+        return self._directory and self._directory / name
 
 
 @functools.cache

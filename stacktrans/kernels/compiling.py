@@ -68,11 +68,30 @@ class Entry(Compilable):
     """A function whose compiled code is called by Python, too; it is kept on disk."""
 
     def __call__(self, *args: Any) -> Any:
-        if _numba:
-            return self.dispatcher(*args)
+        return self._tried(self.dispatcher, *args) if _numba else self.in_python(*args)
+
+    def compile_for(self, types: tuple[Any, ...]) -> None:
+        """Compile it for some types of arguments, if it is not."""
+        self._tried(self.dispatcher.compile, types)
+
+    def _tried(self, call: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return call(*args)
+        except BaseException:
+            # It may have been compiling, for which other processes wait.
+            self.dispatcher._cache.give_up()
+            raise
+
+    def in_python(self, *args: Any) -> Any:
+        """Do in Python what the compiled code does."""
         # In compiled code there are no warnings either.
         with np.errstate(all="ignore"):
             return self.function(*args)
+
+    @property
+    def name(self) -> str:
+        """`module.function`."""
+        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
 
 
 class Overloaded:
@@ -145,6 +164,12 @@ def compiled_entry(function: Function) -> Function:
     if _numba:
         _ = entry.dispatcher
     return cast(Function, entry)
+
+
+def as_entry(function: Callable[..., Any]) -> Entry:
+    """What `compiled_entry` has made."""
+    assert isinstance(function, Entry)
+    return function
 
 
 def overloaded(function: Function) -> Function:

@@ -398,15 +398,31 @@ def backward_part(
     Arguments are as for `forward_part`, and `initial` is [L, states, B, H]; gives back its
     gradient.
     """
+    if part.start == part.stop:
+        return fresh_zeros(*initial.shape, dtype=sizes.dtype)
+    run = backward_run(sizes, part, weights, starts, inputs, initial, trace, grads)
+    places = slice(starts[part.start], starts[part.stop])
+    backward(run, store.backward(part, places), sizes.kind.memory.signals)
+    return run.grad_state
+
+
+def backward_run(
+    sizes: Sizes,
+    part: slice,
+    weights: Weights,
+    starts: Array,
+    inputs: Inputs,
+    initial: Array,
+    trace: Sequence[Array],
+    grads: Grads,
+) -> Backward:
+    """What running the steps backwards takes for a part of the batch; see `backward_part`."""
     kind, dtype, count = sizes.kind, sizes.dtype, part.stop - part.start
-    if not count:
-        return fresh_zeros(*initial.shape, dtype=dtype)
     places = slice(starts[part.start], starts[part.stop])
     own = _trace_of(places, trace)
     hidden, signals, reads = (grad[places] for grad in grads[:3])
-    grad_state = fresh_zeros(*initial[:, :, part].shape, dtype=dtype)
     outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
-    run = Backward(
+    return Backward(
         kind.units.number,
         int(kind.tanh_values),
         weights,
@@ -419,7 +435,7 @@ def backward_part(
         grads.projected[places],
         grads.inner[places],
         grads.heads[places],
-        grad_state,
+        fresh_zeros(*initial[:, :, part].shape, dtype=dtype),
         outer,
         np.empty_like(outer) if kind.units.split else outer,
         fresh(count, sizes.heads, dtype=dtype),
@@ -427,8 +443,6 @@ def backward_part(
         fresh(count, padded(sizes.size, dtype), dtype=dtype),
         np.zeros(count, dtype),
     )
-    backward(run, store.backward(part, places), kind.memory.signals)
-    return grad_state
 
 
 def _starts_of(part: slice, starts: Array) -> Array:

@@ -2,7 +2,7 @@
 
 import functools
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numba
@@ -13,6 +13,7 @@ from stacktrans.common.messages import complain
 from stacktrans.kernels import compiling, kernel, single
 from stacktrans.kernels.caching import CodeCache
 from stacktrans.kernels.compiling import Compilable, Entry, Overloaded
+from stacktrans.kernels.pipelines import EntryCompiler, InnerCompiler
 from stacktrans.kernels.places import cache_directory
 
 # As numba does not say what types its functions have, nor all that it can be told.
@@ -30,10 +31,24 @@ def make_dispatchers() -> None:
 
 def dispatcher_of(code: Compilable) -> Any:
     """What compiles a function for the types that it is called with."""
-    made = _njit(_compiled_function(code), **code.options)
-    if isinstance(code, Entry):  # others are kept within it
-        made._cache = CodeCache(code.function, cache_directory(), _say_that_it_compiles)
+    function = _compiled_function(code)
+    if not isinstance(code, Entry):
+        return _njit(function, pipeline_class=InnerCompiler, **code.options)
+    made = _njit(function, pipeline_class=EntryCompiler, **code.options)
+    # Others are kept within it.
+    made._cache = CodeCache(code.function, cache_directory(), _say_that_it_compiles)
     return made
+
+
+def types_of(arguments: Iterable[Any]) -> tuple[Any, ...]:
+    """The types for which an entry is compiled if it is called with some arguments."""
+    return tuple(map(numba.typeof, arguments))
+
+
+def has_code_for(entry: Entry, types: tuple[Any, ...]) -> bool:
+    """Whether an entry is compiled for some types, in this process or on disk."""
+    code = entry.dispatcher
+    return types in code.overloads or code._cache.has(types, code.targetctx)
 
 
 def _compiled_function(code: Compilable) -> Callable[..., Any]:

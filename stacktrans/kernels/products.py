@@ -57,4 +57,5 @@ def product(left: Array, matrix: Array, out: Array) -> None:
         matrix: [panels, K, width], from `panels`.
         out: [B or more, panels * width].
     """
-    out[: len(left)] = left @ matrix[:, :, 0].T  # in Python a panel is a column
+    count, depth, width = matrix.shape
+    out[: len(left)] = left @ matrix.transpose(1, 0, 2).reshape(depth, count * width)

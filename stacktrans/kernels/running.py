@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.kernels.compiling import Array, uses_numba
-from stacktrans.kernels.drive import Kind, Sizes, forward_part, forward_weights
+from stacktrans.kernels.drive import Kind, Sizes, forward, forward_part, forward_weights
 from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.loading import prepare
 from stacktrans.kernels.steps import Weights
@@ -114,7 +114,7 @@ class Running:
         """
         sizes, weights = self._sizes, self._weights
         batch, steps = ids.shape
-        prepare(batch * steps, "drive.forward")
+        prepare(batch * steps, forward)
         if batch != sizes.batch:
             raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
         trace = sizes.new_trace(batch * steps, saved=1)

@@ -21,11 +21,15 @@ from stacktrans.kernels.drive import (
     forward_part,
     forward_weights,
 )
+from stacktrans.kernels.examples import compile_steps
 from stacktrans.kernels.kernel import Held
 from stacktrans.kernels.loading import use_numba
 from stacktrans.kernels.steps import Inputs
 from stacktrans.kernels.tensors import as_array, fresh, in_place
 from stacktrans.kernels.threads import in_parts
+
+_compiled: set[tuple[type, np.dtype[Any]]] = set()
+"""For what memories and numbers the steps are compiled, or were read."""
 
 
 class LayerWeights(NamedTuple):
@@ -126,6 +130,7 @@ class _Plan(NamedTuple):
         starts: [B + 1] where the steps of each item start, and N.
         input_starts: [B + 1] where the inputs of each item start, and how many there are.
         ids: what is read, as `Inputs.ids` has it.
+        learns: whether there may be gradients.
         before: what memory and reads to begin with; None for the empty memory.
     """
 
@@ -134,6 +139,7 @@ class _Plan(NamedTuple):
     starts: Array
     input_starts: Array
     ids: Array
+    learns: bool
     before: Carried | None = None
 
 
@@ -155,6 +161,9 @@ class _Sequence(torch.autograd.Function):
         starts, before = plan.starts, plan.before
         start, own_heads, own_bias, *own = map(as_array, (initial, heads, bias, *weights))
         sizes = Sizes.of(plan.kind, plan.signals, start, own_heads, own_bias, own)
+        if plan.learns and (known := (type(plan.kind.memory), sizes.dtype)) not in _compiled:
+            compile_steps(sizes)
+            _compiled.add(known)
         inputs = sizes.inputs(starts, plan.input_starts, plan.ids, as_array(projected))
         first, held, places = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
@@ -337,7 +346,8 @@ def fused_sequence(
         nothing = len(weights.projected[0]) - 1
         check_ids(inputs, nothing)
         inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), nothing)
-    plan = _Plan(kind, len(weights.signal_weight), starts, input_starts, inputs)
+    learns = torch.is_grad_enabled()
+    plan = _Plan(kind, len(weights.signal_weight), starts, input_starts, inputs, learns)
     run: Any = _Sequence.apply
     return SequenceOutput(*run(plan, *weights.joined(len(steps)))[:3])
 
@@ -365,7 +375,8 @@ def fused_piece(
     if state is not None:
         initial = torch.where(state.new.unsqueeze(1), initial, state.units)
     inputs = as_array(ids.flatten())
-    plan = _Plan(kind, len(weights.signal_weight), starts, starts, inputs, state)
+    learns = torch.is_grad_enabled()
+    plan = _Plan(kind, len(weights.signal_weight), starts, starts, inputs, learns, state)
     run: Any = _Sequence.apply
     *done, carried = run(plan, projected, initial, *others)
     return SequenceOutput(*done), carried

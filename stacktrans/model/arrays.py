@@ -17,8 +17,8 @@ from stacktrans.kernels.arithmetic import sigmoid
 from stacktrans.kernels.arrays import fresh
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.drive import Kind, check_ids, forward_part
-from stacktrans.kernels.loading import prepare
+from stacktrans.kernels.drive import Kind, check_ids, forward, forward_part
+from stacktrans.kernels.loading import call, prepare
 from stacktrans.kernels.products import padded, panels
 from stacktrans.kernels.running import Running, RunWeights
 from stacktrans.kernels.steps import Inputs, Trace
@@ -128,7 +128,7 @@ class ArrayModel:
             return []
         steps = [len(each.ids) + each.limit + 1 for each in questions]
         alone = all(each.limit < 0 for each in questions) and max(steps) <= STEPS_AT_ONCE
-        prepare(sum(steps), "drive.forward" if alone else "answering.answer")
+        prepare(sum(steps), forward if alone else answer)
         check_ids(np.concatenate([each.ids for each in questions]), len(self.weights.projected))
 
         def said(group: list[int]) -> list[Said]:
@@ -199,7 +199,7 @@ class ArrayModel:
             np.empty((3, batch), np.int64),
         )
         store = sizes.store(steps).forward(slice(0, batch), slice(0, batch))
-        answer(run, store, sizes.kind.memory.signals, asking, self._read_out(batch))
+        call(answer, run, store, sizes.kind.memory.signals, asking, self._read_out(batch))
         return [
             Said(asking.said[start:stop], asking.logs[start:stop])
             for start, stop in zip(places[:-1].tolist(), asking.places.tolist(), strict=True)
@@ -226,7 +226,7 @@ class ArrayModel:
         if not sources:
             return []
         steps = [self.config.steps_over(len(source)) for source in sources]
-        prepare(sum(steps), "drive.forward")
+        prepare(sum(steps), forward)
 
         def said(group: list[int]) -> list[Said]:
             return self._written([sources[index] for index in group], logs)
@@ -290,7 +290,7 @@ class ArrayModel:
 
     def follow(self, ids: Ids, contents: bool = True) -> Iterable[StepTaken]:
         """See `Predictor.follow`."""
-        prepare(self.config.steps_over(len(ids)), "drive.forward")
+        prepare(self.config.steps_over(len(ids)), forward)
         hidden, signals, _ = self.unrolled([ids])
         values = self._pushed(hidden)
         readings = self._readings(signals, values, contents)
