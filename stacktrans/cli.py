@@ -10,6 +10,7 @@ from typing import TextIO, cast
 from stacktrans.commands import completion
 from stacktrans.commands.app import INTERRUPTED, app, command
 from stacktrans.commands.evaluate import eval
+from stacktrans.commands.extract import extract
 from stacktrans.commands.generate import generate
 from stacktrans.commands.inspect import inspect
 from stacktrans.commands.listing import list as list_
@@ -22,7 +23,7 @@ from stacktrans.common.messages import Dispensable, complain, silence
 
 __all__ = ["app", "main"]
 
-for each in (generate, train, eval, transduce, inspect, verify, sweep, list_):
+for each in (generate, train, eval, transduce, inspect, verify, extract, sweep, list_):
     command(each)
 
 

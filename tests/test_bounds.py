@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.incoming import LONGEST_LINE, line_groups
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength, NotASource, Task
-from stacktrans.tasks.lines import LONGEST_LINE, line_groups, read_pairs
+from stacktrans.tasks.lines import read_pairs
 
 Rule = dict[str, Any]
 

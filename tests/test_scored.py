@@ -8,13 +8,13 @@ import pytest
 import torch
 from shipped_tasks import task_of
 
+from stacktrans.common.incoming import Piece
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import Line, LineStream, transduce_lines
 from stacktrans.model import checkpoint
 from stacktrans.showing.traces import verdict
 from stacktrans.tasks.base import UNKNOWN
-from stacktrans.tasks.lines import Piece
 
 CASES = [
     ("0110####", "    0110"),

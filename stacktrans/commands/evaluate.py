@@ -232,13 +232,13 @@ def _results(
     beam: int | None,
 ) -> "Results":
     """The scores of a checkpoint on pairs of a file, or on strings that are drawn."""
+    from stacktrans.common.reading import name_of
     from stacktrans.inference.evaluation import (
         ranges,
         scores_of_pairs,
         scores_of_range,
         scores_of_sets,
     )
-    from stacktrans.tasks.contents import name_of
     from stacktrans.tasks.lines import read_pairs
 
     if data:

@@ -102,7 +102,7 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
 
     check_positive(**{"--workers": workers})
     loaded = load(name, device, hard, workers)
-    if not isinstance(loaded.predictor, ArrayModel):
+    if not (loaded.machine or isinstance(loaded.predictor, ArrayModel)):
         import torch
 
         torch.set_num_threads(workers)

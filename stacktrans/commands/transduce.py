@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,11 @@ from stacktrans.commands.options import (
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import check_positive
 from stacktrans.common.messages import complain
+
+if TYPE_CHECKING:
+    from stacktrans.machines.definition import Machine
+
+NOT_ENDED = "the model did not end its answer, which is cut off"
 
 
 def transduce(
@@ -62,15 +67,20 @@ def transduce(
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
     """
-    from stacktrans.common.reading import check_readable
-    from stacktrans.inference.transduction import transduce_lines
-    from stacktrans.tasks.contents import STDIN
+    from stacktrans.common.reading import STDIN, check_readable
+    from stacktrans.machines.lines import machine_at
 
     check_positive(**{"--max-length": max_length, "--beam": beam})
     inputs = files or [STDIN]
     for path in inputs:
         if path != STDIN:
             check_readable(path)
+    machine = None if as_json or beam else machine_at(checkpoint)
+    if machine:
+        _by_machine(machine, inputs, max_length)
+        return
+    from stacktrans.inference.transduction import transduce_lines
+
     loaded = load_model(checkpoint, device, hard, workers)
     failed = False
     for descriptor, name in _opened(inputs):
@@ -86,17 +96,33 @@ def transduce(
                 failed = True
                 complain(f"{name}:{line.number}: {line.error}")
             elif line.ended is False:
-                complain(
-                    f"{name}:{line.number}: the model did not end its answer, which is cut off"
-                )
+                complain(f"{name}:{line.number}: {NOT_ENDED}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _by_machine(machine: "Machine", inputs: list[Path], max_length: int | None) -> None:
+    """Have a machine answer, without anything that takes time to import."""
+    from stacktrans.machines.lines import answered_lines
+
+    failed = False
+    for descriptor, name in _opened(inputs):
+        for line in answered_lines(machine, descriptor, max_length):
+            print_data(line.output)
+            if line.last:
+                sys.stdout.flush()
+            if line.error:
+                failed = True
+                complain(f"{name}:{line.number}: {line.error}")
+            elif not line.ended:
+                complain(f"{name}:{line.number}: {NOT_ENDED}")
     if failed:
         raise typer.Exit(1)
 
 
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:
     """The descriptor and the name of each input."""
-    from stacktrans.common.reading import opened
-    from stacktrans.tasks.contents import STDIN, name_of
+    from stacktrans.common.reading import STDIN, name_of, opened
 
     for path in paths:
         with contextlib.nullcontext(sys.stdin) if path == STDIN else opened(path) as stream:

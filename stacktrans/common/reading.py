@@ -11,10 +11,17 @@ from typing import Any, BinaryIO
 
 from stacktrans.common.errors import UsageError
 
+STDIN = Path("-")
+"""What stands for standard input among files."""
 MOST_BYTES = 1 << 24
 """The largest file of settings or of a run's records that is read."""
 _OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 """Names of files that this process has open, such as a shell's <(...)."""
+
+
+def name_of(path: Path) -> str:
+    """What a file is called in messages."""
+    return "standard input" if path == STDIN else str(path)
 
 
 def check_readable(path: str | os.PathLike[str]) -> None:

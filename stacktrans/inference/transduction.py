@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
+from stacktrans.common.incoming import Piece, check_length, decode_line, line_groups
 from stacktrans.inference.beam import search
 from stacktrans.inference.decoding import Answer
 from stacktrans.inference.perplexity import Following, followings
@@ -18,7 +19,6 @@ from stacktrans.model.predictor import likeliest
 from stacktrans.tasks.base import UNKNOWN, Task, with_marks
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layouts import UnknownSymbol
-from stacktrans.tasks.lines import Piece, check_length, decode_line, line_groups
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,9 @@ def _has_state(checkpoint: Checkpoint) -> bool:
 
 
 def _is_known(checkpoint: Checkpoint) -> bool:
-    """Whether what the weights mean is known."""
-    return checkpoint.config.model.controller.name in CONTROLLERS.builtin
+    """Whether there are weights, and what they mean is known."""
+    known = checkpoint.config.model.controller.name in CONTROLLERS.builtin
+    return known and bool(checkpoint.weights)
 
 
 def _rows_of(checkpoint: Checkpoint, actions: set[str]) -> list[bool]:

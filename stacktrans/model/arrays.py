@@ -292,12 +292,12 @@ class ArrayModel:
         """See `Predictor.follow`."""
         prepare(self.config.steps_over(len(ids)), forward)
         hidden, signals, _ = self.unrolled([ids])
-        values = self._pushed(hidden)
+        values = self.pushed(hidden)
         readings = self._readings(signals, values, contents)
         logits = self.read_out(hidden)
         return map(StepTaken, logits, signals, values, readings)
 
-    def _pushed(self, hidden: Array) -> Array:
+    def pushed(self, hidden: Array) -> Array:
         """The vectors that are pushed: [T, H] -> [T, pushes, m]."""
         weights, first = self.weights, self.weights.signals
         with np.errstate(all="ignore"):

@@ -3,6 +3,7 @@
     config.yaml         the run's configuration, whole
     model.safetensors   the weights
     training.pt         what else a run needs to be resumed (only in `last/`)
+    machine.json        instead of weights, the rules of a machine that was extracted
     SHA256SUMS          checksums of these, which are checked when they are read
     README.md           a model card (once the run has ended)
 
@@ -32,9 +33,12 @@ from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.files import flush, write_flushed
 from stacktrans.common.late import Late
 from stacktrans.common.registry import CONTROLLERS, REGISTRIES
+from stacktrans.machines.definition import Machine
+from stacktrans.machines.files import MACHINE, read_machine, written
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
+from stacktrans.model.of_machine import MachineModel
 from stacktrans.model.predictor import Numbers, Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes
 from stacktrans.model.weights import check_shapes, metadata_of, read_weights, serialized, shapes_of
@@ -173,6 +177,7 @@ class Checkpoint:
             auto is the processor.
         hard: whether signals are made 0 or 1.
         threads: how many parts of a batch are run at the same time.
+        machine: what it is instead of a model with weights; None if it is one.
     """
 
     path: Path
@@ -183,6 +188,7 @@ class Checkpoint:
     device: str = "auto"
     hard: bool = False
     threads: int = 1
+    machine: Machine | None = None
 
     @functools.cached_property
     def memory(self) -> Memory[Any]:
@@ -197,7 +203,13 @@ class Checkpoint:
 
     @functools.cached_property
     def model(self) -> Transducer:
-        """The model as a torch module."""
+        """The model as a torch module.
+
+        Raises:
+            CheckpointError: it is a machine.
+        """
+        if self.machine:
+            raise CheckpointError(f"{self.path}: a machine has no weights to be trained or changed")
         from stacktrans.model.transducer import Transducer  # waits for torch
 
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
@@ -208,6 +220,8 @@ class Checkpoint:
     @property
     def predictor(self) -> Predictor:
         """What runs the model; with the weights that it has now, if somebody has the module."""
+        if self.machine:
+            return MachineModel(self.config.model, self.machine)
         return self._of_module() if "model" in vars(self) else self._of_weights
 
     def _of_module(self) -> Predictor:
@@ -252,7 +266,7 @@ def locate(name: str | Path) -> Path:
     for path in paths:
         for place in (path, path / "best", path / "last"):
             for candidate in (place, _aside(place)):
-                if (candidate / WEIGHTS).is_file():
+                if any((candidate / name).is_file() for name in (WEIGHTS, MACHINE)):
                     return candidate
     if not given.exists():
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
@@ -273,9 +287,34 @@ def load(
     """
     check_device(str(device))
     path = locate(name)
+    if (path / MACHINE).is_file():
+        return _load_machine(path, threads)
     config, task, shapes = _read(path)
     weights = read_weights(path / WEIGHTS, shapes)
     return Checkpoint(path, config, task, task.layout, weights, str(device), hard, threads)
+
+
+def _load_machine(path: Path, threads: int) -> Checkpoint:
+    """Read a checkpoint that is a machine; raises as `load` does."""
+    machine = read_machine(path / MACHINE)
+    _check_whole(path)
+    config = resolve(config=str(path / CONFIG))
+    task = config.make_task()
+    layout = task.layout
+    if (layout.inputs, layout.outputs) != (
+        machine.symbols.size - bool(machine.buffers),
+        machine.outputs.size,
+    ):
+        raise CheckpointError(f"{path / MACHINE}: not a machine for the task of {CONFIG}")
+    return Checkpoint(path, config, task, layout, {}, hard=True, threads=threads, machine=machine)
+
+
+def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:
+    """Write a checkpoint that is a machine; raises `CheckpointError` as `save` does."""
+    contents = {CONFIG: config.to_yaml().encode(), MACHINE: written(machine).encode()}
+    contents[SUMS] = sums_of(contents).encode()
+    contents[CARD] = card.encode()
+    _write(directory.resolve(), contents)
 
 
 def read_config(directory: Path) -> RunConfig:

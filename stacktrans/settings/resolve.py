@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.reading import STDIN
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
 from stacktrans.settings.config import RunConfig
@@ -34,7 +35,6 @@ from stacktrans.settings.task_config import TaskFile, paths_of
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.contents import STDIN
 from stacktrans.tasks.layouts import JointSequence, Layout, SameLength
 
 DEFAULT_RECIPE = "default"

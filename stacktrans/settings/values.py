@@ -17,9 +17,10 @@ from pydantic import (
     model_validator,
 )
 
+from stacktrans.common.incoming import LONGEST
 from stacktrans.common.kinds import alternatives, plain
 from stacktrans.common.registry import Registry
-from stacktrans.tasks.base import LONGEST, Lengths
+from stacktrans.tasks.base import Lengths
 
 
 def _in_order(lengths: Lengths) -> Lengths:

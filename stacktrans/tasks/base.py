@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.incoming import LONGEST
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.grammar.depth import DEEPEST
@@ -23,9 +24,6 @@ from stacktrans.tasks.layouts import (
     SameLength,
     Steps,
 )
-
-LONGEST = 1_000_000
-"""The longest source that can be asked for, in symbols."""
 
 
 @dataclass(frozen=True)

@@ -10,24 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.reading import is_open_already, read_bytes
+from stacktrans.common.incoming import BYTE_ORDER_MARK
+from stacktrans.common.reading import STDIN, is_open_already, name_of, read_bytes
 
-STDIN = Path("-")
-"""What stands for standard input among files."""
 PACKED = ".gz"
 """What the name of a file ends with that is packed by gzip."""
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some editors begin a file in UTF-8 with."""
 
 _copies: Mapping[Path, Path] = {}
 """Files that are read instead of what came only once."""
 _held: dict[tuple[Path, Any], bytes] = {}
 """What has come from streams."""
-
-
-def name_of(path: Path) -> str:
-    """What a file is called in messages."""
-    return "standard input" if path == STDIN else str(path)
 
 
 def comes_once(path: Path) -> bool:

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.incoming import decode_line
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.contents import read_lines
 from stacktrans.tasks.layouts import ENDING, Alphabet, Ids, Pair, Role, Sentences
-from stacktrans.tasks.lines import decode_line
 
 END = "</s>"
 """The symbol that ends every sentence, and is said as any other."""

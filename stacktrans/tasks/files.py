@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, clipped, shown
+from stacktrans.common.incoming import LONGEST, decode_line
 from stacktrans.common.reading import parsed_json
-from stacktrans.tasks.base import LONGEST
 from stacktrans.tasks.contents import read_content
 from stacktrans.tasks.flat import Numbers
-from stacktrans.tasks.lines import RawLines, decode_line
+from stacktrans.tasks.lines import RawLines
 
 COLUMNS = ("source", "target", "features")
 PARTS = ("train", "dev", "test")

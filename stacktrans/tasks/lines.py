@@ -1,89 +1,19 @@
 """Strings in files and pipes: lines in, pairs in and out."""
 
-import os
 import re
-import select
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from stacktrans.common.errors import StacktransError, clipped
-from stacktrans.common.reading import parsed_json
+from stacktrans.common.incoming import check_length, decode_line
+from stacktrans.common.reading import name_of, parsed_json
 from stacktrans.common.visible import json_text
-from stacktrans.tasks.base import LONGEST, Task
-from stacktrans.tasks.contents import BYTE_ORDER_MARK, PACKED, name_of, read_content
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.contents import PACKED, read_content
 from stacktrans.tasks.layouts import Pair
 
 PairFormat = Literal["tsv", "jsonl"]
-LINES_AT_ONCE = 256
-CHUNK = 1 << 16
-LONGEST_LINE = 1 << 24
-"""The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""
-
-
-def decode_line(line: bytes) -> str:
-    """A line without its end; raises `StacktransError` if it is too long or not text."""
-    if len(line) > LONGEST_LINE:
-        raise StacktransError(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
-    try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise StacktransError(
-            f"byte {error.start + 1} is 0x{byte:02x}, which is not UTF-8"
-        ) from None
-
-
-class Piece(NamedTuple):
-    """A line, or a part of one.
-
-    Attributes:
-        raw: what was read, without the line's end; of a line that is longer than
-            `LONGEST_LINE`, no more than shows that.
-        begins: whether the line begins with it.
-        ends: whether the line ends with it.
-    """
-
-    raw: bytes
-    begins: bool = True
-    ends: bool = True
-
-
-def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
-    """Lines as they come: as many as are there already, but without waiting for more.
-
-    Args:
-        descriptor: an open file or pipe.
-        parts: whether not to wait for the end of a line either.
-    """
-    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    group: list[Piece] = []
-    rest, begins, first = bytearray(), True, True
-    while True:
-        waiting = not (is_file or select.select([descriptor], [], [], 0)[0])
-        if parts and waiting and rest:
-            group.append(Piece(bytes(rest), begins, ends=False))
-            rest, begins = bytearray(), False
-        if group and (waiting or len(group) >= LINES_AT_ONCE):
-            yield group[:LINES_AT_ONCE]
-            del group[:LINES_AT_ONCE]
-            continue
-        chunk = os.read(descriptor, CHUNK)
-        if not chunk:
-            break
-        if first:
-            chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
-        for number, part in enumerate(chunk.split(b"\n")):
-            if number:  # there was the end of a line before it
-                group.append(Piece(bytes(rest), begins))
-                rest, begins = bytearray(), True
-            if len(rest) <= LONGEST_LINE:
-                rest += part
-    if rest or not begins:
-        group.append(Piece(bytes(rest), begins))
-    for start in range(0, len(group), LINES_AT_ONCE):
-        yield group[start : start + LINES_AT_ONCE]
 
 
 def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
@@ -161,12 +91,6 @@ class RawLines(NamedTuple):
     def numbered(self) -> Iterator[tuple[int, bytes]]:
         """The lines with something on them, and their numbers from 1."""
         return ((number, line) for number, line in enumerate(self.lines, start=1) if line.strip())
-
-
-def check_length(symbols: Sequence[str]) -> None:
-    """Raise `StacktransError` if a string is longer than any that a model is asked about."""
-    if len(symbols) > LONGEST:
-        raise StacktransError(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
 
 
 def given_pairs(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.tasks.contents import name_of
+from stacktrans.common.reading import name_of
 from stacktrans.tasks.files import CALLED, DEV, NAMED, PARTS, TEST, TRAIN, Lines, Request
 from stacktrans.tasks.flat import Chosen, Numbers
 

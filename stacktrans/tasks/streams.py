@@ -10,15 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stacktrans.tasks.base import (
-    LONGEST,
-    LengthLaw,
-    Lengths,
-    NoSuchLength,
-    NotASource,
-    Task,
-    drawn_lengths,
-)
+from stacktrans.common.incoming import LONGEST
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, drawn_lengths
 from stacktrans.tasks.layouts import DIGITS, Alphabet, Ids, Pair, Stream, meaningless_symbols
 from stacktrans.tasks.patterns import blocks_of
 

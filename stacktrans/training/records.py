@@ -4,9 +4,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from stacktrans.common.reading import name_of
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.contents import name_of
 from stacktrans.tasks.files import CALLED
 
 if TYPE_CHECKING:

@@ -1,0 +1,105 @@
+"""The command `extract`: the machine that a hard model is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stacktrans.commands.options import CheckpointArgument, JsonOption, load_model
+from stacktrans.commands.terminal import print_json, print_out
+from stacktrans.common.files import check_place, check_place_of, write_atomically
+from stacktrans.common.messages import complain
+
+WORTH_SAYING = 0.05
+"""The share of undecided signals that is worth a note."""
+
+if TYPE_CHECKING:
+    from stacktrans.extraction.extracting import Extracted
+
+
+def extract(
+    checkpoint: CheckpointArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Save the machine as a checkpoint in a new directory."),
+    ] = None,
+    dot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the machine as a graph in DOT.")
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the machine to an .svg file.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Extract the machine that a model is when its signals are made 0 or 1.
+
+    Its rules are learned from what the model does with strings of its task: in
+    which state, reading which symbol, and seeing what at the ends of its memories, it
+    pops and pushes what, says what, and goes on in which state. Symbols that are
+    treated alike share a rule. Then model and machine answer strings that nothing was
+    learned from; how often they agree is printed, and the shortest string at which
+    they do not.
+
+    A machine that is saved is a checkpoint: transduce, eval and inspect take it. The
+    exit code is 1 if no machine is found, and the message says why.
+
+        stacktrans extract parenthesis-lstm
+        stacktrans extract xor-buffered --out xor-machine
+        stacktrans extract parenthesis-lstm --svg parenthesis.svg --dot parenthesis.dot
+    """
+    from stacktrans.common.errors import UsageError
+    from stacktrans.extraction.extracting import extract as extracted_from
+    from stacktrans.machines.files import written
+    from stacktrans.model.checkpoint import save_machine
+    from stacktrans.showing.machine_card import card
+    from stacktrans.showing.machine_svg import svg as drawn
+    from stacktrans.showing.machines import dot as as_dot
+
+    for path in (dot, svg):
+        if path:
+            check_place_of(path)
+    if out:
+        if out.exists():
+            raise UsageError(f"{out}: exists already; expected a new directory")
+        check_place(out)
+    loaded = load_model(checkpoint, "auto", hard=True)
+    found = extracted_from(loaded, complain if not as_json else lambda _: None)
+    if out:
+        save_machine(out, loaded.config, found.machine, card(found, checkpoint))
+    if dot:
+        write_atomically(dot, as_dot(found.machine))
+    if svg:
+        write_atomically(svg, drawn(found.machine))
+    if as_json:
+        import json
+
+        print_json({**_facts(found), "machine": json.loads(written(found.machine))})
+    else:
+        _print(found)
+
+
+def _facts(found: "Extracted") -> dict[str, Any]:
+    return {
+        "states": found.machine.states.size,
+        "kinds": [things.size - 1 for things in found.machine.kinds],
+        "rules": len(found.machine.rules),
+        "agreement": [each._asdict() for each in found.agreement],
+        "differing": found.differing,
+        "learned_from": found.learned_from,
+        "rounds": found.rounds,
+        "undecided": found.undecided,
+        "seconds": found.seconds,
+    }
+
+
+def _print(found: "Extracted") -> None:
+    from stacktrans.showing.machines import agreement_table, machine_line, rules_table
+
+    print_out(machine_line(found.machine), rules_table(found.machine), agreement_table(found))
+    if found.undecided > WORTH_SAYING:
+        complain(
+            f"{found.undecided:.0%} of the model's signals are undecided: its answers may differ "
+            "where they are not made 0 or 1"
+        )
+    if found.differing is not None:
+        print_out(f"the shortest string at which model and machine differ: {found.differing}")

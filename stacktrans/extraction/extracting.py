@@ -1,0 +1,273 @@
+"""From a checkpoint to a machine, with how far the two agree.
+
+The network is run, hard, on strings; what it did becomes rules; machine and network then answer
+fresh strings, and those at which they differ are learned from, too, until there are none or it
+does not get better. What is reported is measured in the end on strings that nothing was learned
+from.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stacktrans.extraction.naming import Named, named
+from stacktrans.extraction.network import CannotExtract, Network
+from stacktrans.extraction.refining import Refining
+from stacktrans.extraction.rules import RuleLearner
+from stacktrans.extraction.runs import Recorder
+from stacktrans.extraction.strings import drawn_strings, short_strings
+from stacktrans.inference.decoding import transduce
+from stacktrans.machines.definition import (
+    JOINT,
+    PADDED,
+    SAME_LENGTH,
+    Buffers,
+    Machine,
+    Memories,
+    Reads,
+    Rule,
+)
+from stacktrans.machines.running import NoRule, Tables, answer
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.layouts import Ids, JointSequence, Padded
+
+GRID = 1 / 256
+"""How far numbers of vectors may be apart that count as the same at first."""
+ROUNDS = 8
+"""How often it is learned from strings at which machine and network differ."""
+LEARNED_FROM, CHECKED = 60, 100
+"""How many strings of the training lengths, and half as many of the test lengths, are drawn to be
+learned from, and to be checked with."""
+DIFFERING = 40
+"""How many strings at which they differ are learned from at once."""
+AGREEING = 0.5
+"""With less agreement there is no machine."""
+
+
+class Agreement(NamedTuple):
+    """How far a machine agrees with its network on some strings.
+
+    Attributes:
+        what: which strings.
+        strings: how many.
+        agreeing: to how many of them they give the same answer.
+    """
+
+    what: str
+    strings: int
+    agreeing: int
+
+    @property
+    def share(self) -> float:
+        """The share of strings with the same answer."""
+        return self.agreeing / max(self.strings, 1)
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """A machine, and how it was found.
+
+    Attributes:
+        machine: itself.
+        agreement: with the network, on strings that it was not learned from, and all short ones.
+        differing: the shortest string that was found at which they differ; None if none was.
+        learned_from: how many strings it was learned from.
+        rounds: how often.
+        undecided: the share of the network's signals that are far from 0 and from 1.
+        seconds: how long it took.
+    """
+
+    machine: Machine
+    agreement: tuple[Agreement, ...]
+    differing: str | None
+    learned_from: int
+    rounds: int
+    undecided: float
+    seconds: float
+
+    @property
+    def whole(self) -> bool:
+        """Whether no difference was found."""
+        return self.differing is None
+
+
+def extract(checkpoint: Checkpoint, note: Callable[[str], None] = lambda _: None) -> Extracted:
+    """The machine that a model is when its signals are made 0 or 1.
+
+    Args:
+        checkpoint: of the model.
+        note: is told of each round.
+
+    Raises:
+        CannotExtract: it is no machine, or none that could be found; the message says why.
+        StacktransError: its numbers overflow.
+    """
+    return _Extraction(checkpoint, note).run()
+
+
+class _Extraction:
+    """Finding the machine of a checkpoint; arguments are those of `extract`."""
+
+    def __init__(self, checkpoint: Checkpoint, note: Callable[[str], None]) -> None:
+        self._checkpoint, self._note = checkpoint, note
+        self._network = Network(checkpoint)
+        self._recorder = Recorder(self._network, GRID)
+        self._short = short_strings(checkpoint)
+        ranges = checkpoint.config.task.ranges
+        self._ranges = (ranges.train, ranges.test)
+        self._begun = time.monotonic()
+
+    def run(self) -> Extracted:
+        """See `extract`."""
+        self._learn_from(self._short.sources)
+        for lengths, count in zip(self._ranges, (LEARNED_FROM, LEARNED_FROM // 2), strict=True):
+            self._learn_from(drawn_strings(self._checkpoint, lengths, count, seed=1))
+        best, fewest = None, -1
+        for number in range(1, ROUNDS + 1):
+            machine = self._machine()
+            wrong = self._differing(machine, self._strings(seed=number + 1))
+            self._note(f"round {number}: {len(machine.rules)} rules, {len(wrong)} strings differ")
+            if best is None or len(wrong) < fewest:
+                best, fewest = machine, len(wrong)
+            if not wrong:
+                break
+            self._learn_from(sorted(wrong, key=len)[:DIFFERING])
+        assert best is not None
+        return self._judged(best, number)
+
+    def _learn_from(self, sources: Sequence[Ids]) -> None:
+        task = self._checkpoint.task
+        scored = None
+        if task.same_length:
+            scored = [[*task.scored(task.source.decode(source))] for source in sources]
+        self._recorder.run(sources, scored)
+
+    def _strings(self, seed: int) -> list[Ids]:
+        counts = zip(self._ranges, (CHECKED, CHECKED // 2), strict=True)
+        drawn = [
+            source
+            for lengths, count in counts
+            for source in drawn_strings(self._checkpoint, lengths, count, seed)
+        ]
+        return [*self._short.sources, *drawn]
+
+    def _machine(self) -> Machine:
+        refining = Refining(self._recorder)
+        refining.refine()
+        checkpoint = self._checkpoint
+        buffered = checkpoint.config.model.buffers is not None
+        names = named(checkpoint.task, checkpoint.layout, buffered, refining)
+        rules = RuleLearner(refining, names).learn()
+        return machine_of(checkpoint, self._network, names, rules)
+
+    def _differing(self, machine: Machine, sources: Sequence[Ids]) -> list[Ids]:
+        """The strings to which machine and network give different answers."""
+        network = transduce(self._network.model, self._network.layout, sources, logs=False)
+        tables, found = Tables(machine), []
+        for source, expected in zip(sources, network, strict=True):
+            try:
+                said = answer(tables, source.tolist())
+                same = said.ended == expected.ended and self._same(
+                    source, said.outputs, expected.target
+                )
+            except NoRule:
+                same = False
+            if not same:
+                found.append(source)
+        return found
+
+    def _same(self, source: Ids, said: list[int], expected: list[int]) -> bool:
+        """Whether two answers are the same where they are scored."""
+        task = self._checkpoint.task
+        if said == expected or not task.same_length:
+            return said == expected
+        scored = task.scored(task.source.decode(source))
+        return all(
+            one == other for one, other, known in zip(said, expected, scored, strict=True) if known
+        )
+
+    def _judged(self, machine: Machine, rounds: int) -> Extracted:
+        """The machine with its agreement on fresh strings; raises `CannotExtract`."""
+        short = self._short
+        of = (
+            f"over {short.symbols} symbols "
+            if short.symbols < len(self._checkpoint.task.source)
+            else ""
+        )
+        checked = [(f"all {of}up to length {short.longest}", short.sources)]
+        for lengths, count in zip(self._ranges, (CHECKED, CHECKED // 2), strict=True):
+            drawn = drawn_strings(self._checkpoint, lengths, 2 * count, seed=0)
+            checked.append((f"random of length {lengths}", drawn))
+        agreement, wrong = [], []
+        for what, sources in checked:
+            differing = self._differing(machine, sources)
+            wrong += differing
+            agreement.append(Agreement(what, len(sources), len(sources) - len(differing)))
+        undecided = self._recorder.undecided / max(self._recorder.signals, 1)
+        overall = sum(each.agreeing for each in agreement) / sum(each.strings for each in agreement)
+        if overall < AGREEING:
+            raise CannotExtract(
+                f"no machine found: after {rounds} rounds the best, of {machine.states.size} "
+                f"states and {len(machine.rules)} rules, gives the hard model's answer to only "
+                f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
+            )
+        task = self._checkpoint.task
+        shortest = min(wrong, key=len, default=None)
+        return Extracted(
+            machine,
+            tuple(agreement),
+            None if shortest is None else task.source.join(task.source.decode(shortest)),
+            self._recorder.strings,
+            rounds,
+            undecided,
+            time.monotonic() - self._begun,
+        )
+
+
+def machine_of(
+    checkpoint: Checkpoint, network: Network, names: Named, rules: Sequence[Rule]
+) -> Machine:
+    """A machine of rules."""
+    task, model, memory = checkpoint.task, checkpoint.config.model, checkpoint.memory
+    ends = network.ends
+    labels = tuple(getattr(memory, "labels", (memory.name,) * network.rings))
+    memories = Memories(
+        labels,
+        tuple((signal, end) for signal, end in ends.pops.tolist()),
+        tuple((signal, end) for signal, end in ends.pushes.tolist()),
+        tuple(ends.reads.tolist()),
+        checkpoint.signal_names,
+    )
+    buffers = None
+    if model.buffers:
+        own = model.buffers
+        buffers = Buffers(own.steps_per_symbol, own.extra_steps, own.output_skip)
+    return Machine(
+        task=checkpoint.config.task.name,
+        source=task.source.symbols,
+        target=task.target.symbols,
+        words=(task.source.words, task.target.words),
+        letters=names.letters,
+        symbols=names.symbols,
+        outputs=names.outputs,
+        kinds=names.kinds,
+        states=names.states,
+        memories=memories,
+        buffers=buffers,
+        reads=_reads(checkpoint),
+        rules=tuple(rules),
+    )
+
+
+def _reads(checkpoint: Checkpoint) -> Reads:
+    layout = checkpoint.layout
+    if isinstance(layout, JointSequence):
+        first = layout.first_source, layout.first_target
+        return Reads(JOINT, *first, (layout.begin,), (layout.separator,), layout.end)
+    if isinstance(layout, Padded):
+        given = layout.given.each, layout.given.further
+        return Reads(PADDED, 0, -1, (), (layout.blank,), layout.end, given)
+    return Reads(SAME_LENGTH, 0, -1, (), (), -1)

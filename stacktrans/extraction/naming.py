@@ -1,0 +1,162 @@
+"""Letters: what symbols, outputs and kinds have in common, so that one rule can speak of them all.
+
+A symbol has the letter that it is written as, whether it is read of a source or of an answer, and
+so has an output. A kind has the letter of the symbols at which it is pushed, or else of the
+outputs that are said when it is read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.extraction.refining import Classes, Refining
+from stacktrans.extraction.runs import EMPTY, NOTHING
+from stacktrans.machines.definition import Series, Things
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Padded
+
+MOST_COMPARED = 12
+"""How many states or kinds are compared with one another at most."""
+MOSTLY = 0.9
+"""The share of a kind's steps that have to be of one letter."""
+
+
+class Named(NamedTuple):
+    """Things with names.
+
+    Attributes:
+        letters: all there are.
+        symbols: what is read.
+        outputs: what is said.
+        kinds: of each memory.
+        states: the states; the first is the initial one.
+        kind_numbers: of each memory, the thing that each class of its kinds is.
+        state_numbers: the same of states.
+    """
+
+    letters: tuple[str, ...]
+    symbols: Things
+    outputs: Things
+    kinds: tuple[Things, ...]
+    states: Things
+    kind_numbers: list[Ids]
+    state_numbers: Ids
+
+
+def named(task: Task, layout: Layout, buffered: bool, refining: Refining) -> Named:
+    """The names of all things that were met."""
+    letters = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
+    number = {letter: index for index, letter in enumerate(letters)}
+    source = Series("letter", tuple(number[symbol] for symbol in task.source.symbols))
+    target = Series("letter", tuple(number[symbol] for symbol in task.target.symbols))
+    ending = [Series("end")]
+    if isinstance(layout, JointSequence):
+        symbols = [
+            Series("begin"),
+            Series("separator"),
+            source,
+            target._replace(name="written letter"),
+        ]
+    elif isinstance(layout, Padded):
+        symbols = [source, Series("blank")]
+    else:
+        symbols, ending = [source], []
+    if buffered:
+        symbols.append(Series("nothing"))
+    of_symbols = Things(tuple(symbols))
+    outputs = Things((target, *ending))
+    _merge_states(refining)
+    kinds, numbers = [], []
+    for ring, classes in enumerate(refining.kinds):
+        own_letters = _kind_letters(refining, ring, _letters(of_symbols), _letters(outputs))
+        refining.merge(ring, _alike(classes, own_letters))
+        own_letters = _kind_letters(refining, ring, _letters(of_symbols), _letters(outputs))
+        things, own = _series(classes, own_letters)
+        kinds.append(things)
+        numbers.append(own)
+    first = int(refining.states.of[0])
+    order = [first, *(each for each in refining.states.there if each != first)]
+    states = Things(tuple(Series(f"state {index + 1}") for index in range(len(order))))
+    of_states = np.zeros(refining.states.count, np.int64)
+    of_states[order] = np.arange(len(order))
+    return Named(letters, of_symbols, outputs, tuple(kinds), states, numbers, of_states)
+
+
+def _merge_states(refining: Refining) -> None:
+    """Make one of states that nothing tells apart any more."""
+    there = refining.states.there
+    if 1 < len(there) <= MOST_COMPARED:
+        refining.merge(None, itertools.combinations(there, 2))
+
+
+def _alike(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of kinds that may be one: those with the same letter, and those without, if few."""
+    there = [kind for kind in classes.there if kind != EMPTY]
+    others = [kind for kind in there if kind not in letters]
+    by_letter: dict[int, list[int]] = {}
+    for kind in sorted(letters, key=lambda each: -int((classes.of == each).sum())):
+        by_letter.setdefault(letters[kind], []).append(kind)
+    for same in by_letter.values():
+        yield from itertools.combinations(same, 2)
+    if len(others) <= MOST_COMPARED:
+        yield from itertools.combinations(others, 2)
+    if len(there) <= MOST_COMPARED:
+        yield from itertools.combinations(there, 2)
+
+
+def _letters(things: Things) -> Ids:
+    """The letter of each thing; -1 for none."""
+    return np.array([NOTHING if letter is None else letter for _, letter in things.each])
+
+
+def _kind_letters(refining: Refining, ring: int, read: Ids, said: Ids) -> dict[int, int]:
+    """The letters of the kinds of a memory that have one, by those of symbols and outputs."""
+    steps, classes = refining.steps, refining.kinds[ring]
+    pushed, told = [], []
+    for place in (place for place, own in enumerate(refining.push_rings) if own == ring):
+        numbers = steps.pushed[:, place]
+        rows = classes.known(numbers) != NOTHING
+        pushed.append(np.column_stack([classes.of[numbers[rows]], read[steps.inputs[rows]]]))
+    for place in (place for place, own in enumerate(refining.read_rings) if own == ring):
+        rows = steps.outputs != NOTHING
+        of_place = classes.of[steps.reads[rows, place]]
+        told.append(np.column_stack([of_place, said[steps.outputs[rows]]]))
+    letters: dict[int, int] = {}
+    for votes in (pushed, told):
+        table = np.concatenate([np.zeros((0, 2), np.int64), *votes])
+        for kind in classes.there:
+            own = table[table[:, 0] == kind, 1]
+            if kind != EMPTY and kind not in letters and len(own):
+                counts = np.bincount(own + 1)
+                best = int(counts.argmax())
+                if best and counts[best] >= MOSTLY * len(own):
+                    letters[kind] = best - 1
+    return letters
+
+
+def _series(classes: Classes, letters: dict[int, int]) -> tuple[Things, Ids]:
+    """Series of kinds: of those with the same letter, the one that is met most comes first."""
+    sizes = np.bincount(classes.of, minlength=classes.count)
+    by_series: list[dict[int, int]] = []
+    for kind in sorted(letters, key=lambda each: -sizes[each]):
+        letter = letters[kind]
+        free = next((own for own in by_series if letter not in own), None)
+        if free is None:
+            free = {}
+            by_series.append(free)
+        free[letter] = kind
+    series, order = [Series("empty")], [EMPTY]
+    for index, own in enumerate(by_series):
+        name = "letter" if not index else f"letter {index + 1}"
+        series.append(Series(name, tuple(sorted(own))))
+        order += [own[letter] for letter in sorted(own)]
+    others = [kind for kind in classes.there if kind != EMPTY and kind not in letters]
+    series += [Series(f"mark {index}") for index in range(1, len(others) + 1)]
+    order += others
+    numbers = np.zeros(classes.count, np.int64)
+    numbers[order] = np.arange(len(order))
+    return Things(tuple(series)), numbers

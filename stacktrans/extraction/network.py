@@ -1,0 +1,164 @@
+"""A hard network as a function: a state, a symbol and what is read give what is done with them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.common.errors import OVERFLOW, StacktransError
+from stacktrans.kernels.arithmetic import sigmoid
+from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.drive import forward, forward_part
+from stacktrans.kernels.loading import prepare
+from stacktrans.memory.strengths.steps import StrengthKernel
+from stacktrans.model.arrays import ArrayModel
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.predictor import likeliest
+from stacktrans.tasks.layouts import Ids, InStep, JointSequence
+
+AT_ONCE = 4096
+"""The most steps that are taken side by side."""
+UNDECIDED = 0.1
+"""A signal that is further than this from 0 and from 1 is undecided."""
+
+
+class CannotExtract(StacktransError):
+    """A model is no machine, or none that could be found; the message says why."""
+
+
+class Outcome(NamedTuple):
+    """What a network does in N steps.
+
+    Attributes:
+        signals: [N, signals] 0 or 1.
+        outputs: [N] the most probable.
+        pushed: [N, pushes, m] the vectors that are pushed where the signals say so.
+        states: [N, D] what it goes on with.
+        undecided: how many signals were far from 0 and from 1 before they were made so.
+    """
+
+    signals: Array
+    outputs: Ids
+    pushed: Array
+    states: Array
+    undecided: int
+
+
+class Network:
+    """A checkpoint's model, its signals made 0 or 1, a step at a time.
+
+    A state is what the next step sees of this one without the memory: nothing of units that do
+    not see their own output, and only the cells of such an LSTM.
+
+    Args:
+        checkpoint: of the model.
+
+    Attributes:
+        model: its arrays.
+        layout: of its task.
+        nothing: the id that stands for no input, which buffered models read after the last.
+        start: [D] the state before the first step.
+
+    Raises:
+        CannotExtract: it has another memory than rows of strengths, or reads streams.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        predictor = checkpoint.predictor
+        memory = checkpoint.config.model.memory.name
+        if not isinstance(predictor, ArrayModel):
+            raise CannotExtract("only models with compiled code can be made machines")
+        if not isinstance(predictor.weights.kind.memory, StrengthKernel):
+            expected = "expected stacks, queues and deques of strengths"
+            raise CannotExtract(f"memory {memory} mixes its cells by actions; {expected}")
+        if not isinstance(checkpoint.layout, JointSequence | InStep):
+            raise CannotExtract("the model reads streams without ends; expected pairs of strings")
+        self.model = predictor.made_hard(True)
+        self.layout = checkpoint.layout
+        self.ends = predictor.weights.kind.memory.ends
+        self.rings = predictor.weights.kind.memory.rings if len(self.ends.reads) else 0
+        self.nothing = len(self.model.weights.projected) - 1
+        self.start = self.model.weights.initial.reshape(-1)[self._kept]
+
+    @property
+    def size(self) -> int:
+        """Size m of a pushed vector."""
+        return self.model.weights.sizes.columns
+
+    @functools.cached_property
+    def _kept(self) -> Array:
+        """Which numbers of all states the next step sees, [L * states * H]."""
+        weights = self.model.weights
+        kept = np.ones(weights.initial.shape, np.bool_)
+        units = weights.kind.units
+        for layer, hidden in enumerate(weights.layers[1::2]):
+            if not hidden.any():
+                kept[layer, 0] = units.split  # a GRU keeps a share of it all the same
+        return kept.reshape(-1)
+
+    def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
+        """One step each of N strings.
+
+        Args:
+            states: [N, D].
+            ids: [N] what is read.
+            reads: [N, reads, m] the vectors read from the memory before it.
+
+        Raises:
+            StacktransError: the model's numbers overflow.
+        """
+        parts = [self._step(states[at], ids[at], reads[at]) for at in _parts(len(ids))]
+        return Outcome(
+            np.concatenate([part.signals for part in parts]),
+            np.concatenate([part.outputs for part in parts]),
+            np.concatenate([part.pushed for part in parts]),
+            np.concatenate([part.states for part in parts]),
+            sum(part.undecided for part in parts),
+        )
+
+    def _step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
+        weights, count = self.model.weights, len(ids)
+        sizes = weights.sizes._replace(batch=count)
+        prepare(count, forward)
+        given = np.repeat(weights.initial.reshape(1, -1), count, axis=0)
+        given[:, self._kept] = states
+        shape = (count, *weights.initial.shape)
+        state = np.ascontiguousarray(given.reshape(shape).transpose(1, 2, 0, 3))
+        if weights.kind.buffered:
+            after = np.full_like(ids, self.nothing)
+            ids = np.stack([ids, after, after], axis=1).ravel()
+        starts, trace = np.arange(count + 1), sizes.new_trace(count, saved=1)
+        forward_part(
+            sizes,
+            slice(0, count),
+            weights.panels,
+            weights.bias,
+            starts,
+            sizes.inputs(starts, starts, np.ascontiguousarray(ids), weights.projected),
+            state,
+            np.ascontiguousarray(reads.reshape(count, -1), dtype=sizes.dtype),
+            sizes.store(1),
+            trace,
+        )
+        hidden = np.ascontiguousarray(trace[1][:, -1])
+        outputs, _ = likeliest(self.model.read_out(hidden))
+        if (outputs < 0).any():
+            raise StacktransError(OVERFLOW)
+        with np.errstate(over="ignore"):
+            heads = hidden @ weights.heads[: weights.signals].T + weights.bias[: weights.signals]
+            soft = sigmoid(heads)
+        return Outcome(
+            trace[2].astype(np.int8),
+            outputs,
+            self.model.pushed(hidden),
+            state.transpose(2, 0, 1, 3).reshape(count, -1)[:, self._kept],
+            int((np.minimum(soft, 1 - soft) > UNDECIDED).sum()),
+        )
+
+
+def _parts(count: int) -> Iterator[slice]:
+    for first in range(0, max(count, 1), AT_ONCE):
+        yield slice(first, first + AT_ONCE)

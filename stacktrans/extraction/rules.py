@@ -1,0 +1,361 @@
+"""From steps to rules: symbols and kinds that are treated alike are spoken of together.
+
+Things of a series begin as one sort. Steps that are alike up to sorts should do the same, where
+the same may be the thing with the letter of what is read. Where they do not, the things that
+deviate become a sort of their own, or it has to be asked whether two letters are the same. In the
+end rules are made as general as the steps that were met allow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stacktrans.extraction.naming import Named
+from stacktrans.extraction.refining import Classes, Refining
+from stacktrans.extraction.runs import NOTHING
+from stacktrans.machines.definition import CONSTANT, EMPTY, Rule, Term, Things
+from stacktrans.tasks.layouts import Ids, Mask
+
+ANYTHING = None
+"""Terms of what does not matter: any would do."""
+Terms = frozenset[Term] | None
+MOST_ROUNDS = 2000
+"""How often sorts are parted at most."""
+
+
+@dataclass
+class _Slot:
+    """One of the things done.
+
+    Attributes:
+        values: [N] what is done; `NOTHING` where it does not matter, or nothing is known.
+        likely: [N] the same where it is only likely.
+        things: what is numbered; None for numbers.
+    """
+
+    values: Ids
+    likely: Ids
+    things: Things | None
+
+
+@dataclass
+class Group:
+    """Steps that are alike up to sorts.
+
+    Attributes:
+        key: the sort of what stands in each place, then whether letters are the same.
+        rows: the steps.
+        terms: of each slot, all that would be right.
+    """
+
+    key: tuple[int, ...]
+    rows: Ids
+    terms: list[Terms]
+
+
+class RuleLearner:
+    """Learns the rules of steps.
+
+    Args:
+        refining: the steps and the classes of what they are made of.
+        names: what these are called.
+
+    Attributes:
+        sorts: for each place, the sort of each thing.
+        unexplained: how many steps do something else than their rule.
+    """
+
+    def __init__(self, refining: Refining, names: Named) -> None:
+        steps = refining.steps
+        reads = [
+            names.kind_numbers[ring][refining.kinds[ring].of[steps.reads[:, place]]]
+            for place, ring in enumerate(refining.read_rings)
+        ]
+        states = names.state_numbers[refining.states.of[steps.states]]
+        things = [names.symbols, *(names.kinds[ring] for ring in refining.read_rings), names.states]
+        slots = self._slots(refining, names)
+        columns = [column for slot in slots for column in (slot.values, slot.likely)]
+        table = np.column_stack([steps.inputs, *reads, states, *columns])
+        table, counts = np.unique(table, axis=0, return_counts=True)
+        self.things, self._counts = things, counts
+        self.places, done = table[:, : len(things)], table[:, len(things) :].T
+        self.slots = [
+            _Slot(*of_slot, slot.things)
+            for slot, of_slot in zip(slots, zip(done[::2], done[1::2], strict=True), strict=True)
+        ]
+        self._letters = [_letters_of(each) for each in things]
+        self.sorts = [np.array([series for series, _ in each.each]) for each in things]
+        self._push_signals = refining.ends.pushes[:, 0].tolist()
+        self.pairs: list[tuple[int, int]] = []
+        self.unexplained = 0
+
+    @staticmethod
+    def _slots(refining: Refining, names: Named) -> list[_Slot]:
+        steps = refining.steps
+        slots = []
+        ends = refining.ends
+        pops = {signal: end // 2 for signal, end in ends.pops.tolist()}
+        for signal, column in enumerate(steps.signals.T):
+            values = column.copy()
+            if signal in pops:  # nothing is popped from an empty memory, whatever the signal
+                place = refining.read_rings.index(pops[signal])
+                values[steps.reads[:, place] == EMPTY] = NOTHING
+            slots.append(_Slot(values, values, None))
+        slots.append(_Slot(steps.outputs, steps.outputs, names.outputs))
+        for place, ring in enumerate(refining.push_rings):
+            classes, numbers = refining.kinds[ring], names.kind_numbers[ring]
+            slots.append(_slot(classes, steps.pushed[:, place], numbers, names.kinds[ring]))
+        slots.append(_slot(refining.states, steps.after, names.state_numbers, names.states))
+        return slots
+
+    def learn(self) -> list[Rule]:
+        """The rules."""
+        for _ in range(MOST_ROUNDS):
+            groups = self._groups()
+            if not self._part(groups):
+                break
+        return [*self._general(groups)]
+
+    def _groups(self) -> list[Group]:
+        sorted_places = [own[column] for own, column in zip(self.sorts, self.places.T, strict=True)]
+        letters = [own[column] for own, column in zip(self._letters, self.places.T, strict=True)]
+        same = [
+            (letters[one] == letters[other]) & (letters[one] != NOTHING)
+            for one, other in self.pairs
+        ]
+        keys, groups = np.unique(
+            np.column_stack([*sorted_places, *same]), axis=0, return_inverse=True
+        )
+        order = np.argsort(groups.reshape(-1), kind="stable")
+        ends = np.cumsum(np.bincount(groups.reshape(-1)))[:-1]
+        return [
+            Group(tuple(key), rows, [self._terms(slot, rows) for slot in self.slots])
+            for key, rows in zip(keys.tolist(), np.split(order, ends), strict=True)
+        ]
+
+    def _terms(self, slot: _Slot, rows: Ids) -> Terms:
+        """All terms that give what is done in some steps; none if there is no such term."""
+        candidates = self._candidates(slot, rows)
+        if candidates is None:
+            return ANYTHING
+        return frozenset(term for term, right in candidates if right.all())
+
+    def _candidates(
+        self, slot: _Slot, rows: Ids, likely: bool = False
+    ) -> list[tuple[Term, Mask]] | None:
+        """Terms, each with the steps in which it gives what is done; None if nothing matters."""
+        values = (slot.likely if likely else slot.values)[rows]
+        matters = values != NOTHING
+        if not matters.any():
+            return None
+        usual = int(np.bincount(values[matters]).argmax())
+        found = [(Term(CONSTANT, usual), ~matters | (values == usual))]
+        if slot.things is None:
+            return found
+        letters, series = _letters_of(slot.things), _series_of(slot.things)
+        own = int(np.bincount(series[values[matters]]).argmax())
+        if slot.things.series[own].letters is None:
+            return found
+        for place, of_place in enumerate(self._letters):
+            wanted = of_place[self.places[rows, place]]
+            right = (letters[values] == wanted) & (series[values] == own) & (wanted != NOTHING)
+            found.append((Term(place, own), ~matters | right))
+        return found
+
+    def _part(self, groups: Sequence[Group]) -> bool:
+        """Part a sort in each place where steps that are alike deviate; whether any was."""
+        parted: set[tuple[int, int]] = set()
+        self.unexplained = 0
+        for group in groups:
+            for slot, terms in zip(self.slots, group.terms, strict=True):
+                if terms is ANYTHING or terms:
+                    continue
+                if not self._part_by(group, slot, parted):
+                    self.unexplained += 1
+                break
+        return bool(parted)
+
+    def _part_by(self, group: Group, slot: _Slot, parted: set[tuple[int, int]]) -> bool:
+        """Part what explains the steps that deviate from the best term of a slot."""
+        candidates = self._candidates(slot, group.rows)
+        assert candidates is not None
+        _, right = max(candidates, key=lambda each: int(each[1].sum()))
+        best: tuple[float, int, Ids] | None = None
+        for place, sorts in enumerate(self.sorts):
+            column = self.places[group.rows, place]
+            things = np.unique(column)
+            if len(things) < 2:
+                continue
+            wrong = np.bincount(column[~right], minlength=len(sorts))[things]
+            total = np.bincount(column, minlength=len(sorts))[things]
+            explained = float(np.maximum(wrong, total - wrong).sum() / len(column))
+            deviating = things[2 * wrong > total]
+            if 0 < len(deviating) < len(things) and (best is None or explained > best[0] + 1e-9):
+                best = explained, place, deviating
+        pair = self._telling_pair(group, right)
+        if pair is not None and (best is None or best[0] < 1):
+            self.pairs.append(pair)
+            parted.add((-1, -1))
+            return True
+        if best is None:
+            return self._part_first(group, right, parted)
+        _, place, deviating = best
+        return self._apart(place, deviating, parted)
+
+    def _part_first(self, group: Group, right: Mask, parted: set[tuple[int, int]]) -> bool:
+        """Part a single thing that stands in a step that deviates."""
+        for place in range(len(self.sorts)):
+            column = self.places[group.rows, place]
+            if len(np.unique(column)) > 1:
+                thing = np.bincount(column[~right]).argmax()
+                return self._apart(place, np.array([thing]), parted)
+        return False
+
+    def _apart(self, place: int, things: Ids, parted: set[tuple[int, int]]) -> bool:
+        """Make a sort of some things, if the one they are of was not parted in this round."""
+        sorts = self.sorts[place]
+        own = int(sorts[things[0]])
+        if (place, own) not in parted:
+            sorts[things] = sorts.max() + 1
+        parted.add((place, own))
+        return True
+
+    def _telling_pair(self, group: Group, right: Mask) -> tuple[int, int] | None:
+        """Two places whose letters are the same just where steps deviate, or where they do not."""
+        columns = [
+            own[column]
+            for own, column in zip(self._letters, self.places[group.rows].T, strict=True)
+        ]
+        for one, other in itertools.combinations(range(len(columns)), 2):
+            same = (columns[one] == columns[other]) & (columns[one] != NOTHING)
+            told = (same == right).all() or (same != right).all()
+            if (one, other) not in self.pairs and told and 0 < same.sum() < len(same):
+                return one, other
+        return None
+
+    def _general(self, groups: Sequence[Group]) -> Iterator[Rule]:
+        """Rules that hold for all groups, each as general as they allow, the commonest first."""
+        weights = [int(self._counts[group.rows].sum()) for group in groups]
+        waiting = sorted(range(len(groups)), key=lambda index: -weights[index])
+        keys = np.array([group.key for group in groups])
+        covered = np.zeros(len(groups), np.bool_)
+        for index in waiting:
+            if covered[index]:
+                continue
+            when: list[set[int] | None] = [{part} for part in groups[index].key]
+            matching, terms = self._widened(groups, keys, when, index)
+            covered |= matching
+            rows = np.concatenate([groups[at].rows for at in np.flatnonzero(matching).tolist()])
+            yield self._rule(
+                when,
+                [
+                    self._best(slot, rows) if own is ANYTHING else _preferred(own)
+                    for slot, own in zip(self.slots, terms, strict=True)
+                ],
+            )
+
+    def _best(self, slot: _Slot, rows: Ids) -> Term | None:
+        """The term that is right in most steps, by what is likely."""
+        candidates = self._candidates(slot, rows, likely=True)
+        if candidates is None:
+            return None
+        return max(candidates, key=lambda each: int(each[1].sum()))[0]
+
+    def _widened(
+        self, groups: Sequence[Group], keys: Ids, when: list[set[int] | None], index: int
+    ) -> tuple[Mask, list[Terms]]:
+        """Let a rule hold for all that it may; which groups it holds for, and its terms."""
+        matching: Mask = np.zeros(len(groups), np.bool_)
+        matching[index] = True
+        terms = groups[index].terms
+        count = len(self.things)
+        order = [*range(count, len(when)), *range(1, count), 0]
+        for place in order:
+            for wider in self._wider(place, keys, when):
+                found = _matching(keys, [*when[:place], wider, *when[place + 1 :]])
+                if place == 0 and not (found & ~matching).any():
+                    continue  # a symbol that is never read here
+                common = _common(terms, [groups[at].terms for at in np.flatnonzero(found).tolist()])
+                if common is not None:
+                    when[place], matching, terms = wider, found, common
+                    if wider is None:
+                        break
+        return matching, terms
+
+    def _wider(
+        self, place: int, keys: Ids, when: Sequence[set[int] | None]
+    ) -> Iterator[set[int] | None]:
+        """What a rule may be tried with in a place: anything, or another sort too."""
+        yield None
+        for sort in np.unique(keys[:, place]).tolist():
+            own = when[place]
+            if own is not None and sort not in own:
+                yield own | {sort}
+
+    def _rule(self, when: Sequence[set[int] | None], chosen: Sequence[Term | None]) -> Rule:
+        count = len(self.things)
+        sets = [
+            None if own is None else frozenset(np.flatnonzero(np.isin(sorts, [*own])).tolist())
+            for own, sorts in zip(when, self.sorts, strict=False)
+        ]
+        equal = tuple(
+            (*pair, bool(next(iter(own))))
+            for pair, own in zip(self.pairs, when[count:], strict=True)
+            if own is not None
+        )
+        signals = len([slot for slot in self.slots if slot.things is None])
+        numbers = tuple(0 if term is None else term.thing for term in chosen[:signals])
+        output, *pushed, after = chosen[signals:]
+        done = [
+            term if numbers[signal] else None
+            for signal, term in zip(self._push_signals, pushed, strict=True)
+        ]
+        return Rule(tuple(sets), equal, numbers, output, tuple(done), after or Term(CONSTANT, 0))
+
+
+def _slot(classes: Classes, met: Ids, numbers: Ids, things: Things) -> _Slot:
+    """What steps lead to: kinds that are pushed, or states."""
+    likely = np.where(met == NOTHING, NOTHING, numbers[classes.of[met]])
+    return _Slot(np.where(classes.known(met) == NOTHING, NOTHING, likely), likely, things)
+
+
+def _matching(keys: Ids, when: Sequence[set[int] | None]) -> Mask:
+    """[groups] which of them a rule holds for."""
+    found: Mask = np.ones(len(keys), np.bool_)
+    for column, own in zip(keys.T, when, strict=True):
+        if own is not None:
+            found &= np.isin(column, [*own])
+    return found
+
+
+def _common(terms: Sequence[Terms], others: Sequence[Sequence[Terms]]) -> list[Terms] | None:
+    """The terms that all have in common; None if there is a slot for which there are none."""
+    found = list(terms)
+    for other in others:
+        for slot, own in enumerate(other):
+            if own is ANYTHING:
+                continue
+            held = found[slot]
+            found[slot] = own if held is ANYTHING else held & own
+            if not found[slot]:
+                return None
+    return found
+
+
+def _preferred(terms: Terms) -> Term | None:
+    """The term that says most simply what is done: of what is read, or else always the same."""
+    if not terms:
+        return None
+    return min(terms, key=lambda term: (term.place == CONSTANT, term.place, term.thing))
+
+
+def _letters_of(things: Things) -> Ids:
+    return np.array([NOTHING if letter is None else letter for _, letter in things.each])
+
+
+def _series_of(things: Things) -> Ids:
+    return np.array([series for series, _ in things.each])

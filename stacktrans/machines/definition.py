@@ -1,0 +1,225 @@
+"""What a machine is: rules over symbols, kinds of what memories hold, and states.
+
+A step depends on its places: the symbol that is read (place 0), the kind that is read from each end
+of a memory (the next places), and the state (the last). All of these, and outputs, are things in
+series: a series is a thing for each of some letters, or a single one without a letter. So a rule
+can say what is done with all letters alike: what is pushed is the kind of the letter that is read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+EMPTY = 0
+"""The kind that is read from an empty memory."""
+CONSTANT = -1
+"""The place of what does not depend on any."""
+
+
+class Series(NamedTuple):
+    """Some things that are alike but for a letter.
+
+    Attributes:
+        name: what they are called.
+        letters: the number of the letter of each; None for a single thing without a letter.
+    """
+
+    name: str
+    letters: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return 1 if self.letters is None else len(self.letters)
+
+
+class Things(NamedTuple):
+    """All symbols, outputs, states, or kinds of a memory, numbered series by series."""
+
+    series: tuple[Series, ...]
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return sum(each.size for each in self.series)
+
+    @property
+    def each(self) -> list[tuple[int, int | None]]:
+        """The series and the letter of each."""
+        return [
+            (number, letter)
+            for number, series in enumerate(self.series)
+            for letter in (series.letters if series.letters is not None else (None,))
+        ]
+
+    def number(self, series: int, letter: int | None) -> int | None:
+        """The number of the thing of a series with a letter; None if there is none."""
+        own = self.series[series].letters
+        first = sum(each.size for each in self.series[:series])
+        if own is None:
+            return first if letter is None else None
+        return first + own.index(letter) if letter in own else None
+
+
+class Term(NamedTuple):
+    """Which thing: of a series, the one with the letter of what stands in a place.
+
+    Attributes:
+        place: of what has the letter; `CONSTANT` for a thing that is always the same.
+        thing: the series, or the number of that thing.
+    """
+
+    place: int
+    thing: int
+
+
+class Rule(NamedTuple):
+    """What is done in some steps.
+
+    Attributes:
+        when: for each place, the things that may stand there; None for any.
+        equal: pairs of places, and whether what stands there has the same letter.
+        signals: of the memories and buffers, 0 or 1.
+        output: what is said; None where nobody asks.
+        pushed: what each push pushes; None where nothing is pushed.
+        after: the next state.
+    """
+
+    when: tuple[frozenset[int] | None, ...]
+    equal: tuple[tuple[int, int, bool], ...]
+    signals: tuple[int, ...]
+    output: Term | None
+    pushed: tuple[Term | None, ...]
+    after: Term
+
+
+class Memories(NamedTuple):
+    """What memories a machine has, and what signals do with them.
+
+    The ends of the n-th memory, from 0, are 2 n, its top, and 2 n + 1, its bottom.
+
+    Attributes:
+        names: of each.
+        pops: the end of each pop, whose signals come first in this order.
+        pushes: the end of each push.
+        reads: the ends that are read.
+        signals: of each signal, whether it pops or pushes: its number there; those of a memory
+            stand together.
+        signal_names: what they are called.
+    """
+
+    names: tuple[str, ...]
+    pops: tuple[tuple[int, int], ...]
+    pushes: tuple[tuple[int, int], ...]
+    reads: tuple[int, ...]
+    signal_names: tuple[str, ...]
+
+
+class Buffers(NamedTuple):
+    """An input buffer that is read from, and an output buffer that is written to.
+
+    Attributes:
+        steps_per_symbol: steps for each symbol of the input.
+        extra_steps: further steps.
+        output_skip: how many of the outputs that are written are dropped.
+    """
+
+    steps_per_symbol: int
+    extra_steps: int
+    output_skip: int
+
+
+JOINT, SAME_LENGTH, PADDED = "joint", "same length", "padded"
+"""How strings are laid out; see `stacktrans.tasks.layouts`."""
+
+
+class Reads(NamedTuple):
+    """How a source becomes what is read, and an answer what is said.
+
+    Attributes:
+        kind: `JOINT`, `SAME_LENGTH` or `PADDED`.
+        first_source: the symbol of source symbol 0.
+        first_target: the symbol that output 0 is read as; -1 if outputs are not read.
+        before: symbols read before the source.
+        after: symbols read after the source.
+        end: the output that ends an answer; -1 for none.
+        steps: of padded sources, the steps for each symbol, and further ones.
+    """
+
+    kind: str
+    first_source: int
+    first_target: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    end: int
+    steps: tuple[int, int] = (1, 0)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A finite control over memories.
+
+    Attributes:
+        task: the name of its task.
+        source: the symbols of sources.
+        target: the symbols of targets.
+        words: whether strings of sources, and of targets, are words separated by spaces.
+        letters: what things can have in common.
+        symbols: what can be read.
+        outputs: what can be said.
+        kinds: of each memory, what it can hold; the first is what is read when it is empty.
+        states: the states; the first is the one before the first step.
+        memories: what memories there are.
+        buffers: None without.
+        reads: how strings are laid out.
+        rules: the first that fits holds.
+    """
+
+    task: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    words: tuple[bool, bool]
+    letters: tuple[str, ...]
+    symbols: Things
+    outputs: Things
+    kinds: tuple[Things, ...]
+    states: Things
+    memories: Memories
+    buffers: Buffers | None
+    reads: Reads
+    rules: tuple[Rule, ...]
+
+    @functools.cached_property
+    def places(self) -> list[Things]:
+        """What can stand in each place."""
+        kinds = [self.kinds[end // 2] for end in self.memories.reads]
+        return [self.symbols, *kinds, self.states]
+
+    @property
+    def start(self) -> int:
+        """The state before the first step."""
+        return 0
+
+    @property
+    def nothing(self) -> int:
+        """The symbol that is read after the last of an input buffer."""
+        return self.symbols.size - 1
+
+    def steps_over(self, length: int) -> int:
+        """How many steps are taken over so many symbols."""
+        if self.buffers is None:
+            return length
+        return self.buffers.steps_per_symbol * length + self.buffers.extra_steps
+
+    def read(self, source: Sequence[int]) -> list[int]:
+        """What is read of a source, by the numbers of its symbols, before an own output is."""
+        reads = self.reads
+        inner = [reads.first_source + symbol for symbol in source]
+        if reads.kind == PADDED:
+            each, further = reads.steps
+            blank = reads.after[0]
+            return inner + [blank] * (max(1, each * len(inner) + further) - len(inner))
+        return [*reads.before, *inner, *reads.after]

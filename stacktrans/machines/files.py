@@ -1,0 +1,225 @@
+"""Machines in files: JSON, with all things by their numbers, and rules in words beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from stacktrans.common.checksums import check_sum
+from stacktrans.common.errors import CheckpointError
+from stacktrans.machines.definition import (
+    CONSTANT,
+    JOINT,
+    PADDED,
+    SAME_LENGTH,
+    Buffers,
+    Machine,
+    Memories,
+    Reads,
+    Rule,
+    Series,
+    Term,
+    Things,
+)
+from stacktrans.machines.words import sentence
+
+MACHINE = "machine.json"
+"""The file of a checkpoint that is a machine."""
+FORMAT = 1
+
+
+def written(machine: Machine) -> str:
+    """A machine as JSON, a rule a line."""
+    held = {
+        "format": FORMAT,
+        "task": machine.task,
+        "source": machine.source,
+        "target": machine.target,
+        "words": machine.words,
+        "reads": machine.reads._asdict(),
+        "buffers": machine.buffers and machine.buffers._asdict(),
+        "memories": machine.memories._asdict(),
+        "symbols": _written_things(machine, machine.symbols),
+        "outputs": _written_things(machine, machine.outputs),
+        "kinds": [_written_things(machine, things) for things in machine.kinds],
+        "states": _written_things(machine, machine.states),
+    }
+    lines = [f" {json.dumps(name)}: {_json(value)}" for name, value in held.items()]
+    rules = ",\n".join(f"  {_json(_written_rule(machine, rule))}" for rule in machine.rules)
+    return "{\n" + ",\n".join([*lines, f' "rules": [\n{rules}\n ]']) + "\n}\n"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _written_things(machine: Machine, things: Things) -> list[Any]:
+    return [
+        [each.name, None if each.letters is None else _ranges(each.letters)]
+        for each in things.series
+    ]
+
+
+def _written_rule(machine: Machine, rule: Rule) -> dict[str, Any]:
+    return {
+        "rule": sentence(machine, rule),
+        "when": [None if own is None else _ranges(sorted(own)) for own in rule.when],
+        "equal": rule.equal,
+        "signals": rule.signals,
+        "output": rule.output,
+        "pushed": rule.pushed,
+        "after": rule.after,
+    }
+
+
+def _ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Ranges of numbers that follow one another, both ends included."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def read_machine(path: Path) -> Machine:
+    """The machine in a file; raises `CheckpointError` if it is damaged or newer than this."""
+    check_sum(path)
+    try:
+        held = json.loads(path.read_bytes())
+        number = held["format"]
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
+    if type(number) is not int or number > FORMAT:
+        newer = f"format {number} is not one that this stacktrans reads (up to {FORMAT})"
+        raise CheckpointError(f"{path}: {newer}; upgrade stacktrans")
+    try:
+        return _machine(held)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
+
+
+def _machine(held: dict[str, Any]) -> Machine:
+    """A machine of what a file holds; raises `ValueError` and the like if it is none."""
+    source, target = tuple(held["source"]), tuple(held["target"])
+    _check(all(isinstance(symbol, str) for symbol in (*source, *target)))
+    letters = tuple(dict.fromkeys([*source, *target]))
+    memories = held["memories"]
+    pairs = {key: tuple((int(s), int(e)) for s, e in memories[key]) for key in ("pops", "pushes")}
+    buffers, reads = held["buffers"], held["reads"]
+    before, after = (tuple(map(int, reads[key])) for key in ("before", "after"))
+    _check(reads["kind"] in (JOINT, SAME_LENGTH, PADDED))
+    machine = Machine(
+        task=str(held["task"]),
+        source=source,
+        target=target,
+        words=(bool(held["words"][0]), bool(held["words"][1])),
+        letters=letters,
+        symbols=_things(held["symbols"], len(letters)),
+        outputs=_things(held["outputs"], len(letters)),
+        kinds=tuple(_things(each, len(letters)) for each in held["kinds"]),
+        states=_things(held["states"], len(letters)),
+        memories=Memories(
+            tuple(map(str, memories["names"])),
+            pairs["pops"],
+            pairs["pushes"],
+            tuple(map(int, memories["reads"])),
+            tuple(map(str, memories["signal_names"])),
+        ),
+        buffers=None if buffers is None else Buffers(**{k: int(v) for k, v in buffers.items()}),
+        reads=Reads(
+            reads["kind"],
+            int(reads["first_source"]),
+            int(reads["first_target"]),
+            before,
+            after,
+            int(reads["end"]),
+            (int(reads["steps"][0]), int(reads["steps"][1])),
+        ),
+        rules=tuple(map(_rule, held["rules"])),
+    )
+    _check_sizes(machine)
+    for rule in machine.rules:
+        _check_rule(machine, rule)
+    return machine
+
+
+def _things(held: list[Any], letters: int) -> Things:
+    series = []
+    for name, ranges in held:
+        own = None if ranges is None else tuple(_numbers(ranges, letters))
+        series.append(Series(str(name), own))
+    _check(bool(series))
+    return Things(tuple(series))
+
+
+def _numbers(ranges: list[Any], limit: int) -> Iterable[int]:
+    for first, last in ranges:
+        _check(0 <= first <= last < limit)
+        yield from range(first, last + 1)
+
+
+def _rule(held: dict[str, Any]) -> Rule:
+    when = [None if own is None else frozenset(_numbers(own, 1 << 20)) for own in held["when"]]
+    output, after = held["output"], held["after"]
+    return Rule(
+        tuple(when),
+        tuple((int(one), int(other), bool(same)) for one, other, same in held["equal"]),
+        tuple(map(int, held["signals"])),
+        output and _term(output),
+        tuple(term and _term(term) for term in held["pushed"]),
+        _term(after),
+    )
+
+
+def _term(held: list[Any]) -> Term:
+    place, thing = held
+    return Term(int(place), int(thing))
+
+
+def _check(right: bool) -> None:
+    if not right:
+        raise ValueError("not a machine")
+
+
+def _check_sizes(machine: Machine) -> None:
+    """Raise `ValueError` if parts of a machine do not fit one another."""
+    memories, count = machine.memories, 2 * len(machine.kinds)
+    signals = len(memories.signal_names)
+    _check(len(memories.names) == len(machine.kinds))
+    _check(all(0 <= end < count for end in memories.reads))
+    for signal, end in (*memories.pops, *memories.pushes):
+        _check(0 <= signal < signals and 0 <= end < count)
+    reads = machine.reads
+    _check(all(0 <= each < machine.symbols.size for each in (*reads.before, *reads.after)))
+    _check(0 <= reads.first_source <= machine.symbols.size - len(machine.source))
+    if reads.kind == JOINT:
+        _check(0 <= reads.first_target <= machine.symbols.size - len(machine.target))
+    _check(reads.kind != PADDED or len(reads.after) == 1)
+    _check(len(machine.target) <= machine.outputs.size <= len(machine.target) + 1)
+
+
+def _check_rule(machine: Machine, rule: Rule) -> None:
+    """Raise `ValueError` if a rule speaks of what there is not."""
+    places, memories = machine.places, machine.memories
+    _check(len(rule.when) == len(places) and len(rule.pushed) == len(memories.pushes))
+    _check(len(rule.signals) == len(memories.signal_names))
+    for own, things in zip(rule.when, places, strict=True):
+        _check(own is None or all(thing < things.size for thing in own))
+    for one, other, _ in rule.equal:
+        _check(0 <= one < len(places) and 0 <= other < len(places))
+    kinds = [machine.kinds[end // 2] for _, end in memories.pushes]
+    wanted = [
+        (rule.output, machine.outputs),
+        *zip(rule.pushed, kinds, strict=True),
+        (rule.after, machine.states),
+    ]
+    for term, things in wanted:
+        if term is not None:
+            number = things.size if term.place == CONSTANT else len(things.series)
+            _check(CONSTANT <= term.place < len(places) and 0 <= term.thing < number)

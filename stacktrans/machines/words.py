@@ -1,0 +1,140 @@
+"""Rules in words: "reading a letter: push it"; "writing: pop, write it"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Rule, Term, Things
+
+MOST_NAMED = 6
+"""How many things are named one by one."""
+_MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "#", "nothing": "no input"}
+"""How symbols without a letter are shown."""
+
+
+def thing(machine: Machine, things: Things, number: int) -> str:
+    """What a thing is called."""
+    series, letter = things.each[number]
+    own = things.series[series]
+    if letter is None:
+        return _MARKS.get(own.name, own.name)
+    suffix = own.name.removeprefix("letter") if own.name.startswith("letter ") else ""
+    return machine.letters[letter] + suffix.replace(" ", "'")
+
+
+def some(machine: Machine, things: Things, numbers: Iterable[int]) -> str:
+    """Several things in few words: all of a series by its name, with what it lacks."""
+    left, parts = set(numbers), []
+    first = 0
+    for series in things.series:
+        own = set(range(first, first + series.size))
+        first += series.size
+        there = own & left
+        if not there:
+            continue
+        lacking = sorted(own - there)
+        if series.letters is not None and len(own) > 1 and len(lacking) < len(there):
+            named = [thing(machine, things, each) for each in lacking]
+            but = f" but {_listed(named)}" if len(named) <= MOST_NAMED else f" but {len(named)}"
+            parts.append(f"a {series.name}{but if named else ''}")
+        else:
+            named = [thing(machine, things, each) for each in sorted(there)]
+            parts += named if len(named) <= MOST_NAMED else [f"{len(named)} of {series.name}s"]
+    return _listed(parts, "or")
+
+
+def _listed(parts: list[str], last: str = "and") -> str:
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+
+
+def end_names(machine: Machine, ends: Iterable[int]) -> list[str]:
+    """What ends of memories are called: by the memory, and the end if several of it are used."""
+    memories = machine.memories
+    used = {*memories.reads, *(end for _, end in memories.pops)}
+    found = []
+    for end in ends:
+        name, other = memories.names[end // 2], end ^ 1
+        double = end in used and other in used
+        found.append(f"{name} {'bottom' if end % 2 else 'top'}" if double else name)
+    return found
+
+
+def place_names(machine: Machine) -> list[str]:
+    """What the places of rules are called."""
+    return ["symbol", *end_names(machine, machine.memories.reads), "state"]
+
+
+def condition(machine: Machine, rule: Rule, place: int) -> str:
+    """What may stand in a place; nothing for anything."""
+    own = rule.when[place]
+    if own is None:
+        return ""
+    things = machine.places[place]
+    if 0 < place < len(machine.places) - 1:
+        if own == frozenset(range(EMPTY + 1, things.size)):
+            return "anything"
+        if own == frozenset([EMPTY]):
+            return "empty"
+    return some(machine, things, own)
+
+
+def _said(machine: Machine, term: Term, things: Things) -> str:
+    if term.place == CONSTANT:
+        return thing(machine, things, term.thing)
+    names = place_names(machine)
+    own = things.series[term.thing].name
+    suffix = (
+        own.removeprefix("letter").replace(" ", "'") if own.startswith("letter") else f" as {own}"
+    )
+    if term.place == 0:
+        return f"it{suffix}"
+    single = len(machine.memories.reads) == 1
+    return f"{'what is read' if single else f'that of {names[term.place]}'}{suffix}"
+
+
+def actions(machine: Machine, rule: Rule) -> list[str]:
+    """What a rule does, in order."""
+    memories, found = machine.memories, []
+    single = len(memories.names) == 1
+    for (signal, end), name in zip(
+        memories.pops, end_names(machine, (end for _, end in memories.pops)), strict=True
+    ):
+        if rule.signals[signal]:
+            alone = single and name == memories.names[end // 2]
+            found.append("pop" if alone else f"pop {name}")
+    pushing = end_names(machine, (end for _, end in memories.pushes))
+    for (signal, end), term, name in zip(memories.pushes, rule.pushed, pushing, strict=True):
+        if rule.signals[signal] and term is not None:
+            what = f"push {_said(machine, term, machine.kinds[end // 2])}"
+            alone = single and name == memories.names[end // 2]
+            found.append(what if alone else f"{what} on {name}")
+    if machine.buffers and rule.signals[-2]:
+        found.append("read on")
+    if rule.output is not None and (not machine.buffers or rule.signals[-1]):
+        found.append(f"write {_said(machine, rule.output, machine.outputs)}")
+    if machine.states.size > 1 and rule.after.place == CONSTANT:
+        found.append(f"go to {thing(machine, machine.states, rule.after.thing)}")
+    return found
+
+
+def conditions(machine: Machine, rule: Rule) -> list[str]:
+    """When a rule holds."""
+    names, found = place_names(machine), []
+    if machine.states.size > 1 and (state := condition(machine, rule, len(names) - 1)):
+        found.append(f"in {state}")
+    if symbol := condition(machine, rule, 0):
+        found.append(f"reading {symbol}")
+    for place in range(1, len(names) - 1):
+        if read := condition(machine, rule, place):
+            found.append(f"{names[place]} {'is ' if read == 'empty' else 'has '}{read}")
+    for one, other, same in rule.equal:
+        found.append(f"{names[one]} and {names[other]} {'agree' if same else 'differ'}")
+    return found
+
+
+def sentence(machine: Machine, rule: Rule) -> str:
+    """A rule in words."""
+    when = ", ".join(conditions(machine, rule)) or "always"
+    return f"{when}: {', '.join(actions(machine, rule)) or 'do nothing'}"

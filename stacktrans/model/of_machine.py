@@ -1,0 +1,147 @@
+"""A machine behind the names of a model that is only run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from stacktrans.machines.definition import Machine
+from stacktrans.machines.running import Stepper, Tables, answer_after, written
+from stacktrans.memory import HeldRows, Memory, Reading, make_memory
+from stacktrans.model.predictor import NO_MARKS, Marks, Numbers, Question, Said, StepTaken
+from stacktrans.settings.model_config import ModelConfig
+from stacktrans.tasks.layouts import Ids
+
+UNLIKELY = -1e9
+"""The logit of what a machine does not say."""
+
+
+@dataclass(frozen=True)
+class MachineModel:
+    """A machine that answers, is measured and followed as a model is.
+
+    What it says has the probability 1.
+
+    Attributes:
+        config: the shape of the model that it was extracted from.
+        machine: itself.
+    """
+
+    config: ModelConfig
+    machine: Machine
+
+    @property
+    def memory(self) -> Memory[Any]:
+        """The memory of the model."""
+        return make_memory(self.config)
+
+    @property
+    def hard(self) -> bool:
+        """It is hard: signals are 0 or 1."""
+        return True
+
+    def made_hard(self, hard: bool) -> Self:
+        """Itself."""
+        return self
+
+    def start(self, batch_size: int) -> MachineRun:
+        """A run over B strings; of a machine without buffers."""
+        return MachineRun(self.machine, batch_size)
+
+    def read_out(self, hidden: Numbers) -> Numbers:
+        """Logits [..., outputs]: what a run gives as hidden already."""
+        return hidden
+
+    def answers(
+        self, questions: Sequence[Question], marks: Marks = NO_MARKS, logs: bool = True
+    ) -> list[Said]:
+        """See `Predictor.answers`; raises `NoRule` where no rule fits."""
+        tables = Tables(self.machine)
+        found = []
+        for question in questions:
+            stepper = Stepper(tables)
+            said = np.fromiter(stepper.run(question.ids.tolist()), np.int64, len(question.ids))
+            symbols = said[question.where].tolist()
+            if question.limit >= 0 and symbols:
+                symbols += answer_after(
+                    stepper, symbols[-1], question.limit, marks.first_target, marks.ending
+                )
+            found.append(_said(symbols))
+        return found
+
+    def written(self, sources: Sequence[Ids], logs: bool = True) -> list[Said]:
+        """See `Predictor.written`; raises `NoRule` where no rule fits."""
+        tables = Tables(self.machine)
+        return [_said(written(Stepper(tables), source.tolist())) for source in sources]
+
+    def follow(self, ids: Ids, contents: bool = True) -> Iterator[StepTaken]:
+        """See `Predictor.follow`; what is pushed is a kind, by its number; raises `NoRule`."""
+        machine, memories = self.machine, self.machine.memories
+        stepper, origins = Stepper(Tables(machine)), [deque[int]() for _ in machine.kinds]
+        symbols, place = ids.tolist(), 0
+        for step in range(machine.steps_over(len(symbols))):
+            given = symbols[place] if place < len(symbols) else machine.nothing
+            (said,) = stepper.run([given])
+            place += stepper.signals[-2] if machine.buffers else 1
+            for signal, end in memories.pops:
+                if stepper.signals[signal] and origins[end // 2]:
+                    origins[end // 2].popleft() if end % 2 else origins[end // 2].pop()
+            pushed = np.zeros((len(memories.pushes), 1))
+            for push, (signal, end) in enumerate(memories.pushes):
+                if stepper.signals[signal]:
+                    own = origins[end // 2]
+                    own.appendleft(step) if end % 2 else own.append(step)
+                    pushed[push] = stepper.held[end // 2][0 if end % 2 else -1]
+            signals = np.array(stepper.signals, np.float64)
+            yield StepTaken(
+                _logits(machine, [said])[0], signals, pushed, self._reading(origins, step + 1)
+            )
+
+    def _reading(self, origins: Sequence[deque[int]], steps: int) -> Reading:
+        """What the memories hold after some steps, by the steps at which it was pushed."""
+        parts = {}
+        for end, name in zip(self.machine.memories.reads, self.memory.push_names, strict=True):
+            row = np.zeros(steps)
+            if own := origins[end // 2]:
+                row[own[0 if end % 2 else -1]] = 1
+            parts[name] = row
+        rows = {
+            name: HeldRows(np.array(own, np.int64), np.ones(len(own)))
+            for name, own in zip(self.machine.memories.names, origins, strict=True)
+        }
+        return Reading(float(sum(map(len, origins))), parts, rows=rows)
+
+
+class MachineRun:
+    """A run of a machine over B strings, from call to call."""
+
+    def __init__(self, machine: Machine, batch_size: int) -> None:
+        self._machine = machine
+        tables = Tables(machine)
+        self._steppers = [Stepper(tables) for _ in range(batch_size)]
+
+    def hidden(self, ids: Ids) -> Numbers:
+        """The logits of what is said over the next T steps, [B, T, outputs], with ids [B, T]."""
+        rows = zip(self._steppers, ids.tolist(), strict=True)
+        return np.array([_logits(self._machine, [*stepper.run(row)]) for stepper, row in rows])
+
+    def choose(self, items: Ids) -> None:
+        """Go on with other strings, each from where one of these is, by their indices."""
+        self._steppers = [self._steppers[item].copy() for item in items.tolist()]
+
+
+def _said(symbols: list[int]) -> Said:
+    """An answer; what nobody has learned is said with no probability."""
+    said = np.array(symbols, np.int64)
+    return Said(np.maximum(said, 0), np.zeros(len(said)))
+
+
+def _logits(machine: Machine, said: Sequence[int]) -> Numbers:
+    """[n, outputs] logits that make what is said certain."""
+    found = np.full((len(said), machine.outputs.size), UNLIKELY)
+    found[np.arange(len(said)), np.maximum(said, 0)] = 0
+    return found

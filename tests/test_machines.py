@@ -1,0 +1,278 @@
+"""Machines that are extracted from hard models answer as these do, at once and for ever."""
+
+import itertools
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from changed_checkpoints import reseal
+from command_line import run
+
+from stacktrans.common.checksums import SUMS, sums_of
+from stacktrans.extraction import refining
+from stacktrans.extraction.extracting import Extracted, extract
+from stacktrans.extraction.network import CannotExtract
+from stacktrans.inference.decoding import transduce
+from stacktrans.machines.definition import (
+    CONSTANT,
+    JOINT,
+    Machine,
+    Memories,
+    Reads,
+    Rule,
+    Series,
+    Term,
+    Things,
+)
+from stacktrans.machines.files import MACHINE, read_machine, written
+from stacktrans.machines.running import NoRule, Tables, answer
+from stacktrans.machines.words import sentence
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+from stacktrans.showing.machine_svg import svg
+from stacktrans.showing.machines import dot
+
+LETTERS = 8
+
+
+def reversing(directory: Path, symbols: int = LETTERS, wrong: int | None = None) -> Path:
+    """A checkpoint that reverses when hard, made by hand; of one letter it says the next instead.
+
+    The linear controller sees the symbol, one-hot, and then the vector read, one-hot too.
+    """
+    folder = directory / "tasks"
+    folder.mkdir()
+    text = Path("tasks/reverse.yaml").read_text().replace("symbols: 128", f"symbols: {symbols}")
+    (folder / "reverse.yaml").write_text(text)
+    config = resolve(
+        task=str(folder / "reverse.yaml"),
+        recipe="default",
+        settings={"model": {"memory": {"name": "stack", "size": symbols}}},
+        assignments=["controller=linear", "embedding_size=one-hot", "output_size=null"],
+    )
+    layout = config.make_task().layout
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
+    signals, values = weights["operation.signals.weight"], weights["operation.values.weight"]
+    pop, push = signals
+    push[source] = 40
+    weights["operation.signals.bias"][:] = -20
+    pop[1], pop[target] = 40, 40
+    values[:, source] = 20 * torch.eye(symbols)
+    said = weights["classifier.weight"]
+    read = torch.eye(symbols)
+    if wrong is not None:
+        read[:, wrong] = torch.roll(read[:, wrong], 1)
+    said[:symbols, 2 + 2 * symbols :] = 20 * read
+    weights["classifier.bias"][symbols] = 10
+    path = directory / "model"
+    checkpoint.save(path, config, weights)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return reversing(tmp_path_factory.mktemp("reverse"))
+
+
+@pytest.fixture(scope="module")
+def extracted(reverse: Path) -> Extracted:
+    return extract(checkpoint.load(reverse, hard=True))
+
+
+@pytest.fixture(scope="module")
+def saved(reverse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("machines") / "machine"
+    assert run("extract", reverse, "--out", path).returncode == 0
+    return path
+
+
+def test_letters_that_are_treated_alike_share_rules(extracted: Extracted) -> None:
+    assert extracted.whole
+    assert len(extracted.machine.rules) <= 4
+    assert extracted.machine.states.size == 1
+    said = [sentence(extracted.machine, rule) for rule in extracted.machine.rules]
+    assert "reading a letter: push it" in said
+
+
+def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> None:
+    model = checkpoint.load(reverse, hard=True)
+    drawn = random.Random(1)
+    sources = [
+        *(list(each) for n in range(1, 6) for each in itertools.product(range(2), repeat=n)),
+        *([drawn.randrange(LETTERS) for _ in range(length)] for length in (50, 99, 200)),
+    ]
+    expected = transduce(model.predictor, model.layout, [np.array(each) for each in sources])
+    tables = Tables(extracted.machine)
+    for source, right in zip(sources, expected, strict=True):
+        assert answer(tables, source).outputs == right.target == source[::-1]
+
+
+def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
+    found = extract(checkpoint.load(reversing(tmp_path, wrong=3), hard=True))
+    assert found.whole
+    # It says what the model says, and not what the task asks for.
+    assert answer(Tables(found.machine), [0, 3, 5]).outputs == [5, 4, 0]
+
+
+@pytest.mark.parametrize("name", ["parenthesis-lstm", "xor-buffered"])
+def test_shipped_models_are_machines(name: str) -> None:
+    found = extract(checkpoint.load(name, hard=True))
+    assert found.whole
+    assert found.machine.states.size == 1
+    assert len(found.machine.rules) <= 8
+
+
+def test_it_is_said_where_signals_are_undecided() -> None:
+    done = run("extract", "reversal-linear")
+    assert done.returncode == 0
+    assert b"signals are undecided" in done.stderr
+
+
+def test_no_machine_is_given_for_too_many_kinds(
+    reverse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refining, "MOST_KINDS", 3)
+    with pytest.raises(CannotExtract, match="strings show more than 3 kinds of pushed vectors"):
+        extract(checkpoint.load(reverse, hard=True))
+
+
+def test_memories_with_actions_are_refused() -> None:
+    done = run("extract", "addition")
+    assert done.returncode == 1
+    assert b"mixes its cells by actions" in done.stderr
+
+
+def test_a_machine_is_a_checkpoint(saved: Path) -> None:
+    assert run("transduce", saved, stdin=b'!"#\n').stdout == b'#"!\n'
+    entry = json.loads(run("transduce", saved, "--json", stdin=b'!"#\n').stdout)
+    assert (entry["output"], entry["probability"]) == ('#"!', 1.0)
+    measured = json.loads(run("eval", saved, "--count", "20", "--json").stdout)
+    assert [each["coarse"] for each in measured["results"]] == [1.0, 1.0]
+    followed = json.loads(run("inspect", saved, '!"', "--json").stdout)
+    assert followed["correct"]
+    assert followed["steps"][3]["reads"]["top"][0]["symbol"] == "!"
+
+
+def test_a_beam_finds_the_only_answer(saved: Path) -> None:
+    found = json.loads(run("transduce", saved, "--beam", "2", "--json", stdin=b'!"\n').stdout)
+    assert found["output"] == '"!'
+
+
+def test_nothing_slow_is_imported_to_answer(saved: Path) -> None:
+    code = (
+        "import sys; from stacktrans.cli import app; import atexit;"
+        "atexit.register(lambda: print(sorted({'numpy', 'torch', 'numba', 'yaml'}"
+        " & sys.modules.keys())));"
+        f"app(['transduce', {str(saved)!r}])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=b'!"\n', capture_output=True, check=False
+    )
+    assert done.stdout.decode().splitlines() == ['"!', "[]"]
+
+
+def test_unknown_symbols_are_named(saved: Path) -> None:
+    done = run("transduce", saved, stdin="!é\n!\n".encode())
+    assert done.returncode == 1
+    assert done.stdout == b"\n!\n"
+    assert "symbol 2 is 'é'" in done.stderr.decode()
+
+
+def test_a_machine_is_read_as_it_was_written(saved: Path, extracted: Extracted) -> None:
+    machine = read_machine(saved / MACHINE)
+    assert machine == extracted.machine
+    assert written(machine) == (saved / MACHINE).read_text()
+
+
+def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
+    content = (saved / MACHINE).read_text()
+    (tmp_path / MACHINE).write_text(content)
+    (tmp_path / SUMS).write_text(sums_of({MACHINE: b"other"}))
+    done = run("transduce", tmp_path, stdin=b"!\n")
+    assert done.returncode == 1
+    assert b"damaged: its checksum" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"signals": [', '"signals": [7, '),
+        ('"rules": [', '"rules": [0, '),
+        ('"when": [', '"when": [[[0, 9999]], '),
+        ('"states": [', '"states": 3, "other": ['),
+        ("{", "["),
+    ],
+)
+def test_what_is_no_machine_is_refused(saved: Path, tmp_path: Path, old: str, new: str) -> None:
+    content = (saved / MACHINE).read_text().replace(old, new, 1).encode()
+    (tmp_path / MACHINE).write_bytes(content)
+    (tmp_path / SUMS).write_text(sums_of({MACHINE: content}))
+    done = run("transduce", tmp_path, stdin=b"!\n")
+    assert done.returncode == 1
+    assert b"damaged: not a machine" in done.stderr
+
+
+def test_pictures_name_all_states_and_rules(extracted: Extracted) -> None:
+    machine = extracted.machine
+    assert svg(machine).count("<circle") == machine.states.size
+    assert dot(machine).count("->") >= 2
+    for number in range(1, len(machine.rules) + 1):
+        assert f">{number}</text>" in svg(machine)
+
+
+def counting() -> Machine:
+    """Says a letter for each that it has read, and has no rule for a second kind of letter."""
+    letters = Series("letter", (0, 1))
+    symbols = Things((Series("begin"), Series("separator"), letters, letters))
+    kinds = Things((Series("empty"), Series("mark 1")))
+    same = Term(CONSTANT, 0)
+    return Machine(
+        "count", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), symbols,
+        Things((letters, Series("end"))), (kinds,), Things((Series("state 1"),)),
+        Memories(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
+        Reads(JOINT, 2, 4, (0,), (1,), 2),
+        (
+            Rule((frozenset([2]), None, None), (), (0, 1), None, (Term(CONSTANT, 1),), same),
+            Rule((frozenset([0]), None, None), (), (0, 0), None, (None,), same),
+            Rule((None, frozenset([0]), None), (), (0, 0), Term(CONSTANT, 2), (None,), same),
+            Rule((frozenset([1, 4]), None, None), (), (1, 0), same, (None,), same),
+        ),
+    )  # fmt: skip
+
+
+def test_a_machine_says_when_it_has_no_rule() -> None:
+    tables = Tables(counting())
+    assert answer(tables, [0] * 1000).outputs == [0] * 1000
+    with pytest.raises(NoRule, match="no rule"):
+        answer(tables, [0, 1, 0])
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    said = answer(Tables(counting()), [0] * 10, limit=4)
+    assert (said.outputs, said.ended) == ([0] * 4, False)
+
+
+def test_a_machine_cannot_be_trained(saved: Path) -> None:
+    with pytest.raises(checkpoint.CheckpointError, match="no weights"):
+        checkpoint.load(saved).model  # noqa: B018
+
+
+def test_a_machine_for_another_task_is_refused(saved: Path, tmp_path: Path) -> None:
+    for path in saved.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = tmp_path / "config.yaml"
+    config.write_text(config.read_text().replace(f"symbols: {LETTERS}", "symbols: 5"))
+    reseal(tmp_path)
+    both = {name: (tmp_path / name).read_bytes() for name in ("config.yaml", MACHINE)}
+    (tmp_path / SUMS).write_text(sums_of(both))
+    done = run("eval", tmp_path)
+    assert done.returncode == 1
+    assert b"not a machine for the task" in done.stderr
