@@ -41,6 +41,10 @@ ROUNDS = 8
 LEARNED_FROM, CHECKED = 60, 100
 """How many strings of the training lengths, and half as many of the test lengths, are drawn to be
 learned from, and to be checked with."""
+SECONDS = 60
+"""After how many seconds no further round begins."""
+PATIENCE = 2
+"""After how many rounds that bring nothing it ends."""
 DIFFERING = 40
 """How many strings at which they differ are learned from at once."""
 AGREEING = 0.5
@@ -125,14 +129,15 @@ class _Extraction:
         self._learn_from(self._short.sources)
         for lengths, count in zip(self._ranges, (LEARNED_FROM, LEARNED_FROM // 2), strict=True):
             self._learn_from(drawn_strings(self._checkpoint, lengths, count, seed=1))
-        best, fewest = None, -1
+        best, fewest, worse = None, -1, 0
         for number in range(1, ROUNDS + 1):
             machine = self._machine()
             wrong = self._differing(machine, self._strings(seed=number + 1))
             self._note(f"round {number}: {len(machine.rules)} rules, {len(wrong)} strings differ")
+            worse += 1
             if best is None or len(wrong) < fewest:
-                best, fewest = machine, len(wrong)
-            if not wrong:
+                best, fewest, worse = machine, len(wrong), 0
+            if not wrong or worse == PATIENCE or time.monotonic() - self._begun > SECONDS:
                 break
             self._learn_from(sorted(wrong, key=len)[:DIFFERING])
         assert best is not None

@@ -24,6 +24,8 @@ from stacktrans.tasks.layouts import Ids, Mask
 
 MOST_STATES, MOST_KINDS = 200, 4096
 """How many classes of states, and of the vectors of a memory, are looked for."""
+MOST_CONFLICTS = 500
+"""How many contradictions are looked into before it is given up."""
 COMPARED = 600
 """How many steps are compared with one another to see what explains them."""
 REMEMBERED = 2000
@@ -159,10 +161,12 @@ class Refining:
 
     def refine(self) -> None:
         """Part classes until nothing contradicts; raises `CannotExtract` if they are too many."""
+        resolved = 0
         while True:
             while found := self._conflict():
                 self._resolve(found)
-                self._check_counts()
+                resolved += 1
+                self._check_counts(resolved)
             if not self._confirm():
                 break
 
@@ -326,8 +330,14 @@ class Refining:
         chosen = order[sorting[rank < max(3, COMPARED // len(different))]][: 4 * COMPARED]
         return found.rows[chosen], found.values[chosen]
 
-    def _check_counts(self) -> None:
+    def _check_counts(self, resolved: int) -> None:
         strings = self._recorder.strings
+        if resolved > MOST_CONFLICTS:
+            kinds = sum(each.count for each in self.kinds)
+            raise CannotExtract(
+                f"no machine found: in {strings} strings steps still contradict one another with "
+                f"{self.states.count} states and {kinds} kinds of pushed vectors"
+            )
         for what, count, most in (
             ("states", self.states.count, MOST_STATES),
             *(("kinds of pushed vectors", each.count, MOST_KINDS) for each in self.kinds),
