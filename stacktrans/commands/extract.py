@@ -45,7 +45,7 @@ def extract(
 
         stacktrans extract parenthesis-lstm
         stacktrans extract xor-buffered --out xor-machine
-        stacktrans extract parenthesis-lstm --svg parenthesis.svg --dot parenthesis.dot
+        stacktrans extract parenthesis-lstm --svg rules.svg --dot rules.dot
     """
     from stacktrans.common.errors import UsageError
     from stacktrans.extraction.extracting import extract as extracted_from
