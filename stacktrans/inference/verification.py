@@ -22,7 +22,7 @@ ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
 BLOCK = 250
 """Strings that are answered at once."""
 ROUNDS = 4
-"""Of each long length so many strings are tried in a row."""
+"""Strings of each range of long lengths."""
 GROWTH = 1.6
 """How many times as long as those before the next of the long strings are."""
 
@@ -62,10 +62,11 @@ class Verification:
         return sum(stage.count for stage in self.stages)
 
 
+@dataclass(frozen=True)
 class Effort:
     """How much a model is tried.
 
-    Args:
+    Attributes:
         exhaustive: most strings of which all are tried: those of a length are if there are no more
             of it and of shorter ones.
         count: number of random strings.
@@ -73,10 +74,10 @@ class Effort:
         seed: random seed of the strings.
     """
 
-    def __init__(
-        self, exhaustive: int = 20_000, count: int = 10_000, longest: int = 10_000, seed: int = 1
-    ) -> None:
-        self.exhaustive, self.count, self.longest, self.seed = exhaustive, count, longest, seed
+    exhaustive: int
+    count: int
+    longest: int
+    seed: int
 
 
 def verify(checkpoint: Checkpoint, effort: Effort) -> Verification:
