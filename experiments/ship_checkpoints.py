@@ -163,7 +163,10 @@ def rewrite(model: Model) -> None:
     )
     accuracy = {part: summary[part] for part in ("train", "test")}
     weights = loaded.model.state_dict()
-    checkpoint.save(place, loaded.config, weights, accuracy=accuracy, card=card)
+    sharpness = loaded.model.sharpness
+    checkpoint.save(
+        place, loaded.config, weights, accuracy=accuracy, card=card, sharpness=sharpness
+    )
     (place / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     (place / "evaluation.json").write_text(json.dumps(evaluation, indent=2) + "\n")
     for file, content in beside.items():

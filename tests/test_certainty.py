@@ -13,11 +13,12 @@ from small_runs import CPU, assert_same_run, ignore, records_of, trainer_of
 
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.tasks.layouts import Pair
 from stacktrans.training import rounding
+from stacktrans.training.inherited import checksum_of, inherited
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import Rounding, accuracies
 from stacktrans.training.sources import Source
@@ -58,6 +59,18 @@ def have_right(
         return certain(self, start, *others)
 
     monkeypatch.setattr(Rounding, "certain", told)
+
+
+def kept_in(directory: Path) -> Transducer:
+    """The model of a run, as it was before it was sharpened."""
+    model = checkpoint.load(directory, CPU).model
+    model.sharpen(1 / model.sharpness)
+    return model
+
+
+def assert_same_weights(one: Transducer, other: Transducer) -> None:
+    theirs = other.state_dict()
+    assert all(torch.equal(weight, theirs[name]) for name, weight in one.state_dict().items())
 
 
 def test_a_start_that_is_wrong_when_hard_gives_way_to_the_next(
@@ -124,12 +137,45 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_start(
     assert summary.steps == 10 + trained
     same = [
         torch.equal(weight, solved[0][name])
-        for name, weight in checkpoint.load(tmp_path / "best", CPU).model.state_dict().items()
+        for name, weight in kept_in(tmp_path).state_dict().items()
     ]
     assert all(same) is not kept
     # It is right, or not, whatever validation was told.
     assert summary.hard
     assert summary.hard.count == 10
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "whole"),
+    [(0.8, 0.8, True), (0.8, 0.9, True), (0.9, 0.8, False), (0, 0, False)],
+)
+def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
+    soft: float, hard: float, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounding, "accuracies", lambda *_: (soft, hard))
+    start = trainer_of(counter(), Path()).state.start
+    start.rounding.uncertain = copy.deepcopy(start.model.state_dict())
+    rounded = start.rounding.certain(start, lambda: None, may_fail=False)
+    assert rounded
+    inputs = torch.tensor([[0, 0, 1, 1, 0, 1]])
+    with torch.no_grad():
+        signals = rounded.unroll(inputs).signals
+        with rounded.made_hard(True):
+            assert torch.equal(signals, rounded.unroll(inputs).signals) is whole
+
+
+def test_a_run_starts_from_a_model_as_it_was_before_its_signals_were_made_0_or_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_right(monkeypatch)
+    trainer_of(counter(), tmp_path).run(ignore)
+    found = checkpoint.load(tmp_path, CPU)
+    assert found.model.sharpness > 1
+    begun = Transducer(found.config.model, 2, 2)
+    start_from = StartFromConfig(checkpoint=str(tmp_path), sha256=checksum_of(tmp_path))
+    first_weights, _ = inherited(found.config, start_from, found.task)
+    first_weights(begun)
+    assert_same_weights(begun, kept_in(tmp_path))
 
 
 def test_what_is_not_rounded_is_not_measured_hard(tmp_path: Path) -> None:
@@ -193,8 +239,10 @@ def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
     before = operation.signals.weight.detach().clone()
     start.rounding.uncertain = copy.deepcopy(start.model.state_dict())
     rounded = start.rounding.certain(start, lambda: None, may_fail=False)
-    assert rounded is start.model
+    assert rounded
+    rounded.sharpen(1 / rounded.sharpness)
     torch.testing.assert_close(operation.signals.weight, before * 2**rounds)
+    assert_same_weights(rounded, start.model)
     assert not hard
 
 
@@ -261,6 +309,6 @@ def test_what_does_harm_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(rounding, "accuracies", worse_and_worse)
     trainer_of(config, tmp_path).run(ignore)
-    kept = checkpoint.load(tmp_path, CPU).model.state_dict()
+    kept = kept_in(tmp_path).state_dict()
     first = looked_at[0].state_dict()
     assert all(torch.equal(kept[name], first[name]) for name in kept)

@@ -62,6 +62,8 @@ TRAINING = "training.pt"
 CARD = "README.md"
 ORIGINS = "origins"
 """The key, in the metadata of weights, of the plugins that the model is made with."""
+SHARPNESS = "sharpness"
+"""The key there of the factor by which signals were made nearer to 0 or 1."""
 
 
 def save(
@@ -72,6 +74,7 @@ def save(
     *,
     accuracy: Mapping[str, Any] | None = None,
     card: str | None = None,
+    sharpness: float = 1.0,
 ) -> None:
     """Write a checkpoint in the place of the one that was there.
 
@@ -85,13 +88,14 @@ def save(
         training: what else is needed to resume the run.
         accuracy: of the weights, if known, for the header of their file.
         card: the model card, in Markdown.
+        sharpness: of the model.
 
     Raises:
         CheckpointError: it can't be written; what was there is still there.
     """
     contents = {
         CONFIG: config.to_yaml().encode(),
-        WEIGHTS: serialized(weights, _metadata(config, accuracy)),
+        WEIGHTS: serialized(weights, _metadata(config, accuracy, sharpness)),
     }
     if training is not None:
         # Not into a file: of a full disk torch does not tell.
@@ -104,10 +108,14 @@ def save(
     _write(directory.resolve(), contents)
 
 
-def _metadata(config: RunConfig, accuracy: Mapping[str, Any] | None) -> dict[str, str]:
+def _metadata(
+    config: RunConfig, accuracy: Mapping[str, Any] | None, sharpness: float
+) -> dict[str, str]:
     said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
     if accuracy:
         said["accuracy"] = json.dumps(accuracy)
+    if sharpness != 1:
+        said[SHARPNESS] = json.dumps(sharpness)
     model = config.model
     names = (model.memory.name, model.controller.name, config.task.generator)
     origins = {
@@ -215,6 +223,7 @@ class Checkpoint:
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
         model.load_state_dict({name: torch.from_numpy(each) for name, each in self.weights.items()})
         model.hard = self.hard
+        model.sharpness = float(metadata_of(self.path / WEIGHTS).get(SHARPNESS, 1))
         return model.to(find_device(self.device)).eval()
 
     @property

@@ -294,6 +294,12 @@ class Operation(nn.Module):
             biases = [start.bias_of(name) for name in self.signal_names]
             self.signals.bias.copy_(torch.tensor(biases, dtype=torch.float64))
 
+    @torch.no_grad()
+    def sharpen(self, factor: float) -> None:
+        """Multiply what the signals are functions of: the more, the nearer to 0 or 1 they are."""
+        for weight in self.signals.parameters():
+            weight.mul_(factor)
+
     def forward(
         self, hidden: Tensor, state: MemoryState, hard: bool = False
     ) -> tuple[MemoryState, Tensor, Tensor]:

@@ -62,7 +62,7 @@ class Transducer(nn.Module):
         start = config.start
         self.config, self.inputs = config, inputs
         self.kernel = config.kernel
-        self.hard = False
+        self.hard, self.sharpness = False, 1.0
         self._kinds: dict[Any, Kind | None] = {}
         one_hot = config.embedding_size == "one-hot"
         embedded = inputs if one_hot else int(config.embedding_size)
@@ -112,6 +112,12 @@ class Transducer(nn.Module):
             yield
         finally:
             self.hard = before
+
+    def sharpen(self, factor: float) -> None:
+        """Make the signals nearer to 0 or 1, by a factor, for good; 1 / factor takes it back."""
+        if self.operation:
+            self.operation.sharpen(factor)
+            self.sharpness *= factor
 
     def embed(self, ids: Tensor) -> Tensor:
         """The vectors x of ids: [...] -> [..., E]."""

@@ -202,6 +202,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(summary.texts),
+        *([remark(f"hard: {summary.hard_use}")] if summary.hard_use else []),
         *([remark(f"alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
     )

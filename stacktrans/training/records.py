@@ -116,6 +116,18 @@ class Summary:
     torch: str
     seed: int
 
+    @property
+    def hard_use(self) -> str | None:
+        """What becomes of the model when its signals are made 0 or 1; None if that is unknown."""
+        if self.hard is None or self.test is None:
+            return None
+        if self.hard.coarse == 1:
+            return "right"
+        soft, hard = (f"{each.coarse:.3f}" for each in (self.test, self.hard))
+        if self.hard.coarse >= self.test.coarse:
+            return f"as good as soft, {hard}"
+        return f"worse than soft, {hard} instead of {soft}; it needs signals between 0 and 1"
+
 
 def achieved(found: Record | Summary) -> dict[str, Any]:
     """What weights achieve, of what was measured of them."""

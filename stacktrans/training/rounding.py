@@ -19,6 +19,10 @@ from stacktrans.training.state import Part, Weights
 if TYPE_CHECKING:
     from stacktrans.training.start import Start
 
+SHARPNESS = 4096.0
+"""What the signals of a model are sharpened by that loses nothing when it is hard. Signals are 0 or
+1 then, but for those that are within .001 of one half. A power of two, which changes no digit."""
+
 SETTLED_AFTER = 200
 """Batches after which the mean of weights has forgotten those before."""
 
@@ -45,7 +49,7 @@ class Rounding(Part):
     def certain(
         self, start: "Start", go_on: Callable[[], None], may_fail: bool
     ) -> Transducer | None:
-        """The model of the weights `uncertain`: rounded, if it is as good when hard, and pruned.
+        """The model of the weights `uncertain`: rounded, pruned, and hard where that loses nothing.
 
         Args:
             start: whose model is trained further; its own weights are lost.
@@ -67,7 +71,13 @@ class Rounding(Part):
                 best, before = start.model, after
             if may_fail and self._has_failed(before):
                 return None
-        return without_needless(best, lambda model: self._measured(model, start))
+        smaller = without_needless(best, lambda model: self._measured(model, start))
+        soft, hard = before if smaller is best else self._measured(smaller, start)
+        if not hard >= soft > 0:
+            return smaller
+        sharp = copy.deepcopy(smaller)
+        sharp.sharpen(SHARPNESS)
+        return sharp
 
     def _fine_tune(self, start: "Start", go_on: Callable[[], None]) -> None:
         """Train with signals that are ever less undecided; the last weights or the best stay."""

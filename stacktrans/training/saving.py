@@ -291,6 +291,7 @@ class SavedRun:
         """Keep a model, or the running mean of the weights; see `checkpoint.save`."""
         model = model or self.start.average.model
         config = config or self.config.model_copy(update={"model": model.config})
+        described = {"sharpness": model.sharpness, **described}
         with self._staying():
             checkpoint.save(self._directory / "best", config, model.state_dict(), **described)
 
