@@ -88,6 +88,25 @@ def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
             assert config.model.memory.name == strategy.memory
 
 
+@pytest.mark.parametrize(
+    ("columns", "form", "first"),
+    [
+        ("source,target", "{0}\t{0}s", "feedforward"),
+        ("source,features,target", "{0}\tPL\t{0}s", "all-lengths"),
+    ],
+)
+def test_what_begins_where_sources_have_features(
+    columns: str, form: str, first: str, tmp_path: Path
+) -> None:
+    data = tmp_path / "words.tsv"
+    data.write_text("".join(f"{form.format(word)}\n" for word in ("cat", "dog", "owl", "emu")))
+    parameters = {"train": str(data), "columns": columns}
+    task = {"name": "words", "generator": "pairs", "parameters": parameters}
+    names = [*contestants(settings={"task": task})]
+    assert names[0] == first
+    assert sorted(names) == sorted(contestants(task="copy"))
+
+
 @pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn"])
 def test_the_memory_that_is_asked_for_is_raced(memory: str) -> None:
     found = contestants(task="copy", settings={"model": {"memory": memory}})

@@ -25,7 +25,7 @@ from stacktrans.settings.strategies import Kind, strategies
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream
+from stacktrans.tasks.layouts import FEATURE, JointSequence, Layout, SameLength, Sentences, Stream
 
 
 def contestants(
@@ -65,10 +65,18 @@ def contestants(
         return {run.recipe: run}
     layers = _read_once(layers, wanted)
     first, *changes = task_layers(layers)
-    kind = kind_of(checked_task(overlay([first, *changes]), [first, *changes])[1])
-    found = _resolved([*names] or [*strategies()], kind, _memory(wanted), layers, bool(names))
+    task = checked_task(overlay([first, *changes]), [first, *changes])[1]
+    tried = [*names] or _in_order(task)
+    found = _resolved(tried, kind_of(task), _memory(wanted), layers, bool(names))
     found = found or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
     return _limited(found, budget) if len(found) == 1 and budget else found
+
+
+def _in_order(task: Task) -> list[str]:
+    """All strategies, in the order in which they begin with a task."""
+    features = any(role[0] == FEATURE for role in task.source.roles())
+    known = strategies()
+    return sorted(known, key=lambda name: not (features and known[name].first_with_features))
 
 
 def _read_once(layers: list[Layer], wanted: Settings) -> list[Layer]:

@@ -30,6 +30,8 @@ class Strategy(Strict):
     """where none is asked for."""
     of_this_memory: bool = False
     """whether it is for no other memory."""
+    first_with_features: bool = False
+    """whether it begins before all others where sources have features."""
     paper: str = ""
     """whose default recipe it changes; the general one unless given, whatever the task's is."""
     settings: Settings
