@@ -9,7 +9,7 @@ this is a proof: a bisimulation of the two, as far as the task asks for somethin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stacktrans.machines.definition import JOINT, PADDED, SAME_LENGTH, Machine
 from stacktrans.machines.running import NoRule, Tables, answer
@@ -115,8 +115,13 @@ class _Attempt:
             except Broke as broke:
                 self._assume_less(assumed, broke)
                 continue
-            found = Result(None, None, tuple(assumed), self._classes, explored, self._reference)
-            return found if explored.wrong is None else self._wrong(found, explored.wrong)
+            if explored.wrong is not None:
+                whole = self._reference.whole(explored.wrong)
+                if self._is_wrong(whole):
+                    return self._refuted(whole)
+                self._look_closer(assumed)
+                continue
+            return Result(None, None, tuple(assumed), self._classes, explored, self._reference)
 
     def _reads(self, number: int) -> list[int]:
         """The ends of a memory that some rule looks at."""
@@ -162,13 +167,20 @@ class _Attempt:
             return EndsKnown(self._reads(number))
         return AllKnown() if each == FEW else Anything()
 
-    def _wrong(self, found: Result, source: Sequence[int]) -> Result:
-        """What is said if a source seems to be answered wrongly; raises `Unproved`."""
-        whole = self._reference.whole(source)
-        if not self._is_wrong(whole):
+    def _look_closer(self, assumed: list[str]) -> None:
+        """Have one more memory go with the task's own; raises `Unproved` if none is left.
+
+        What seemed wrong cannot be, since too little is known of what is read together.
+        """
+        apart = [number for number, each in enumerate(assumed) if each in (FEW, KEPT)]
+        if not apart:
             raise Unproved("what can be read from its memories is not known well enough")
-        shortest = self._shortest(len(whole)) or whole
-        return replace(found, reason="an answer is wrong", wrong=tuple(shortest))
+        assumed[apart[0]] = ALONG
+
+    def _refuted(self, source: list[int]) -> Result:
+        """The result if a source is answered wrongly."""
+        shortest = self._shortest(len(source)) or source
+        return Result("an answer is wrong", tuple(shortest), reference=self._reference)
 
     def _is_wrong(self, source: Sequence[int]) -> bool:
         """Whether the machine, run as always, answers a source otherwise than the task."""

@@ -70,8 +70,8 @@ class Reference(ABC):
         raise NotImplementedError
 
     def whole(self, source: Sequence[int]) -> list[int]:
-        """A source of the task that begins with one of which any beginning may be given."""
-        return [*source]
+        """A source of the task that begins with what may be the beginning of one, or nothing."""
+        return [*source] or [0]
 
     def length(self, symbol: int) -> int:
         """By how much a whole source is longer with a symbol."""
@@ -114,6 +114,10 @@ class Rearranging(Reference):
         assert isinstance(top, int)
         return Step(-1, top, "answered", pops=True)
 
+    def whole(self, source: Sequence[int]) -> list[int]:
+        found = super().whole(source)
+        return [*found, 0] if self._flipped and len(found) % 2 else found
+
 
 class Waiting(Reference):
     """Letters are pushed, and popped while marks are read.
@@ -141,7 +145,7 @@ class Waiting(Reference):
         return state == "waiting" and top is None
 
     def whole(self, source: Sequence[int]) -> list[int]:
-        string = [symbol for symbol in source if symbol != self._size]
+        string = [symbol for symbol in source if symbol != self._size] or [0]
         return [*string, *[self._size] * len(string)]
 
     def length(self, symbol: int) -> int:
@@ -189,6 +193,9 @@ class Brackets(Reference):
             bracket, below = top
             after = "opening" if below is None else "closing"
             yield Step(self._closing[bracket], self._said(below), after, pops=True)
+
+    def whole(self, source: Sequence[int]) -> list[int]:
+        return [*source] or [*self._closing][:1]
 
     def _said(self, bracket: int | None) -> int | None:
         said = None if bracket is None else self._closing[bracket]

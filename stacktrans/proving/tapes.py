@@ -215,11 +215,13 @@ class Line(NamedTuple):
         last: the last of these as it was when others came to stand behind it.
         back: the last block of all, behind any number of others that are behind `front`; none if
             there is nothing behind `front`. Before a tape is settled there may be several.
+        grown: whether a block was pushed since the tape was settled.
     """
 
     front: tuple[Block, ...]
     last: Block | None
     back: tuple[Block, ...]
+    grown: bool = False
 
 
 class Lines(Tape):
@@ -262,12 +264,13 @@ class Lines(Tape):
             return tape._replace(front=(block, *tape.front))
         if tape.back:
             return tape._replace(back=(*tape.back, block))
-        return tape._replace(front=(*tape.front, block))
+        return tape._replace(front=(*tape.front, block), grown=True)
 
     def settled(self, tape: Line, head: Hashable) -> tuple[Line, list[Edge]]:
         front, last, back = tuple(filter(any, tape.front)), tape.last, tape.back
         row = back
-        if not back and len(front) > MOST_KNOWN:
+        # Otherwise blocks of which something is popped would count as ones that were pushed so.
+        if tape.grown and not back and len(front) > MOST_KNOWN:
             row, last, front = front, front[0], front[:1]
         edges = [Edge(("behind", one), other) for one, other in itertools.pairwise(row)]
         return Line(front, last if row else None, row[-1:]), edges
