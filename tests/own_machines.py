@@ -280,8 +280,9 @@ def mutant(machine: Machine, drawn: random.Random) -> Machine:
         case 1:
             rules[at] = own._replace(output=term(machine.outputs))
         case 2:
-            pushed = [each and term(things) for each, things in zip(own.pushed, kinds, strict=True)]
-            rules[at] = own._replace(pushed=tuple(pushed))
+            terms = zip(own.pushed, kinds, strict=True)
+            changed_terms = tuple(each and term(things) for each, things in terms)
+            rules[at] = own._replace(pushed=changed_terms)
         case 3:
             rules[at] = own._replace(after=after)
         case 4:

@@ -120,6 +120,26 @@ def test_shipped_tasks_have_their_own_machines(name: str) -> None:
     assert reference_of(task_of(name)) is not None
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("( S:1 )", "( T:1 )"),  # one pair may hold several, the other only one
+        ("( S:1 )", "( S:1 ]"),
+        ("( )", "("),
+        ("( )", "( ( )"),
+        ("S:1 T:2", "S:1 S:2"),
+        ("S:1 T:2", "( T:2"),
+    ],
+)
+def test_grammars_that_are_none_of_brackets_are_not_taken_for_one(old: str, new: str) -> None:
+    rules = {
+        name: [{**each, "source": new} if each["source"] == old else each for each in listed]
+        for name, listed in NESTED.items()
+    }
+    predict = {"predict": [")"], "rules": rules}
+    assert reference_of(made("next-symbol", **{**PARENTHESIS, **predict})) is None
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_right_machine_is_proved(name: str) -> None:
     task, making, _ = MACHINES[name]
@@ -216,7 +236,7 @@ def test_verify_says_what_is_proved(tmp_path: Path) -> None:
     assert done.returncode == 0
     said = done.stdout.decode().splitlines()
     assert "proved: right on all strings of the task, whatever their length" in said
-    assert "stack: goes with the task's own, a letter for a letter" in said
+    assert "stack: goes with the task's own, cell by cell: a letter for a letter" in said
     held = json.loads(run("verify", path, *QUICK, "--json").stdout)
     assert held["right"]
     assert held["proof"]["proved"]
@@ -232,6 +252,7 @@ def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
     held = json.loads(done.stdout)
     assert len(held["counterexample"]["source"]) == 10
     assert held["proof"] is None
+    assert held["stages"][-1]["strings"] == "found by proving"
 
 
 def _counting(machine: Machine, most: int) -> Machine:

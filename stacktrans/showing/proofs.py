@@ -71,10 +71,11 @@ def _memory(proof: Result, machine: Machine, number: int) -> str:
         f"{' '.join(kinds) or 'nothing'} for {' '.join(own) or 'nothing'}"
         for own, kinds in _cells(proof, machine, number)
     ]
-    return f"goes with the task's own, {_listed(pairs)}"
+    return f"goes with the task's own, cell by cell: {_listed(pairs)}"
 
 
 def _listed(parts: list[str]) -> str:
+    """Some things in a row, as far as they are not too many."""
     more = [f"{len(parts) - MOST_SHOWN} more"] if len(parts) > MOST_SHOWN else []
     *first, last = [*parts[:MOST_SHOWN], *more]
     return f"{', '.join(first)} and {last}" if first else last
