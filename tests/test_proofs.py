@@ -245,12 +245,12 @@ def test_verify_says_what_is_proved(tmp_path: Path) -> None:
 
 def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
     machine = rearranging(TASKS["reverse"], STACK)
-    # At the tenth letter there is no rule.
-    path = saved(tmp_path, _counting(machine, 10))
-    done = run("verify", path, "--exhaustive", "3", "--count", "1", "--longest", "1", "--json")
+    # There is no rule for one letter more than the longest random string has.
+    path = saved(tmp_path, _counting(machine, 129))
+    done = run("verify", path, "--exhaustive", "3", "--count", "20", "--longest", "1", "--json")
     assert done.returncode == 1
     held = json.loads(done.stdout)
-    assert len(held["counterexample"]["source"]) == 10
+    assert len(held["counterexample"]["source"]) == 129
     assert held["proof"] is None
     assert held["stages"][-1]["strings"] == "found by proving"
 
