@@ -34,6 +34,7 @@ from stacktrans.machines.running import NoRule, Tables, answer
 from stacktrans.machines.words import sentence
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
+from stacktrans.proving.proof import prove
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machine_svg import svg
 from stacktrans.showing.machines import dot
@@ -115,17 +116,27 @@ def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> 
         assert answer(tables, source).outputs == right.target == source[::-1]
 
 
+def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extracted) -> None:
+    found = prove(extracted.machine, checkpoint.load(reverse).task)
+    assert found.proved
+    assert [len(each) for each in found.classes] == [LETTERS]
+
+
 def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
     found = extract(checkpoint.load(reversing(tmp_path, wrong=3), hard=True))
     assert found.whole
     # It says what the model says, and not what the task asks for.
     assert answer(Tables(found.machine), [0, 3, 5]).outputs == [5, 4, 0]
+    model = checkpoint.load(tmp_path / "model")
+    assert prove(found.machine, model.task).wrong == (3,)
 
 
 @pytest.mark.parametrize("name", ["parenthesis-lstm", "xor-buffered"])
-def test_shipped_models_are_machines(name: str) -> None:
-    found = extract(checkpoint.load(name, hard=True))
+def test_shipped_models_are_machines_that_are_right(name: str) -> None:
+    model = checkpoint.load(name, hard=True)
+    found = extract(model)
     assert found.whole
+    assert prove(found.machine, model.task).proved
     assert found.machine.states.size == 1
     assert len(found.machine.rules) <= 8
 

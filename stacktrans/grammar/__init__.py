@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from stacktrans.common.errors import abridged
+from stacktrans.grammar.bracketing import Bracketing, bracketing
 from stacktrans.grammar.chart import Chart
 from stacktrans.grammar.depth import DepthTable
 from stacktrans.grammar.following import following
@@ -24,7 +25,7 @@ from stacktrans.grammar.inside import Booleans, Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
 from stacktrans.grammar.rules import GrammarError, Nonterminal, check_rules, read_rules
 
-__all__ = ["Grammar", "GrammarError"]
+__all__ = ["Bracketing", "Grammar", "GrammarError"]
 
 
 class Grammar:
@@ -97,6 +98,10 @@ class Grammar:
     def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can come after each beginning of a source, the empty one first."""
         return following(self._root, self._rules, source)
+
+    def bracketing(self) -> Bracketing | None:
+        """The brackets that sources are made of, if the rules have the shape of such."""
+        return bracketing(self._root, self._rules)
 
     def translate(self, source: Sequence[str]) -> list[str]:
         """The target of a source; with several derivations, that of the most probable.

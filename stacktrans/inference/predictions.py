@@ -10,7 +10,7 @@ import numpy.typing as npt
 from stacktrans.inference.beam import search
 from stacktrans.inference.decoding import Answer
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import Task, with_marks
+from stacktrans.tasks.base import with_marks
 from stacktrans.tasks.layouts import JointSequence, Pair, Stream
 
 
@@ -66,11 +66,12 @@ def predictions(
         sources = [pairs[index].source for index in group]
         answers = search(checkpoint.predictor, checkpoint.layout, sources, beam, limit=limit)
         found.update(zip(group, (best for best, *_ in answers), strict=True))
-    counts_end = getattr(checkpoint.layout, "end", None) is not None
-    return [
-        _compared(checkpoint.task, pair, found[index], counts_end)
-        for index, pair in enumerate(pairs)
-    ]
+    return [_compared(checkpoint, pair, found[index]) for index, pair in enumerate(pairs)]
+
+
+def unanswered(checkpoint: Checkpoint, pair: Pair) -> Prediction:
+    """What counts as said where there is no answer."""
+    return _compared(checkpoint, pair, Answer([], 0.0, False))
 
 
 def _limit(checkpoint: Checkpoint, pair: Pair) -> int | None:
@@ -81,10 +82,12 @@ def _limit(checkpoint: Checkpoint, pair: Pair) -> int | None:
     return needed if needed > layout.longest_answer(len(pair.source), None) else None
 
 
-def _compared(task: Task, pair: Pair, answer: Answer, counts_end: bool) -> Prediction:
-    """An answer beside its target; `counts_end` where the end of a target is scored, too."""
+def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
+    """An answer beside its target."""
     from rapidfuzz.distance import Levenshtein  # waits until it is needed
 
+    task = checkpoint.task
+    counts_end = getattr(checkpoint.layout, "end", None) is not None
     # What overflows says nothing.
     said, ended = ([], False) if isnan(answer.log_probability) else (answer.target, answer.ended)
     target: list[int] = pair.target.tolist()

@@ -2,7 +2,7 @@
 
 All short strings are tried, then random ones of the lengths that it is trained and tested on, and
 then long ones. Nothing is proved by that of any other string; what is found is a counterexample,
-which is made as short as it gets.
+which is made as short as it gets. Of a machine there can be a proof.
 """
 
 import itertools
@@ -13,12 +13,16 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.inference.predictions import Prediction, predictions
+from stacktrans.inference.predictions import Prediction, predictions, unanswered
+from stacktrans.machines.definition import Machine
+from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.proving.proof import Result, prove
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
 from stacktrans.tasks.layouts import Pair
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
+FOUND = "found by proving"
 BLOCK = 250
 """Strings that are answered at once."""
 ROUNDS = 4
@@ -32,7 +36,7 @@ class Stage:
     """A kind of strings that a model was tried on.
 
     Attributes:
-        strings: what they are: `ALL`, `RANDOM`, `LONG`, or the name of a set of pairs.
+        strings: what they are: `ALL`, `RANDOM`, `LONG`, `FOUND`, or the name of a set of pairs.
         lengths: the shortest and the longest of them; None if there were none.
         count: how many there were.
         wrong: how many of them were answered wrongly.
@@ -51,10 +55,13 @@ class Verification:
     Attributes:
         stages: in their order; no more after one in which something was wrong.
         counterexample: the shortest that was found; None if everything was right.
+        proof: that a machine is right on all strings, or why there is none; None of other models,
+            and with a counterexample.
     """
 
     stages: list[Stage] = field(default_factory=list)
     counterexample: Prediction | None = None
+    proof: Result | None = None
 
     @property
     def count(self) -> int:
@@ -98,7 +105,24 @@ def verify(checkpoint: Checkpoint, effort: Effort) -> Verification:
             shortest = min(wrong, key=lambda each: len(each.pair.source))
             found.counterexample = _shortened(checkpoint, shortest)
             break
+    if checkpoint.machine:
+        _prove(checkpoint.machine, checkpoint, found)
     return found
+
+
+def _prove(machine: Machine, checkpoint: Checkpoint, found: Verification) -> None:
+    """Try to prove that a machine is right; take the counterexample to that if it is shorter."""
+    proof, known, task = prove(machine, checkpoint.task), found.counterexample, checkpoint.task
+    if known is None:
+        found.proof = proof
+    if proof.wrong is None or (known and len(known.pair.source) <= len(proof.wrong)):
+        return
+    pair = _answered(task, task.source.decode(proof.wrong))
+    wrong = [each for each in _answers(checkpoint, [pair] if pair else []) if not each.right]
+    if wrong:
+        found.counterexample, found.proof = wrong[0], None
+        length = wrong[0].pair.length
+        found.stages.append(Stage(FOUND, Lengths(length, length), 1, 1))
 
 
 def _stages(checkpoint: Checkpoint, effort: Effort) -> Iterator[tuple[str, Iterator[Pair]]]:
@@ -175,7 +199,13 @@ def _tried(
 
 
 def _answers(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[Prediction]:
-    return predictions(checkpoint, pairs, np.zeros(len(pairs), np.bool_), beam=1)
+    """Answers to pairs; where a machine has no rule there is none, which is wrong."""
+    try:
+        return predictions(checkpoint, pairs, np.zeros(len(pairs), np.bool_), beam=1)
+    except NoRule:
+        if len(pairs) == 1:
+            return [unanswered(checkpoint, pairs[0])]
+        return [each for pair in pairs for each in _answers(checkpoint, [pair])]
 
 
 def _shortened(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:

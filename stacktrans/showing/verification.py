@@ -8,8 +8,10 @@ from rich.console import Group, RenderableType
 from stacktrans.common.visible import shell_text, visible
 from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.verification import Verification
+from stacktrans.machines.definition import Machine
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
+from stacktrans.showing.proofs import proof_json, proof_lines
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.tasks.base import with_marks
 
@@ -26,8 +28,10 @@ def verification_view(found: Verification, checkpoint: Checkpoint, name: str) ->
         return Group(
             heading(model_line(checkpoint.config)), table, *_shown(wrong, checkpoint, name)
         )
-    said = f"right on all {found.count:,} strings, which proves nothing of others"
-    return Group(heading(model_line(checkpoint.config)), table, remark(said))
+    said = [f"right on all {found.count:,} strings, which proves nothing of others"]
+    if found.proof and checkpoint.machine:
+        said = proof_lines(found.proof, checkpoint.machine, found.count)
+    return Group(heading(model_line(checkpoint.config)), table, *map(remark, said))
 
 
 def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[RenderableType]:
@@ -53,8 +57,8 @@ def _clipped(text: str) -> str:
     return visible(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
 
 
-def verification_json(found: Verification) -> dict[str, Any]:
-    """The same for `verify --json`."""
+def verification_json(found: Verification, machine: Machine | None) -> dict[str, Any]:
+    """The same for `verify --json`; with the machine, if it is one."""
     wrong = found.counterexample
     return {
         "right": wrong is None,
@@ -66,4 +70,5 @@ def verification_json(found: Verification) -> dict[str, Any]:
             "answer": wrong.answer,
             "first_wrong": wrong.first_wrong,
         },
+        "proof": found.proof and machine and proof_json(found.proof, machine),
     }

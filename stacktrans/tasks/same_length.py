@@ -20,6 +20,9 @@ class WaitingReversal(Task):
             else words s1, s2, ... separated by spaces, as the marks are then, too.
         deleted: how many of them, the last ones, are left out of the answer, which then has
             marks at its end that are not scored.
+
+    Attributes:
+        kept: how many of the symbols, the first ones, are not left out.
     """
 
     same_length = True
@@ -29,7 +32,7 @@ class WaitingReversal(Task):
         if type(deleted) is not int or not 0 <= deleted < symbols:
             raise ValueError(f"deleted is {deleted!r}; expected a number from 0 to {symbols - 1}")
         self._wait = symbols
-        self._kept = symbols - deleted
+        self.kept = symbols - deleted
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         half = len(source) // 2
@@ -37,7 +40,7 @@ class WaitingReversal(Task):
         return Pair(source, target, scored, half)
 
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
-        kept = set(self.source.symbols[: self._kept])
+        kept = set(self.source.symbols[: self.kept])
         read = answered = marks = 0
         whole = True
         for symbol in source:
@@ -56,7 +59,7 @@ class WaitingReversal(Task):
 
     def _pair_of(self, string: Ids) -> Pair:
         waiting = np.full_like(string, self._wait)
-        kept = string[string < self._kept][::-1]
+        kept = string[string < self.kept][::-1]
         target = np.concatenate([waiting, kept, waiting[len(kept) :]])
         return self.pair(np.concatenate([string, waiting]), target)
 

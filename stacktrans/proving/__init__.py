@@ -1,0 +1,1 @@
+"""Proofs that a machine answers every string of its task rightly, however long."""

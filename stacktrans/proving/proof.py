@@ -1,0 +1,208 @@
+"""Whether a machine answers every string of its task as the task does, whatever its length.
+
+The machine and the task's own run side by side, and all pairs of states, with what can be read from
+their memories, are looked at. At first as much as possible is assumed of each memory. Where that
+turns out wrong, less is assumed, and it begins anew. If there is nothing that is answered wrongly,
+this is a proof: a bisimulation of the two, as far as the task asks for something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stacktrans.machines.definition import JOINT, PADDED, SAME_LENGTH, Machine
+from stacktrans.machines.running import NoRule, Tables, answer
+from stacktrans.proving.contents import AllKnown, Anything, Contents, EndsKnown
+from stacktrans.proving.courses import Course, Unproved, course_of
+from stacktrans.proving.exploring import Assumed, Broke, Explored, Explorer
+from stacktrans.proving.letters import STANDING, classes_of
+from stacktrans.proving.references import QUEUE, Reference, reference_of
+from stacktrans.proving.stepping import Stepping
+from stacktrans.proving.tapes import BACK, FRONT, Lines, Piles, Whole
+from stacktrans.tasks.base import NotASource, Task
+from stacktrans.tasks.layouts import InStep, JointSequence
+
+MOST_SITUATIONS = 50_000
+"""The most situations of a proof, and of a search for a shorter source that is answered wrongly."""
+UNREAD, FEW, KEPT, ALONG, TURNED, ANYTHING = (
+    "unread", "few", "kept", "along", "turned", "anything",
+)  # fmt: skip
+"""What is assumed of a memory: that nothing is read from it, that it holds few cells, that it is
+never popped, that it goes with the task's own, its top or its bottom where that is pushed; or
+nothing."""
+_LADDER = (FEW, KEPT, ALONG, TURNED, ANYTHING)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of an attempt to prove that a machine is right.
+
+    Attributes:
+        reason: why there is no proof; None if there is one.
+        wrong: a source that is answered wrongly, by the numbers of its symbols, if one was found.
+        assumed: what holds of each memory, one of the words above.
+        classes: the symbols of sources in classes, two of which stand for each.
+        explored: what was looked at; None if nothing was.
+        reference: the task's own machine, if it has one.
+    """
+
+    reason: str | None
+    wrong: tuple[int, ...] | None = None
+    assumed: tuple[str, ...] = ()
+    classes: tuple[tuple[int, ...], ...] = ()
+    explored: Explored | None = None
+    reference: Reference | None = None
+
+    @property
+    def proved(self) -> bool:
+        """Whether the machine answers all sources of its task rightly."""
+        return self.reason is None
+
+
+def prove(machine: Machine, task: Task) -> Result:
+    """Look for a proof that a machine answers all sources of a task rightly, or for a wrong answer.
+
+    Args:
+        machine: as it is run by `stacktrans.machines.running`.
+        task: what it is for.
+    """
+    reference = reference_of(task)
+    if reference is None:
+        return Result("no algorithm of this task is known")
+    if not _fits(machine, task):
+        return Result("the machine does not read and write what the task does")
+    try:
+        return _Attempt(machine, task, reference).result()
+    except Unproved as problem:
+        return Result(str(problem), reference=reference)
+
+
+def _fits(machine: Machine, task: Task) -> bool:
+    """Whether a machine has the alphabets and the layout of a task."""
+    layout, reads = task.layout, machine.reads
+    same = (machine.source, machine.target) == (task.source.symbols, task.target.symbols)
+    if isinstance(layout, JointSequence):
+        expected = (JOINT, layout.first_source, layout.first_target, layout.end)
+        marks = (reads.before, reads.after) == ((layout.begin,), (layout.separator,))
+        own = (reads.kind, reads.first_source, reads.first_target, reads.end)
+        return same and marks and own == expected
+    kind = SAME_LENGTH if task.same_length else PADDED
+    return (
+        same
+        and isinstance(layout, InStep)
+        and (reads.kind, reads.first_source, reads.first_target) == (kind, 0, -1)
+        and not reads.before
+    )
+
+
+class _Attempt:
+    """Arguments are those of `prove`, and the task's own machine."""
+
+    def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
+        self._machine, self._task, self._reference = machine, task, reference
+        self._stepping, self._tables = Stepping(machine), Tables(machine)
+        self._classes = tuple(classes_of(machine, reference))
+        letters = frozenset(each for own in self._classes for each in own[:STANDING])
+        self._course: Course = course_of(machine, reference, letters)
+
+    def result(self) -> Result:
+        """See `prove`; raises `Unproved`."""
+        assumed = [self._first(number) for number in range(len(self._machine.kinds))]
+        while True:
+            try:
+                explored = self._explored(assumed)
+            except Broke as broke:
+                self._assume_less(assumed, broke)
+                continue
+            if explored.wrong is not None:
+                whole = self._reference.whole(explored.wrong)
+                if self._is_wrong(whole):
+                    return self._refuted(whole)
+                self._look_closer(assumed)
+                continue
+            return Result(None, None, tuple(assumed), self._classes, explored, self._reference)
+
+    def _reads(self, number: int) -> list[int]:
+        """The ends of a memory that some rule looks at."""
+        reads = enumerate(self._machine.memories.reads, start=1)
+        return [
+            end % 2 for place, end in reads if end // 2 == number and place in self._stepping.seen
+        ]
+
+    def _first(self, number: int) -> str:
+        return FEW if self._reads(number) else UNREAD
+
+    def _assume_less(self, assumed: list[str], broke: Broke) -> None:
+        """Change what is assumed of the memory that does not do so; raises `Unproved`."""
+        number = broke.memory
+        if number is None:
+            along = [at for at, each in enumerate(assumed) if each in (ALONG, TURNED)]
+            if not along:
+                raise Unproved(f"the task's own memory {broke.why}")
+            number = along[0]
+        if assumed[number] == ANYTHING:
+            raise Unproved(f"{self._machine.memories.names[number]} {broke.why}")
+        assumed[number] = _LADDER[_LADDER.index(assumed[number]) + 1]
+
+    def _explored(self, assumed: Sequence[str]) -> Explored:
+        apart = {
+            number: self._contents(number, each)
+            for number, each in enumerate(assumed)
+            if each in (FEW, KEPT, ANYTHING)
+        }
+        along = {
+            number: BACK if each == ALONG else FRONT
+            for number, each in enumerate(assumed)
+            if each in (ALONG, TURNED)
+        }
+        tape = Lines() if self._reference.memory == QUEUE else Piles()
+        return self._explorer(Assumed(tape, along, apart)).explore()
+
+    def _explorer(self, assumed: Assumed) -> Explorer:
+        return Explorer(self._machine, self._stepping, self._course, assumed, MOST_SITUATIONS)
+
+    def _contents(self, number: int, each: str) -> Contents:
+        if each == KEPT:
+            return EndsKnown(self._reads(number))
+        return AllKnown() if each == FEW else Anything()
+
+    def _look_closer(self, assumed: list[str]) -> None:
+        """Have one more memory go with the task's own; raises `Unproved` if none is left.
+
+        What seemed wrong cannot be, since too little is known of what is read together.
+        """
+        apart = [number for number, each in enumerate(assumed) if each in (FEW, KEPT)]
+        if not apart:
+            raise Unproved("what can be read from its memories is not known well enough")
+        assumed[apart[0]] = ALONG
+
+    def _refuted(self, source: list[int]) -> Result:
+        """The result if a source is answered wrongly."""
+        shortest = self._shortest(len(source)) or source
+        return Result("an answer is wrong", tuple(shortest), reference=self._reference)
+
+    def _is_wrong(self, source: Sequence[int]) -> bool:
+        """Whether the machine, run as always, answers a source otherwise than the task."""
+        try:
+            right = self._task.answer([self._machine.source[each] for each in source])
+        except NotASource:
+            return False
+        try:
+            said = answer(self._tables, source)
+        except NoRule:
+            return True
+        written = [self._machine.target[each] if each >= 0 else "" for each in said.outputs]
+        if len(written) != len(right) or not said.ended:
+            return True
+        return any(known not in (None, one) for one, known in zip(written, right, strict=True))
+
+    def _shortest(self, length: int) -> list[int] | None:
+        """The shortest source that is answered wrongly, if it is not too long to be found."""
+        along = {number: BACK for number in range(len(self._machine.kinds)) if self._reads(number)}
+        try:
+            found = self._explorer(Assumed(Whole(), along, {})).explore().wrong
+        except Unproved:
+            return None
+        whole = None if found is None else self._reference.whole(found)
+        return whole if whole and len(whole) <= length and self._is_wrong(whole) else None

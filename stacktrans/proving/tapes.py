@@ -1,0 +1,288 @@
+"""What a task's memory and memories of a machine hold, side by side.
+
+A tape is a row of blocks. A block is what was pushed in one step: a part for the task's memory, and
+one for each memory of the machine that goes with it. The parts of one memory, in a row, are its
+contents. Few blocks are known; what is beyond them is described by edges: a node has edges to all
+blocks that can come next, as far as they are known so far.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+Block = tuple[tuple[Hashable, ...], ...]
+MOST_BLOCKS = 8
+"""The most blocks that are looked at: how far memories may be apart."""
+MOST_KNOWN = 2
+"""The most blocks of a queue that are all known."""
+FAR, OTHER_END = "falls behind the task's own", "is worked at another end than the task's own"
+FRONT, BACK = 0, 1
+"""The ends of a row."""
+
+
+class Lacking(Exception):
+    """What is beyond the blocks that are known has to be looked at, from a node."""
+
+    def __init__(self, node: Hashable) -> None:
+        self.node = node
+        super().__init__()
+
+
+class Broken(Exception):
+    """A memory does not do what is assumed of it.
+
+    Args:
+        part: of the memory in blocks.
+        why: in words, after its name.
+    """
+
+    def __init__(self, part: int, why: str) -> None:
+        self.part, self.why = part, why
+        super().__init__()
+
+
+class Edge(NamedTuple):
+    """A new edge from a node, to what a tape can make use of."""
+
+    node: Hashable
+    value: Any
+
+
+class Tape(ABC):
+    """The tapes of one kind; one is any hashable thing.
+
+    Attributes:
+        exact: whether all that edges describe can come about, and whether what follows on a node
+            depends on nothing that is beyond it.
+        whole: whether all blocks are known.
+    """
+
+    exact, whole = True, False
+    start: Any
+
+    @abstractmethod
+    def read(self, tape: Any, part: int, end: int) -> Hashable | None:
+        """What is at an end of a part; None if it is empty.
+
+        Raises:
+            Lacking: it is not known; then there are several tapes that it can be.
+            Broken: it is too far away.
+        """
+
+    @abstractmethod
+    def popped(self, tape: Any, part: int, end: int) -> Any:
+        """The tape without that; raises likewise."""
+
+    @abstractmethod
+    def pushed(self, tape: Any, end: int, block: Block) -> Any:
+        """The tape with a block at an end."""
+
+    def settled(self, tape: Any, head: Hashable) -> tuple[Any, list[Edge]]:
+        """The tape with as little known as can be, and the edges that describe what is not.
+
+        Args:
+            tape: after a step.
+            head: all that the next steps depend on, apart from the tape.
+        """
+        return tape, []
+
+    def revealed(self, tape: Any, value: Any) -> list[Any]:
+        """The tapes that a tape that lacks something can be, by one edge of its node."""
+        return []
+
+    def below(self, tape: Any) -> Hashable | None:
+        """The node beyond a tape whose nodes stand for all that is there; None for nothing."""
+        return None
+
+    def beyond(self, value: Any) -> Hashable | None:
+        """The node beyond what an edge leads to, likewise."""
+        return None
+
+
+def without(blocks: tuple[Block, ...], index: int, part: int, end: int) -> tuple[Block, ...]:
+    """Blocks without the last or the first cell of one part of one of them."""
+    block = blocks[index]
+    cells = block[part][:-1] if end == BACK else block[part][1:]
+    changed = (*block[:part], cells, *block[part + 1 :])
+    return (*blocks[:index], changed, *blocks[index + 1 :])
+
+
+def place_of(blocks: tuple[Block, ...], part: int, end: int) -> int | None:
+    """The index of the block with the outermost cell of a part."""
+    order = range(len(blocks)) if end == FRONT else range(len(blocks) - 1, -1, -1)
+    return next((index for index in order if blocks[index][part]), None)
+
+
+class Whole(Tape):
+    """Tapes all of whose blocks are known, for a search among concrete strings."""
+
+    whole = True
+    start: tuple[Block, ...] = ()
+
+    def read(self, tape: Any, part: int, end: int) -> Hashable | None:
+        place = place_of(tape, part, end)
+        return None if place is None else tape[place][part][-1 if end == BACK else 0]
+
+    def popped(self, tape: Any, part: int, end: int) -> Any:
+        place = place_of(tape, part, end)
+        return tape if place is None else without(tape, place, part, end)
+
+    def pushed(self, tape: Any, end: int, block: Block) -> Any:
+        return (*tape, block) if end == BACK else (block, *tape)
+
+    def settled(self, tape: Any, head: Hashable) -> tuple[Any, list[Edge]]:
+        return tuple(block for block in tape if any(block)), []
+
+
+class Pile(NamedTuple):
+    """The topmost blocks of a stack.
+
+    Attributes:
+        blocks: the last is on top.
+        under: the node of what is under them; None for nothing.
+    """
+
+    blocks: tuple[Block, ...]
+    under: Hashable
+
+
+class Piles(Tape):
+    """Tapes of stacks, of which the last block is known; what is described is exactly what can be.
+
+    A node stands for what was on top, and the state, when something was buried under it (Bouajjani,
+    Esparza and Maler 1997, "Reachability analysis of pushdown automata").
+    """
+
+    start = Pile((), None)
+
+    def read(self, tape: Pile, part: int, end: int) -> Hashable | None:
+        place = self._place(tape, part, end)
+        return None if place is None else tape.blocks[place][part][-1 if end == BACK else 0]
+
+    def _place(self, tape: Pile, part: int, end: int) -> int | None:
+        if end == FRONT and tape.under is not None:
+            raise Broken(part, OTHER_END)
+        place = place_of(tape.blocks, part, end)
+        if place is not None or tape.under is None:
+            return place
+        if len(tape.blocks) >= MOST_BLOCKS:
+            raise Broken(part, FAR)
+        raise Lacking(tape.under)
+
+    def popped(self, tape: Pile, part: int, end: int) -> Pile:
+        place = self._place(tape, part, end)
+        if place is None:
+            return tape
+        return tape._replace(blocks=without(tape.blocks, place, part, end))
+
+    def pushed(self, tape: Pile, end: int, block: Block) -> Pile:
+        if end == BACK:
+            return tape._replace(blocks=(*tape.blocks, block))
+        if tape.under is not None or len(tape.blocks) >= MOST_BLOCKS:
+            raise Broken(_owner(block), OTHER_END)
+        return tape._replace(blocks=(block, *tape.blocks))
+
+    def settled(self, tape: Pile, head: Hashable) -> tuple[Pile, list[Edge]]:
+        blocks, under, edges = tuple(filter(any, tape.blocks)), tape.under, []
+        while len(blocks) > 1:
+            lowest, *others = blocks
+            blocks = tuple(others)
+            node = head, blocks
+            edges.append(Edge(node, (lowest, under)))
+            under = node
+        return Pile(blocks, under), edges
+
+    def revealed(self, tape: Pile, value: Any) -> list[Pile]:
+        block, under = value
+        return [Pile((block, *tape.blocks), under)]
+
+    def below(self, tape: Pile) -> Hashable | None:
+        return tape.under
+
+    def beyond(self, value: Any) -> Hashable | None:
+        _, under = value
+        return under  # type: ignore[no-any-return]
+
+
+class Line(NamedTuple):
+    """The blocks at both ends of a queue.
+
+    Attributes:
+        front: those that are known, the first in front.
+        last: the last of these as it was when others came to stand behind it.
+        back: the last block of all, behind any number of others that are behind `front`; none if
+            there is nothing behind `front`. Before a tape is settled there may be several.
+        grown: whether a block was pushed since the tape was settled.
+    """
+
+    front: tuple[Block, ...]
+    last: Block | None
+    back: tuple[Block, ...]
+    grown: bool = False
+
+
+class Lines(Tape):
+    """Tapes of queues, of which both ends are known, and what has ever stood behind what.
+
+    More is described than can be, which is on the safe side.
+    """
+
+    exact = False
+    start = Line((), None, ())
+
+    def read(self, tape: Line, part: int, end: int) -> Hashable | None:
+        blocks, place = self._place(tape, part, end)
+        return None if place is None else blocks[place][part][-1 if end == BACK else 0]
+
+    def _place(self, tape: Line, part: int, end: int) -> tuple[tuple[Block, ...], int | None]:
+        if not tape.back:
+            return tape.front, place_of(tape.front, part, end)
+        if end == BACK:
+            if not tape.back[-1][part]:
+                raise Broken(part, FAR)
+            return tape.back, len(tape.back) - 1
+        place = place_of(tape.front, part, end)
+        if place is None:
+            if len(tape.front) >= MOST_BLOCKS:
+                raise Broken(part, FAR)
+            raise Lacking(("behind", tape.last))
+        return tape.front, place
+
+    def popped(self, tape: Line, part: int, end: int) -> Line:
+        if end == BACK and tape.back:
+            raise Broken(part, OTHER_END)
+        blocks, place = self._place(tape, part, end)
+        return tape if place is None else tape._replace(front=without(blocks, place, part, end))
+
+    def pushed(self, tape: Line, end: int, block: Block) -> Line:
+        if end == FRONT:
+            if len(tape.front) >= MOST_BLOCKS:
+                raise Broken(_owner(block), OTHER_END)
+            return tape._replace(front=(block, *tape.front))
+        if tape.back:
+            return tape._replace(back=(*tape.back, block))
+        return tape._replace(front=(*tape.front, block), grown=True)
+
+    def settled(self, tape: Line, head: Hashable) -> tuple[Line, list[Edge]]:
+        front, last, back = tuple(filter(any, tape.front)), tape.last, tape.back
+        row = back
+        # Otherwise blocks of which something is popped would count as ones that were pushed so.
+        if tape.grown and not back and len(front) > MOST_KNOWN:
+            row, last, front = front, front[0], front[:1]
+        edges = [Edge(("behind", one), other) for one, other in itertools.pairwise(row)]
+        return Line(front, last if row else None, row[-1:]), edges
+
+    def revealed(self, tape: Line, value: Block) -> list[Line]:
+        front = (*tape.front, value)
+        found = [Line(front, value, tape.back)]
+        if (value,) == tape.back:
+            found.append(Line(front, None, ()))
+        return found
+
+
+def _owner(block: Block) -> int:
+    """A part of a block that is not empty."""
+    return max(part for part, cells in enumerate(block) if cells)

@@ -1,0 +1,146 @@
+"""Proofs in words, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from stacktrans.common.visible import visible
+from stacktrans.machines.definition import Machine, Things
+from stacktrans.machines.words import thing
+from stacktrans.proving.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
+
+MOST_SHOWN = 6
+"""How many things are listed."""
+_ASSUMED = {
+    UNREAD: "nothing is read from it",
+    FEW: "it holds few cells, and all of them are followed",
+    KEPT: "nothing is popped from it, so that only its ends count",
+    ANYTHING: "what it holds does not matter",
+}
+
+
+def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
+    """A proof in sentences, or why there is none, after so many strings were right."""
+    if not proof.proved:
+        of = f"right on all {tried:,} strings, which proves nothing of others"
+        return [of, f"no proof: {proof.reason}"]
+    assert proof.explored is not None
+    pairs = {pair for number in _along(proof) for pair in _cells(proof, machine, number)}
+    own = _own_memory(proof)
+    counts = [
+        _counted(len(proof.explored.states), "pair of states", "pairs of states"),
+        *([_counted(len(pairs), "pair of kinds", "pairs of kinds")] if pairs else []),
+        _counted(proof.explored.situations, "situation", "situations"),
+    ]
+    lines = [
+        "proved: right on all strings of the task, whatever their length",
+        f"bisimulation with the task's own machine{own}: {', '.join(counts)}",
+        *(f"{name}: {_memory(proof, machine, number)}" for number, name in _memories(machine)),
+        *(f"{name}: where the task's is {_listed(own)}" for name, own in _states(proof, machine)),
+    ]
+    alike = [len(each) for each in proof.classes if len(each) > 2]
+    if alike:
+        lines.append(f"two letters stand for {' and for '.join(map(str, alike))} treated alike")
+    return [visible(each) for each in lines]
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _memories(machine: Machine) -> Iterable[tuple[int, str]]:
+    return enumerate(machine.memories.names)
+
+
+def _own_memory(proof: Result) -> str:
+    own = proof.reference and proof.reference.memory
+    return f", which has a {own}" if own else ", which has no memory"
+
+
+def _along(proof: Result) -> list[int]:
+    return [number for number, each in enumerate(proof.assumed) if each in (ALONG, TURNED)]
+
+
+def _memory(proof: Result, machine: Machine, number: int) -> str:
+    """What holds of a memory."""
+    assumed = proof.assumed[number]
+    if assumed in _ASSUMED:
+        return _ASSUMED[assumed]
+    pairs = [
+        f"{' '.join(kinds) or 'nothing'} for {' '.join(own) or 'nothing'}"
+        for own, kinds in _cells(proof, machine, number)
+    ]
+    return f"goes with the task's own, cell by cell: {_listed(pairs)}"
+
+
+def _listed(parts: list[str]) -> str:
+    """Some things in a row, as far as they are not too many."""
+    more = [f"{len(parts) - MOST_SHOWN} more"] if len(parts) > MOST_SHOWN else []
+    *first, last = [*parts[:MOST_SHOWN], *more]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+Cells = tuple[tuple[str, ...], tuple[str, ...]]
+"""What the task's own memory has, and a memory of the machine instead."""
+
+
+def _cells(proof: Result, machine: Machine, number: int) -> list[Cells]:
+    """What a memory has for what the task's own has, each once."""
+    assert proof.explored is not None
+    assert proof.reference is not None
+    part, found = _along(proof).index(number) + 1, dict[Cells, None]()
+    things, reference = machine.kinds[number], proof.reference
+    many = {each for own in proof.classes if len(own) > 2 for each in own}
+    for block in sorted(proof.explored.blocks, key=repr):
+        own = tuple(
+            "a letter" if cell in many else reference.shown(cell, machine.source)
+            for cell in block[0]
+        )
+        kinds = tuple(_kind(machine, things, int(str(each)), many) for each in block[part])
+        if own or kinds:
+            found[own, kinds] = None
+    return [*found]
+
+
+def _kind(machine: Machine, things: Things, number: int, many: set[int]) -> str:
+    """A kind; those of letters that are treated alike by what they have in common."""
+    series, letter = things.each[number]
+    symbols = {machine.source[each] for each in many}
+    if letter is not None and machine.letters[letter] in symbols:
+        return f"a {things.series[series].name}"
+    return thing(machine, things, number)
+
+
+def _states(proof: Result, machine: Machine) -> list[tuple[str, list[str]]]:
+    """The states of the task's own machine that go with each state."""
+    assert proof.explored is not None
+    found: dict[str, list[str]] = {}
+    for own, state in sorted(proof.explored.states, key=lambda pair: (pair[1], str(pair[0]))):
+        found.setdefault(thing(machine, machine.states, state), []).append(_state(own, machine))
+    return [*found.items()]
+
+
+def _state(own: Hashable, machine: Machine) -> str:
+    return f"after {machine.source[own]}" if isinstance(own, int) else str(own)
+
+
+def proof_json(proof: Result, machine: Machine) -> dict[str, Any]:
+    """The same for `--json`."""
+    held = {"proved": proof.proved, "reason": proof.reason}
+    if not proof.proved or proof.explored is None:
+        return held
+    along = _along(proof)
+    return {
+        **held,
+        "situations": proof.explored.situations,
+        "states": dict(_states(proof, machine)),
+        "memories": {
+            name: {
+                "is": proof.assumed[number],
+                "cells": _cells(proof, machine, number) if number in along else [],
+            }
+            for number, name in _memories(machine)
+        },
+        "alike": [[machine.source[each] for each in own] for own in proof.classes if own[1:]],
+    }

@@ -1,0 +1,297 @@
+"""Machines of few rules, written by hand, mutants of them, and what they answer to all strings."""
+
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from stacktrans.machines.definition import (
+    CONSTANT,
+    JOINT,
+    SAME_LENGTH,
+    Buffers,
+    Machine,
+    Memories,
+    Reads,
+    Rule,
+    Series,
+    Term,
+    Things,
+)
+from stacktrans.machines.running import NoRule, Tables, answer
+from stacktrans.tasks.base import NotASource, Task
+
+SYMBOL, TOP, STATE = 0, 1, 2
+"""The places of machines with one memory."""
+ONE = Things((Series("state 1"),))
+SAME = Term(CONSTANT, 0)
+STACK = Memories(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push"))
+QUEUE = Memories(("queue",), ((0, 1),), ((1, 0),), (1,), ("pop", "push"))
+
+
+def when(*places: Sequence[int] | None) -> tuple[frozenset[int] | None, ...]:
+    return tuple(None if each is None else frozenset(each) for each in places)
+
+
+def rule(
+    places: tuple[frozenset[int] | None, ...],
+    signals: tuple[int, ...],
+    output: Term | None = None,
+    pushed: tuple[Term | None, ...] = (None,),
+    after: Term = SAME,
+) -> Rule:
+    return Rule(places, (), signals, output, pushed, after)
+
+
+def rearranging(task: Task, memories: Memories) -> Machine:
+    """Pushes letters, and pops them after the separator: reverses with a stack."""
+    size = len(task.source)
+    series = Series("letter", tuple(range(size)))
+    source, after, full = (
+        range(2, 2 + size),
+        [1, *range(2 + size, 2 + 2 * size)],
+        range(1, 1 + size),
+    )
+    return Machine(
+        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        Things((Series("begin"), Series("separator"), series, series)),
+        Things((series, Series("end"))), (Things((Series("empty"), series)),), ONE, memories,
+        None, Reads(JOINT, 2, 2 + size, (0,), (1,), size),
+        (
+            rule(when([0], None, None), (0, 0)),
+            rule(when(source, None, None), (0, 1), None, (Term(SYMBOL, 1),)),
+            rule(when(after, full, None), (1, 0), Term(TOP, 0)),
+            rule(when(after, [0], None), (0, 0), Term(CONSTANT, size)),
+        ),
+    )  # fmt: skip
+
+
+def turned(task: Task) -> Machine:
+    """Copies with a deque: pushes at its bottom and pops at its top."""
+    machine, size = rearranging(task, QUEUE), len(task.source)
+    memories = Memories(
+        ("deque",), ((0, 0), (1, 1)), ((2, 0), (3, 1)), (0, 1), ("pop", "pop bottom", "push", "low")
+    )  # fmt: skip
+    source, after, full = (
+        range(2, 2 + size),
+        [1, *range(2 + size, 2 + 2 * size)],
+        range(1, 1 + size),
+    )
+    return replace(
+        machine, memories=memories,
+        rules=(
+            rule(when([0], None, None, None), (0, 0, 0, 0), None, (None, None)),
+            rule(
+                when(source, None, None, None), (0, 0, 0, 1), None, (None, Term(SYMBOL, 1))
+            ),
+            rule(when(after, full, None, None), (1, 0, 0, 0), Term(TOP, 0), (None, None)),
+            rule(when(after, None, [0], None), (0, 0, 0, 0), Term(CONSTANT, size), (None, None)),
+        ),
+    )  # fmt: skip
+
+
+def with_queue(task: Task) -> Machine:
+    """Reverses with a stack, and looks at a queue without need."""
+    machine = rearranging(task, STACK)
+    memories = Memories(
+        ("stack", "queue"), ((0, 0), (2, 3)), ((1, 0), (3, 2)), (0, 3), ("pop", "push", "out", "in")
+    )  # fmt: skip
+    rules = []
+    for own in machine.rules:
+        symbol, top, state = own.when
+        for front in ([0], [1, 2]):
+            kept = (*own.pushed, Term(CONSTANT, 1 + front[0]) if own.signals[1] else None)
+            signals = (*own.signals, own.signals[0], own.signals[1])
+            places = (symbol, top, frozenset(front), state)
+            rules.append(own._replace(when=places, signals=signals, pushed=kept))
+    kinds = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
+    return replace(machine, memories=memories, kinds=(*machine.kinds, kinds), rules=tuple(rules))
+
+
+def flipping(task: Task) -> Machine:
+    """Flips bigrams: puts letters at odd places into one queue, and the others into another."""
+    machine, size = rearranging(task, QUEUE), len(task.source)
+    memories = Memories(
+        ("odd", "even"), ((0, 1), (2, 3)), ((1, 0), (3, 2)), (1, 3), ("pop", "push", "out", "in")
+    )  # fmt: skip
+    source, said, full = range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size)
+    none, it = (None, None), Term(SYMBOL, 1)
+    state = [Term(CONSTANT, number) for number in range(4)]
+    return replace(
+        machine, memories=memories, kinds=(*machine.kinds, *machine.kinds),
+        states=Things(tuple(map(Series, ("odd next", "even next", "say even", "say odd")))),
+        rules=(
+            rule(when([0], None, None, None), (0, 0, 0, 0), None, none, state[0]),
+            rule(when(source, None, None, [0]), (0, 1, 0, 0), None, (it, None), state[1]),
+            rule(when(source, None, None, [1]), (0, 0, 0, 1), None, (None, it), state[0]),
+            rule(when([1], None, full, [0]), (0, 0, 1, 0), Term(2, 0), none, state[3]),
+            rule(when(said, None, None, [3]), (1, 0, 0, 0), Term(1, 0), none, state[2]),
+            rule(when(said, None, full, [2]), (0, 0, 1, 0), Term(2, 0), none, state[3]),
+            rule(when(said, None, [0], [2]), (0, 0, 0, 0), Term(CONSTANT, size), none, state[2]),
+        ),
+    )  # fmt: skip
+
+
+def wrong_when_deep(task: Task, depth: int) -> Machine:
+    """Reverses two letters, but says the first instead of any that lies so deep or deeper."""
+    machine, letters = rearranging(task, STACK), Series("letter", (0, 1))
+    kinds = Things((Series("empty"), *[letters] * depth))
+    levels = [[0], *([1 + 2 * level, 2 + 2 * level] for level in range(depth))]
+    rules = [
+        rule(when([2, 3], level, None), (0, 1), None, (Term(SYMBOL, min(at + 1, depth)),))
+        for at, level in enumerate(levels)
+    ]
+    deep = rule(when([1, 4, 5], levels[-1], None), (1, 0), Term(CONSTANT, 0))
+    start, _, pop, end = machine.rules
+    pop = pop._replace(when=when([1, 4, 5], range(1, 1 + 2 * depth), None))
+    return replace(machine, kinds=(kinds,), rules=(start, *rules, deep, pop, end))
+
+
+def waiting(task: Task) -> Machine:
+    """Reverses while it reads marks."""
+    size = len(task.source) - 1
+    letters = Series("letter", tuple(range(size)))
+    everything = Series("letter", tuple(range(size + 1)))
+    return Machine(
+        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        Things((everything,)), Things((everything,)), (Things((Series("empty"), letters)),), ONE,
+        STACK, None, Reads(SAME_LENGTH, 0, -1, (), (), -1),
+        (
+            rule(when(range(size), None, None), (0, 1), None, (Term(SYMBOL, 1),)),
+            rule(when([size], range(1, 1 + size), None), (1, 0), Term(TOP, 0)),
+        ),
+    )  # fmt: skip
+
+
+def odd(task: Task) -> Machine:
+    """Keeps the parity on top of its stack, below what was there before."""
+    bits = Series("letter", (0, 1))
+    zero, one = Term(CONSTANT, 0), Term(CONSTANT, 1)
+    return Machine(
+        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        Things((bits,)), Things((bits,)), (Things((Series("empty"), bits)),), ONE, STACK, None,
+        Reads(SAME_LENGTH, 0, -1, (), (), -1),
+        (
+            rule(when([0], [0, 1], None), (0, 0), zero),
+            rule(when([0], [2], None), (0, 0), one),
+            rule(when([1], [0, 1], None), (0, 1), one, (Term(SYMBOL, 1),)),
+            rule(when([1], [2], None), (1, 1), zero, (Term(CONSTANT, 1),)),
+        ),
+    )  # fmt: skip
+
+
+def buffered_odd(task: Task) -> Machine:
+    """The same with two steps for a symbol: it reads at the first and writes at the second."""
+    bits = Series("letter", (0, 1))
+    states = Things((Series("even"), Series("odd"), Series("even, to write"), Series("odd, too")))
+    none: tuple[Term | None, ...] = (None,)
+    signals = ("pop", "push", "input read", "output write")
+    return Machine(
+        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        Things((bits, Series("nothing"))), Things((bits,)), (Things((Series("empty"),)),), states,
+        STACK._replace(signal_names=signals), Buffers(2, 0, 0),
+        Reads(SAME_LENGTH, 0, -1, (), (), -1),
+        (
+            rule(when([0], None, [0]), (0, 0, 1, 0), None, none, Term(CONSTANT, 2)),
+            rule(when([1], None, [0]), (0, 0, 1, 0), None, none, Term(CONSTANT, 3)),
+            rule(when([0], None, [1]), (0, 0, 1, 0), None, none, Term(CONSTANT, 3)),
+            rule(when([1], None, [1]), (0, 0, 1, 0), None, none, Term(CONSTANT, 2)),
+            rule(when(None, None, [2]), (0, 0, 0, 1), Term(CONSTANT, 0), none, Term(CONSTANT, 0)),
+            rule(when(None, None, [3]), (0, 0, 0, 1), Term(CONSTANT, 1), none, Term(CONSTANT, 1)),
+        ),
+    )  # fmt: skip
+
+
+def brackets(task: Task) -> Machine:
+    """Pushes opening brackets, of another kind where another kind is below."""
+    symbols = Series("letter", (0, 1, 2, 3))
+    opening = Series("letter", (0, 2))
+    kinds = Things((Series("empty"), opening, opening))
+    closing = {0: 1, 2: 3}
+    rules = []
+    for own, kind in ((0, 1), (2, 2)):
+        other = 2 if own == 0 else 0
+        same, differ = [kind, kind + 2], [2 // kind, 2 // kind + 2]
+        said = Term(CONSTANT, closing[own])
+        rules += [
+            rule(when([own], [0, *same], None), (0, 1), said, (Term(CONSTANT, kind),)),
+            rule(when([own], differ, None), (0, 1), said, (Term(CONSTANT, kind + 2),)),
+            rule(when([closing[own]], [kind], None), (1, 0), said),
+            rule(when([closing[own]], [kind + 2], None), (1, 0), Term(CONSTANT, closing[other])),
+        ]
+    return Machine(
+        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        Things((symbols,)), Things((symbols,)), (kinds,), ONE, STACK, None,
+        Reads(SAME_LENGTH, 0, -1, (), (), -1), tuple(rules),
+    )  # fmt: skip
+
+
+def sources(task: Task, longest: int) -> Iterator[list[int]]:
+    """All sources of a task up to a length, the shortest first."""
+    for length in range(1, longest + 1):
+        for each in itertools.product(range(len(task.source)), repeat=length):
+            try:
+                task.answer(task.source.decode(each))
+            except NotASource:
+                continue
+            yield [*each]
+
+
+def is_wrong(tables: Tables, task: Task, source: Sequence[int]) -> bool:
+    """Whether a machine answers a source otherwise than its task."""
+    right = task.answer(task.source.decode(source))
+    try:
+        said = answer(tables, source)
+    except NoRule:
+        return True
+    written = [task.target.symbols[each] if each >= 0 else "nothing" for each in said.outputs]
+    if not said.ended or len(written) != len(right):
+        return True
+    return any(known not in (None, one) for one, known in zip(written, right, strict=True))
+
+
+def mutant(machine: Machine, drawn: random.Random) -> Machine:
+    """A machine with two more states, one of whose rules is changed."""
+    states = Things((*machine.states.series, Series("other"), Series("another")))
+    machine = replace(machine, states=states)
+    rules, memories = [*machine.rules], machine.memories
+    at = drawn.randrange(len(rules))
+    own = rules[at]
+
+    def term(things: Things) -> Term:
+        if drawn.random() < 0.5:
+            return Term(CONSTANT, drawn.randrange(things.size))
+        place = drawn.randrange(len(machine.places))
+        return Term(place, drawn.randrange(len(things.series)))
+
+    kinds = [machine.kinds[end // 2] for _, end in memories.pushes]
+    after = Term(CONSTANT, drawn.randrange(states.size))
+    place = drawn.randrange(len(own.when))
+    size = machine.places[place].size
+    there = own.when[place] or frozenset(range(size))
+    changed = frozenset(each for each in range(size) if (each in there) != (drawn.random() < 0.25))
+    places = (*own.when[:place], changed, *own.when[place + 1 :])
+    match drawn.randrange(8):
+        case 0:
+            turned = drawn.randrange(len(own.signals))
+            signals = tuple(each ^ (at == turned) for at, each in enumerate(own.signals))
+            pushed = [each or term(things) for each, things in zip(own.pushed, kinds, strict=True)]
+            rules[at] = own._replace(signals=signals, pushed=tuple(pushed))
+        case 1:
+            rules[at] = own._replace(output=term(machine.outputs))
+        case 2:
+            terms = zip(own.pushed, kinds, strict=True)
+            changed_terms = tuple(each and term(things) for each, things in terms)
+            rules[at] = own._replace(pushed=changed_terms)
+        case 3:
+            rules[at] = own._replace(after=after)
+        case 4:
+            rules[at] = own._replace(when=places)
+        case 5:
+            rules.insert(at, own._replace(when=places, after=after))
+        case 6:
+            other = drawn.randrange(len(rules))
+            rules[at], rules[other] = rules[other], own
+        case 7:
+            del rules[at]
+    return replace(machine, rules=tuple(rules))

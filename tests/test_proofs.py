@@ -1,0 +1,268 @@
+"""Proofs that machines are right on all strings: none is ever wrong, and none is missed."""
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import own_machines
+import pytest
+from command_line import run
+from own_machines import QUEUE, STACK, is_wrong, mutant, rearranging, sources
+from shipped_tasks import task_of
+
+from stacktrans.machines.definition import Machine, Series, Things
+from stacktrans.machines.running import Tables
+from stacktrans.model.checkpoint import save_machine
+from stacktrans.proving.proof import ALONG, ANYTHING, TURNED, prove
+from stacktrans.proving.references import STACK as PILE
+from stacktrans.proving.references import Reference, reference_of
+from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import NotASource, Task
+
+PARENTHESIS = load_task("parenthesis").parameters
+NESTED = {
+    "S": [{"probability": "1/2", "source": "S:1 T:2"}, {"probability": "1/2", "source": "T:1"}],
+    "T": [
+        {"probability": "1/4", "source": "( S:1 )"},
+        {"probability": "1/4", "source": "( )"},
+        {"probability": "1/4", "source": "[ S:1 ]"},
+        {"probability": "1/4", "source": "[ ]"},
+    ],
+}
+
+
+def made(generator: str, **parameters: object) -> Task:
+    return make_task(generator, generator, parameters)
+
+
+TASKS = {
+    "reverse": made("reverse", symbols=3),
+    "copy": made("copy", symbols=3),
+    "bigram-flip": made("bigram-flip", symbols=3),
+    "waiting-reversal": made("waiting-reversal", symbols=2),
+    "waiting-reversal-deletion": made("waiting-reversal", symbols=4, deleted=2),
+    "parity": made("parity"),
+    "delayed-parity": made("delayed-parity"),
+    "brackets": made("next-symbol", **PARENTHESIS),
+    "nested-brackets": made("next-symbol", **{**PARENTHESIS, "rules": NESTED}),
+}
+LONGEST = {"waiting-reversal-deletion": 6, "parity": 8, "delayed-parity": 8}
+Making = Callable[[Task], Machine]
+MACHINES: dict[str, tuple[str, Making, int]] = {
+    "stack": ("reverse", partial(rearranging, memories=STACK), 4),
+    "queue": ("copy", partial(rearranging, memories=QUEUE), 4),
+    "deque": ("copy", own_machines.turned, 4),
+    "stack and queue": ("reverse", own_machines.with_queue, 4),
+    "two queues": ("bigram-flip", own_machines.flipping, 4),
+    "waiting": ("waiting-reversal", own_machines.waiting, 8),
+    "parity": ("parity", own_machines.odd, 8),
+    "buffers": ("parity", own_machines.buffered_odd, 8),
+    "brackets": ("brackets", own_machines.brackets, 6),
+}
+
+
+def own_answer(task: Task, reference: Reference, source: Sequence[int]) -> list[int | None] | None:
+    """What a task's own machine says to a source; None if it does not take it."""
+    state, held, said = reference.start, list[Hashable](), list[int | None]()
+    place = -1 if reference.memory == PILE else 0
+
+    def top() -> Hashable | None:
+        return held[place] if held else None
+
+    for symbol in source:
+        steps = [each for each in reference.reads(state, top()) if each.symbol == symbol]
+        if not steps:
+            return None
+        (step,) = steps
+        if step.pops:
+            held.pop(place)
+        held.extend(step.pushed)
+        state = step.after
+        said.append(step.said)
+    if not reference.ends(state, top()):
+        return None
+    if task.same_length:
+        return said
+    said = []
+    while (step := reference.answers(state, top())).said != -1:
+        held.pop(place)
+        said.append(step.said)
+        state = step.after
+    return said
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_and_its_own_machine_say_the_same(name: str) -> None:
+    task, right = TASKS[name], 0
+    reference = reference_of(task)
+    assert reference is not None
+    for length in range(1, LONGEST.get(name, 6) + 1):
+        for source in itertools.product(range(len(task.source)), repeat=length):
+            said = own_answer(task, reference, source)
+            try:
+                answer = task.answer(task.source.decode(source))
+            except NotASource:
+                assert said is None or name == "waiting-reversal-deletion"
+                continue
+            ids = [None if each is None else int(task.target.encode([each])[0]) for each in answer]
+            assert said == ids
+            right += 1
+    assert right >= 14
+
+
+@pytest.mark.parametrize("name", ["reverse", "copy", "reversal", "parenthesis", "xor"])
+def test_shipped_tasks_have_their_own_machines(name: str) -> None:
+    assert reference_of(task_of(name)) is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("( S:1 )", "( T:1 )"),  # one pair may hold several, the other only one
+        ("( S:1 )", "( S:1 ]"),
+        ("( )", "("),
+        ("( )", "( ( )"),
+        ("S:1 T:2", "S:1 S:2"),
+        ("S:1 T:2", "( T:2"),
+    ],
+)
+def test_grammars_that_are_none_of_brackets_are_not_taken_for_one(old: str, new: str) -> None:
+    rules = {
+        name: [{**each, "source": new} if each["source"] == old else each for each in listed]
+        for name, listed in NESTED.items()
+    }
+    predict = {"predict": [")"], "rules": rules}
+    assert reference_of(made("next-symbol", **{**PARENTHESIS, **predict})) is None
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_right_machine_is_proved(name: str) -> None:
+    task, making, _ = MACHINES[name]
+    found = prove(making(TASKS[task]), TASKS[task])
+    assert found.proved, found.reason
+    assert found.wrong is None
+
+
+def test_of_each_memory_it_is_said_what_it_does() -> None:
+    assert prove(own_machines.turned(TASKS["copy"]), TASKS["copy"]).assumed == (TURNED,)
+    reverse = TASKS["reverse"]
+    assert prove(own_machines.with_queue(reverse), reverse).assumed == (ALONG, ANYTHING)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
+    generator, making, longest = MACHINES[name]
+    task, drawn = TASKS[generator], random.Random(1)
+    machine, strings = making(task), [*sources(task, longest)]
+    proved = refuted = 0
+    for _ in range(80):
+        other = mutant(machine, drawn)
+        found, tables = prove(other, task), Tables(other)
+        wrong = next((each for each in strings if is_wrong(tables, task, each)), None)
+        if found.proved:
+            assert wrong is None, other.rules
+            proved += 1
+        elif found.wrong is not None:
+            assert is_wrong(tables, task, found.wrong)
+            # It is the shortest of all.
+            assert len(found.wrong) == len(wrong) if wrong else len(found.wrong) > longest
+            refuted += 1
+    assert proved > 10
+    assert refuted > 10
+    assert proved + refuted > 70
+
+
+def test_letters_that_are_treated_alike_are_one_proof() -> None:
+    task = made("reverse", symbols=128)
+    found = prove(rearranging(task, STACK), task)
+    assert found.proved
+    assert [len(each) for each in found.classes] == [128]
+    assert found.explored is not None
+    assert found.explored.situations < 50
+
+
+@pytest.mark.parametrize("letter", [0, 77])
+def test_a_letter_that_goes_wrong_is_found_among_many(letter: int) -> None:
+    task = made("reverse", symbols=128)
+    machine = rearranging(task, STACK)
+    start, push, *others = machine.rules
+    only = push._replace(when=(frozenset([2 + letter]), None, None), signals=(0, 0))
+    found = prove(replace(machine, rules=(start, only, push, *others)), task)
+    assert found.wrong == (letter,)
+
+
+def test_what_goes_wrong_when_deep_is_found() -> None:
+    task = made("reverse", symbols=2)
+    found = prove(own_machines.wrong_when_deep(task, 12), task)
+    assert found.wrong is not None
+    assert len(found.wrong) == 12
+    assert is_wrong(Tables(own_machines.wrong_when_deep(task, 12)), task, found.wrong)
+    # What only goes on after so many letters in another state goes wrong nowhere.
+    deep = own_machines.wrong_when_deep(task, 12)
+    kept = [own for own in deep.rules if own.output is None or own.output.place != -1]
+    end = deep.rules[-1]
+    assert prove(replace(deep, rules=(*kept, end)), task).proved
+
+
+def test_why_there_is_no_proof_is_said() -> None:
+    reverse = TASKS["reverse"]
+    machine = rearranging(reverse, STACK)
+    assert prove(machine, task_of("svo-sov")).reason == "no algorithm of this task is known"
+    other = made("reverse", symbols=4)
+    assert prove(machine, other).reason == "the machine does not read and write what the task does"
+
+
+def saved(directory: Path, machine: Machine) -> Path:
+    """A checkpoint of a machine that reverses three letters."""
+    (directory / "reverse.yaml").write_text(
+        Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 3")
+    )
+    config = resolve(task=str(directory / "reverse.yaml"), recipe="feedforward")
+    save_machine(directory / "machine", config, machine, "")
+    return directory / "machine"
+
+
+QUICK = ("--exhaustive", "100", "--count", "50", "--longest", "200")
+
+
+def test_verify_says_what_is_proved(tmp_path: Path) -> None:
+    path = saved(tmp_path, rearranging(TASKS["reverse"], STACK))
+    done = run("verify", path, *QUICK)
+    assert done.returncode == 0
+    said = done.stdout.decode().splitlines()
+    assert "proved: right on all strings of the task, whatever their length" in said
+    assert "stack: goes with the task's own, cell by cell: a letter for a letter" in said
+    held = json.loads(run("verify", path, *QUICK, "--json").stdout)
+    assert held["right"]
+    assert held["proof"]["proved"]
+    assert held["proof"]["memories"]["stack"]["cells"] == [[["a letter"], ["a letter"]]]
+
+
+def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
+    machine = rearranging(TASKS["reverse"], STACK)
+    # There is no rule for one letter more than the longest random string has.
+    path = saved(tmp_path, _counting(machine, 129))
+    done = run("verify", path, "--exhaustive", "3", "--count", "20", "--longest", "1", "--json")
+    assert done.returncode == 1
+    held = json.loads(done.stdout)
+    assert len(held["counterexample"]["source"]) == 129
+    assert held["proof"] is None
+    assert held["stages"][-1]["strings"] == "found by proving"
+
+
+def _counting(machine: Machine, most: int) -> Machine:
+    """A machine that has a state for each number of letters that it has read, as far as `most`."""
+    states = Things(tuple(Series(f"state {number}") for number in range(1, most + 1)))
+    start, push, *others = machine.rules
+    counted = [
+        push._replace(
+            when=(*push.when[:-1], frozenset([number])), after=push.after._replace(thing=number + 1)
+        )
+        for number in range(most - 1)
+    ]
+    return replace(machine, states=states, rules=(start, *counted, *others))
