@@ -18,7 +18,7 @@ demo: $(INSTALLED)
 	$(BIN)/stacktrans inspect $(DEMO) abcde
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,17 +1,22 @@
 """Settings of all tests, and the models and runs that several of them share."""
 
 import re
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from command_line import SMALL, TRAIN, run
+from small_sweeps import sweep_file
 
 from stacktrans.common import registry
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, StreamConfig
+from stacktrans.sweeps import engine
 from stacktrans.tasks.layouts import JointSequence
 from stacktrans.training import race, rounding
 
@@ -48,6 +53,24 @@ def brief_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams are emptied, grow longer and are judged soon."""
     for name, value in (("EMPTY_AFTER", 2), ("FIRST_LONGEST", 2), ("JUDGED_AFTER", 2)):
         monkeypatch.setattr(StreamConfig, name, value)
+
+
+class Here:
+    """In place of an executor: what is submitted is done at once, in this process."""
+
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
+        done = Future[Any]()
+        done.set_result(work(job))
+        return done
+
+    def shutdown(self, kill_workers: bool) -> None:
+        pass
+
+
+@pytest.fixture
+def sweeps_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of a sweep are done in this process, which has loaded already what they need."""
+    monkeypatch.setattr(engine, "one_process", lambda _: Here())
 
 
 @pytest.fixture(scope="session")
@@ -87,3 +110,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         r"batch 20 .*loss \d.*perplexity .*batches/s .*pop 0\.\d\d, push 0\.", progress
     )
     return directory
+
+
+@pytest.fixture(scope="session")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that was carried out on this machine, six runs; its file lies beside it."""
+    directory = tmp_path_factory.mktemp("sweeps")
+    path = sweep_file(directory)
+    done = run("sweep", path, "--workers", "2", "--out", directory / "swept")
+    assert done.returncode == 0, done.stderr.decode()
+    return directory / "swept"

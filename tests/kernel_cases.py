@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
+from stacktrans.kernels.batches import Kind
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.drive import Kind
 from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.loading import use_numba
 from stacktrans.kernels.running import Running, RunWeights

@@ -4,13 +4,26 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import yaml
 from hypothesis import strategies as st
+
+TASKS = Path(__file__).parent.parent / "tasks"
 
 Parameters = dict[str, Any]
 Literal = dict[str, list[tuple[float, list[str], list[str]]]]
 """Each nonterminal's alternatives as they are written: probability, source, target."""
+
+
+def parameters_of(name: str) -> Parameters:
+    """Those of a shipped task that is a grammar."""
+    task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())
+    assert task["name"] == name
+    assert task["generator"] == "grammar"
+    parameters: Parameters = task["parameters"]
+    return parameters
 
 
 def rules(**alternatives: list[str]) -> Parameters:

@@ -1,5 +1,6 @@
 """Sweeps of runs so small that many fit in a test."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ MEASURES = {
     "test": {"of": "fine", "strings": "test"},
     "short": {"of": "lengths", "lengths": [1, 3], "each": True, "count": 4},
 }
+
+RACED = {"Raced": {"recipe": "auto", "model": {"memory": "stack"}}}
 
 
 def settings(*assignments: str) -> dict[str, Any]:
@@ -37,3 +40,14 @@ def sweep_file(directory: Path, **changes: Any) -> Path:
     path = directory / "small.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path
+
+
+def records(directory: Path) -> list[dict[str, Any]]:
+    """What a sweep has recorded of its runs."""
+    lines = (directory / "results.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def without_seconds(directory: Path) -> list[dict[str, Any]]:
+    """The same, but for how long each took."""
+    return [{**record, "seconds": None} for record in records(directory)]

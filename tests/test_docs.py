@@ -1,6 +1,7 @@
 """Every block of the README and of docs/ runs, and prints what it is said to print."""
 
 import contextlib
+import itertools
 import os
 import re
 import runpy
@@ -8,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +18,12 @@ import pytest
 import yaml
 from command_line import Ended
 
+from stacktrans.api import runs
 from stacktrans.common import registry
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
+from stacktrans.training import race
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -179,6 +183,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     os.environ.pop(registry.PLUGINS)
 
 
+@pytest.fixture
+def small_races(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the strategies that a command asks for, two are raced, in this process."""
+    begin = race.begin
+
+    def begin_two(directory: Path, configs: Mapping[str, RunConfig], *others: Any) -> None:
+        begin(directory, dict(itertools.islice(configs.items(), 2)), *others)
+
+    monkeypatch.setattr(race, "begin", begin_two)
+    monkeypatch.setattr(runs, "cores", lambda: 1)
+
+
+@pytest.mark.usefixtures("small_races")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
     namespace: dict[str, Any] = {}

@@ -3,10 +3,8 @@
 import itertools
 import math
 import random
-import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,29 +13,20 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from literal_grammar import (
+    TASKS,
     Parameters,
-    alternative,
     begins_sentence,
     drawn_literally,
     literal,
+    parameters_of,
     rules,
     sentences,
     small_grammars,
 )
 
 from stacktrans.grammar import Grammar, GrammarError
-from stacktrans.tasks.grammatical import Grammatical
 
-TASKS = Path(__file__).parent.parent / "tasks"
 SHIPPED = ("svo-sov", "gender")
-
-
-def parameters_of(name: str) -> Parameters:
-    task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())
-    assert task["name"] == name
-    assert task["generator"] == "grammar"
-    parameters: Parameters = task["parameters"]
-    return parameters
 
 
 @pytest.fixture(scope="module", params=SHIPPED)
@@ -273,148 +262,6 @@ def test_nouns_choose_their_articles(gender: Grammar) -> None:
     source = "the fe3 and a me7 we3 the ne1 and a ne2"
     target = "die fg3 und ein mg7 wg3 das ng1 und ein ng2"
     assert gender.translate(source.split()) == target.split()
-
-
-# What is refused
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        (
-            "si1 si4 vi9 vi8 oi1",
-            "word 4, 'vi8': no sentence of the grammar begins 'si1 si4 vi9 vi8'",
-        ),
-        ("si1 vi3", "the sentence ends too early: 'si1 vi3' only begins a sentence of the grammar"),
-        ("oi1", "word 1, 'oi1': no sentence of the grammar begins 'oi1'"),
-        ("si1 vi3 po2", "word 3, 'po2': no sentence of the grammar begins 'si1 vi3 po2'"),
-        ("", "the source is empty; expected at least one word"),
-    ],
-)
-def test_sources_outside_the_grammar(svo_sov: Grammar, source: str, message: str) -> None:
-    with pytest.raises(GrammarError) as raised:
-        svo_sov.translate(source.split())
-    assert str(raised.value) == message
-
-
-def test_long_sources_are_shown_in_part(svo_sov: Grammar) -> None:
-    source = [f"si{k}" for k in range(1, 34)] + ["vi1", "vi2", "oi1"]
-    shown = "si1 si2 si3 ... si28 si29 si30 si31 si32 si33 vi1 vi2"
-    with pytest.raises(
-        GrammarError,
-        match=re.escape(f"word 35, 'vi2': no sentence of the grammar begins '{shown}'"),
-    ):
-        svo_sov.translate(source)
-
-
-def test_a_grammar_of_words_alone() -> None:
-    grammar = Grammar(**rules(S=["1/2: yes / no", "1/2: no / yes"]))
-    assert grammar.translate(["yes"]) == ["no"]
-    with pytest.raises(GrammarError, match="word 2, 'no': no sentence"):
-        grammar.translate(["yes", "no"])
-
-
-@pytest.mark.parametrize(
-    ("length", "message"),
-    [
-        (4, "no sentence of the grammar has 4 source words"),
-        (0, "no sentence of the grammar has 0 source words"),
-        (-1, "no sentence of the grammar has -1 source words"),
-    ],
-)
-def test_impossible_lengths(length: int, message: str) -> None:
-    grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
-    with pytest.raises(GrammarError, match=message):
-        grammar.sample(np.random.default_rng(0), length)
-
-
-def changed(change: Callable[[Parameters], object]) -> Parameters:
-    parameters = rules(
-        S=["1/2: NP:1 VP:2 / VP:2 NP:1", "1/2: and S:1 / S:1 und"], NP=["1: he / er"], VP=["1: is"]
-    )
-    change(parameters)
-    return parameters
-
-
-def replacing(line: str) -> Parameters:
-    return changed(lambda p: p["rules"].update(VP=[alternative(line)]))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        (
-            replacing("1: is VPP:1"),
-            "nonterminal 'VP', alternative 1: unknown nonterminal 'VPP'; did you mean 'VP'?",
-        ),
-        (
-            replacing("1: NP:1 is / ist"),
-            "nonterminal 'VP', alternative 1: source 'NP:1 is' and target 'ist' do not link",
-        ),
-        (replacing("1: NP:1 is / ist NP:2"), "do not link the same nonterminals"),
-        (replacing("1: NP:1 is / ist VP:1"), "do not link the same nonterminals"),
-        (replacing("1: NP:1 VP:1"), "'NP:1 VP:1' has index 1 twice; expected it once"),
-        (replacing("1: is NP"), "'NP' looks like the nonterminal NP without its index"),
-        (replacing("1: is NP2"), "'NP2' looks like the nonterminal NP without its index"),
-        (replacing("1: is NP:a"), "'NP:a' looks like the nonterminal NP without its index"),
-        (replacing("1: is / NP"), "expected 'NP:1', or another word"),
-        (replacing("1: VP:1"), "nonterminal 'VP': its unit productions lead back to it (VP -> VP)"),
-        (replacing("1: VP:1 NP:2"), "nonterminals S, VP: no derivation from them ever ends"),
-        (replacing("0.9: is"), "nonterminal 'VP': the probabilities sum to 0.9; expected 1"),
-        (replacing("0: is"), "alternative 1: the probability is '0'; expected a number"),
-        (replacing("1/0: is"), "the probability is '1/0'; expected a number or fraction above 0"),
-        (replacing("nan: is"), "the probability is 'nan'"),
-        (replacing("often: is"), "the probability is 'often'"),
-        (changed(lambda p: p["rules"]["VP"][0].update(probability=True)), "probability is True"),
-        (replacing("1: "), "alternative 1: the source is ''; expected words or nonterminals"),
-        (replacing("1: is / "), "alternative 1: the target is ''; expected words or nonterminals"),
-        (
-            changed(lambda p: p["rules"]["VP"][0].update(source=7)),
-            "the source is 7; expected words",
-        ),
-        (replacing("1: is{k}"), "{k} has no values; expected each: {k: [first, last]}"),
-        (
-            changed(lambda p: p["rules"]["VP"][0].update(each={"k": [1, 3]}, target="ist{k}")),
-            "alternative 1: the source has no {k}; expected one",
-        ),
-        (
-            changed(lambda p: p["rules"]["VP"][0].update(each={"k": [1, 3]}, source="is{j}")),
-            "{j} has no values; expected {k}, as in each",
-        ),
-        (
-            changed(lambda p: p["rules"]["VP"][0].update(each={"k": [3, 1]}, source="is{k}")),
-            "each is {'k': [3, 1]}; expected one name and its values",
-        ),
-        (
-            changed(lambda p: p["rules"]["VP"][0].update(each=["k"], source="is{k}")),
-            "each is ['k']; expected one name and its values",
-        ),
-        (
-            changed(lambda p: p["rules"]["VP"][0].update(sourse="is")),
-            "unknown key of an alternative 'sourse'; did you mean 'source'?",
-        ),
-        (
-            changed(lambda p: p["rules"]["VP"][0].pop("probability")),
-            "nonterminal 'VP', alternative 1: an alternative has no 'probability'",
-        ),
-        (changed(lambda p: p["rules"].update(VP=["is"])), "alternative 1: 'is'; expected {prob"),
-        (changed(lambda p: p["rules"].update(VP=[])), "nonterminal 'VP': []; expected a list"),
-        (changed(lambda p: p["rules"].update({False: []})), "False is not a name of a nonterminal"),
-        (changed(lambda p: p["rules"].update({"a b": []})), "'a b' is not a name of a nonterminal"),
-        (changed(lambda p: p.update(rules={})), "rules: {}; expected nonterminals"),
-        (changed(lambda p: p.update(root="X")), "root: unknown nonterminal 'X'"),
-        (changed(lambda p: p.pop("root")), "a grammar has no 'root'; expected root, rules"),
-        (changed(lambda p: p.update(start="S")), "unknown key of a grammar 'start'"),
-        (
-            rules(S=["1/2: T:1", "1/2: s"], T=["1/2: U:1", "1/2: t"], U=["1/2: S:1", "1/2: u"]),
-            "-> T -> U ->",
-        ),
-    ],
-)
-def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None:
-    with pytest.raises(GrammarError) as raised:
-        Grammatical(**parameters)
-    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["parenthesis", "agreement"])

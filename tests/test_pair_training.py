@@ -368,6 +368,7 @@ def test_python_trains_on_files(tmp_path: Path, train: Path) -> None:
         stacktrans.train("copy", data=train, **given)
 
 
+@pytest.mark.usefixtures("sweeps_here")
 def test_a_sweep_knows_pairs_in_files(tmp_path: Path, train: Path) -> None:
     write(tmp_path / "mine.yaml", "name: mine\ngenerator: pairs\nparameters: {train: train.tsv}\n")
     (tmp_path / "work").mkdir()

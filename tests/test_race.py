@@ -14,9 +14,13 @@ from races import CHANGES, EASY, NAMES, begun, carried_on, configs, told, train,
 import stacktrans
 from stacktrans.api.runs import begin_race, taken_up
 from stacktrans.common.errors import UsageError
+from stacktrans.settings.contest import contestants
+from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
 from stacktrans.training.standings import FOLDER, Standing, read_race
 from stacktrans.training.start import Start
+
+Whole = list[tuple[str, int, float | None, float]]
 
 
 def standings(**merits: float) -> dict[str, Standing]:
@@ -99,9 +103,21 @@ def test_what_can_t_go_on_has_no_turn() -> None:
     assert next_round(found, width=2) == ["a"]
 
 
+@pytest.mark.parametrize("task", ["reverse", "xor", "anbn"])
+def test_every_strategy_for_a_task_can_be_raced(tmp_path: Path, task: str) -> None:
+    short = ("--max-steps", "2", "--set", "measure.strings=4", "--workers", "1")
+    done = run("train", "--task", task, *short, "--out", tmp_path / "run", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    had = {
+        name: (each["step"], each["failed"])
+        for name, each in json.loads(done.stdout)["race"]["strategies"].items()
+    }
+    assert had == dict.fromkeys(contestants(task=task), (2, None))
+
+
 @pytest.mark.usefixtures("short_turns")
 def test_processes_change_nothing_but_the_time(tmp_path: Path) -> None:
-    together = carried_on(begun(tmp_path / "together", 3), 5)
+    together = carried_on(begun(tmp_path / "together", 2), 5)
     alone = carried_on(begun(tmp_path / "alone"), together.state.rounds)
     assert told(alone) == told(together)
 
@@ -110,20 +126,27 @@ def test_processes_change_nothing_but_the_time(tmp_path: Path) -> None:
 def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
     together, alone = (
         carried_on(begun(tmp_path / str(workers), workers, "training.max_steps=30"), 100)
-        for workers in (3, 1)
+        for workers in (2, 1)
     )
     assert told(alone) == told(together)
     for name in NAMES:
         assert weights(alone.place(name)) == weights(together.place(name))
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """What is told of a race that was not stopped in four rounds of short turns."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(race, "TURN", 10)
+        return told(carried_on(begun(tmp_path_factory.mktemp("races") / "whole"), 4))
+
+
 @pytest.mark.usefixtures("short_turns")
-def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(tmp_path: Path) -> None:
-    whole = carried_on(begun(tmp_path / "whole"), 4)
+def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(whole: Whole, tmp_path: Path) -> None:
     carried_on(begun(tmp_path / "parts"), 1)
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert told(whole) == told(carried_on(resumed, 4))
+    assert whole == told(carried_on(resumed, 4))
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -140,9 +163,8 @@ def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: P
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("batches", [15, 34])
 def test_a_race_that_is_stopped_within_a_turn_comes_to_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
-    whole = carried_on(begun(tmp_path / "whole"), 4)
     found, on_batch, left = begun(tmp_path / "parts"), Start.train_on_batch, batches
 
     def interrupted(start: Start) -> None:
@@ -158,7 +180,7 @@ def test_a_race_that_is_stopped_within_a_turn_comes_to_the_same(
     assert left == 0
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert told(whole) == told(carried_on(resumed, 4))
+    assert whole == told(carried_on(resumed, 4))
 
 
 @pytest.mark.usefixtures("short_turns")

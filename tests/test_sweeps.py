@@ -1,50 +1,24 @@
-"""Sweeps: what they run, and that killing them, their workers or their runs loses nothing."""
+"""Sweeps: what they run and record, what they go on from, and what is wrong with a command."""
 
 import json
-import os
-import random
 import re
 import shlex
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from dataclasses import replace
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import ENVIRONMENT, run, run_process, start
-from small_sweeps import MEASURES, settings, sweep_file
+from command_line import run, run_process
+from small_sweeps import MEASURES, RACED, records, sweep_file
 
 from stacktrans.settings import contest, resolve
 from stacktrans.settings.layers import Layer
 from stacktrans.settings.strategies import strategies
-from stacktrans.sweeps.engine import on_this_machine
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import Store
+
+pytestmark = pytest.mark.usefixtures("sweeps_here")
 
 STACK = {"Stack": {"model": {"memory": "stack"}}}
-
-
-def records(directory: Path) -> list[dict[str, Any]]:
-    lines = (directory / "results.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
-def without_seconds(directory: Path) -> list[dict[str, Any]]:
-    return [{**record, "seconds": None} for record in records(directory)]
-
-
-@pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep that was carried out on this machine, six runs; its file lies beside it."""
-    directory = tmp_path_factory.mktemp("sweeps")
-    path = sweep_file(directory)
-    done = run_process("sweep", path, "--workers", "2", "--out", directory / "swept")
-    assert done.returncode == 0, done.stderr.decode()
-    return directory / "swept"
 
 
 def test_every_run_is_recorded_once(swept: Path) -> None:
@@ -61,7 +35,7 @@ def test_a_run_is_what_its_command_trains(swept: Path, tmp_path: Path) -> None:
     record = records(swept)[0]
     command = shlex.split(record["command"])
     assert command[:2] == ["stacktrans", "train"]
-    assert run_process(*command[1:], "--out", tmp_path / "again").returncode == 0
+    assert run(*command[1:], "--out", tmp_path / "again").returncode == 0
     summary = json.loads((tmp_path / "again" / "summary.json").read_text())
     assert summary["test"] == record["accuracy"]["test"]
     (folder,) = (swept / "runs").glob(f"*{record['identity']}")
@@ -71,9 +45,7 @@ def test_a_run_is_what_its_command_trains(swept: Path, tmp_path: Path) -> None:
 
 def test_what_is_finished_is_not_run_again(swept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")}
-    done = run_process(
-        "sweep", swept.parent / "small.yaml", "--workers", "2", "--out", swept, "--json"
-    )
+    done = run("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", swept, "--json")
     assert b"6 runs, 6 of them done" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")} == before
     assert json.loads(done.stdout)["runs"] == records(swept)
@@ -81,7 +53,7 @@ def test_what_is_finished_is_not_run_again(swept: Path) -> None:
 
 def test_records_suffice_without_the_folders_of_runs(swept: Path, tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_bytes((swept / "results.jsonl").read_bytes())
-    done = run_process("sweep", swept.parent / "small.yaml", "--out", tmp_path)
+    done = run("sweep", swept.parent / "small.yaml", "--out", tmp_path)
     assert b"6 runs, 6 of them done" in done.stderr
     assert (tmp_path / "results.jsonl").read_bytes() == (swept / "results.jsonl").read_bytes()
 
@@ -89,44 +61,11 @@ def test_records_suffice_without_the_folders_of_runs(swept: Path, tmp_path: Path
 def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) -> None:
     measures = {**MEASURES, "long": {"of": "symbols", "lengths": [9, 9], "count": 5}}
     path = sweep_file(tmp_path, measures=measures)
-    trained = {file: file.stat().st_mtime_ns for file in swept.glob("runs/*/summary.json")}
-    assert run("sweep", path, "--only", "Queue", "--out", swept, "--workers", "1").returncode == 0
+    out = shutil.copytree(swept, tmp_path / "out")
+    trained = {file: file.stat().st_mtime_ns for file in out.glob("runs/*/summary.json")}
+    assert run("sweep", path, "--only", "Queue", "--out", out, "--workers", "1").returncode == 0
     assert {file: file.stat().st_mtime_ns for file in trained} == trained
-    assert all("long" in record["measured"] for record in records(swept)[3:])
-
-
-RACED = {"Raced": {"recipe": "auto", "model": {"memory": "stack"}}}
-
-
-def test_a_run_of_a_sweep_may_be_a_race_and_be_killed(tmp_path: Path) -> None:
-    changes = settings("accuracy_every=10", "max_steps=20") | {"workers": 2}
-    path = sweep_file(tmp_path, conditions=RACED, grid={"seed": [1]}, settings=changes)
-    options = ("sweep", path, "--workers", "1", "--out")
-    done = run_process(*options, tmp_path / "whole")
-    assert done.returncode == 0, done.stderr.decode()
-    (record,) = records(tmp_path / "whole")
-    assert "--recipe" not in record["command"]
-    assert record["strategy"] in strategies()
-    assert record["won"] is False
-    (folder,) = (tmp_path / "whole" / "runs").iterdir()
-    assert folder.name.startswith("copy-stack-1-")
-    assert not (folder / "race").exists()
-
-    alone = shlex.split(record["alone"])
-    assert alone[-4:] == ["--recipe", record["strategy"], "--max-steps", str(record["batches"])]
-    assert run(*alone[1:], "--out", tmp_path / "alone").returncode == 0
-    summary = json.loads((tmp_path / "alone" / "summary.json").read_text())
-    assert summary["test"] == record["accuracy"]["test"]
-
-    with start(*options, tmp_path / "killed") as process:
-        while process.poll() is None and not any(
-            (tmp_path / "killed").glob("runs/*/race/*/last/training.pt")
-        ):
-            time.sleep(0.02)
-        process.kill()
-    done = run_process(*options, tmp_path / "killed")
-    assert done.returncode == 0, done.stderr.decode()
-    assert without_seconds(tmp_path / "killed") == without_seconds(tmp_path / "whole")
+    assert ["long" in record["measured"] for record in records(out)] == [False] * 3 + [True] * 3
 
 
 def test_who_is_raced_identifies_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,126 +108,11 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
         grid={"seed": [1, 2]},
     )
     out = tmp_path / "out"
-    done = run_process("sweep", path, "--workers", "2", "--out", out)
+    done = run("sweep", path, "--workers", "2", "--out", out)
     assert done.returncode == 1
     assert b"2 of 4 runs failed; Exploding, seed 1: " in done.stderr
     assert ["error" in record for record in records(out)] == [True, True, False, False]
     assert "Exploding, seed 2: " in (out / "results.md").read_text()
-
-
-def worked_on(out: Path) -> Iterator[Path]:
-    yield from out.glob("runs/*/running")
-
-
-def wait_until_at_work(process: subprocess.Popen[bytes], out: Path) -> None:
-    while process.poll() is None and not any(worked_on(out)):
-        time.sleep(0.02)
-
-
-def test_a_sweep_that_is_killed_five_times_loses_nothing(swept: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    options = ("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", out)
-    finished: dict[Path, int] = {}
-    for moment in range(5):
-        with start(*options) as process:
-            wait_until_at_work(process, out)
-            time.sleep(random.Random(moment).uniform(0, 1))
-            process.kill()
-        assert {path: path.stat().st_mtime_ns for path in finished} == finished
-        finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/record.json")}
-    done = run_process(*options)
-    assert done.returncode == 0, done.stderr.decode()
-    assert {path: path.stat().st_mtime_ns for path in finished} == finished
-    assert [without_measures(record) for record in without_seconds(out)] == [
-        without_measures(record) for record in without_seconds(swept)
-    ]
-    for metrics in out.glob("runs/*/metrics.jsonl"):
-        steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
-        assert steps == sorted(set(steps))
-
-
-def without_measures(record: dict[str, Any]) -> dict[str, Any]:
-    return {**record, "measured": record["measured"]["test"]}
-
-
-def test_an_interrupted_sweep_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
-    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
-    wait_until_at_work(process, tmp_path)
-    process.send_signal(signal.SIGINT)
-    errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
-    assert b"stopped; the same command continues from here" in errors
-    assert b"Traceback" not in errors
-
-
-def test_two_sweeps_in_one_directory_share_the_work(swept: Path, tmp_path: Path) -> None:
-    options = ("sweep", swept.parent / "small.yaml", "--workers", "1", "--out", tmp_path / "out")
-    both = [start(*options) for _ in range(2)]
-    for process in both:
-        errors = process.communicate(timeout=240)[1]
-        assert process.returncode == 0, errors.decode()
-    assert [record["identity"] for record in records(tmp_path / "out")] == [
-        record["identity"] for record in records(swept)
-    ]
-
-
-def test_a_killed_worker_is_replaced(swept: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", out)
-    wait_until_at_work(process, out)
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid), "-f", "loky.backend.popen"],
-        capture_output=True,
-        check=True,
-    )
-    os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
-    errors = process.communicate(timeout=240)[1]
-    assert process.returncode == 0, errors.decode()
-    assert len(records(out)) == 6
-    assert not any("error" in record for record in records(out))
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """A Dask scheduler and two workers on loopback: its address and the workers."""
-    place = tmp_path / "scheduler.json"
-    dask = (sys.executable, "-m", "distributed.cli.dask_scheduler")
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": ENVIRONMENT}
-    loopback = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-    processes = [subprocess.Popen([*dask, *loopback, "--scheduler-file", str(place)], **quiet)]  # type: ignore[call-overload]
-    while not place.exists():
-        time.sleep(0.1)
-    worker = (sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny")
-    for number in range(2):
-        directory = ("--local-directory", str(tmp_path / f"worker-{number}"))
-        words = [*worker, "--no-dashboard", "--scheduler-file", str(place), *directory]
-        processes.append(subprocess.Popen(words, **quiet))  # type: ignore[call-overload]
-    try:
-        yield json.loads(place.read_text())["address"], processes[1:]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
-def test_a_cluster_that_loses_a_worker_gives_the_same_table(
-    swept: Path, tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
-) -> None:
-    address, workers = cluster
-    out = tmp_path / "out"
-    process = start("sweep", sweep_file(tmp_path), "--cluster", address, "--out", out)
-    while process.poll() is None and len(list(worked_on(out))) < 2:
-        time.sleep(0.02)
-    workers[0].kill()
-    errors = process.communicate(timeout=240)[1]
-    assert process.returncode == 0, errors.decode()
-    again = tmp_path / "again"
-    assert (
-        run_process("sweep", tmp_path / "small.yaml", "--workers", "2", "--out", again).returncode
-        == 0
-    )
-    assert without_seconds(out) == without_seconds(again)
-    assert len({record["identity"] for record in records(out)}) == 6
 
 
 def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -311,7 +135,7 @@ def test_a_profile_can_leave_an_axis_out(tmp_path: Path) -> None:
 
 def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, conditions={"A": {"model": {"memory": "stak"}}})
-    done = run_process("sweep", path, "--out", tmp_path / "out")
+    done = run("sweep", path, "--out", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, b"")
     assert "small.yaml:38: model.memory.name: unknown memory 'stak'" in done.stderr.decode()
     assert not (tmp_path / "out").exists()
@@ -332,7 +156,7 @@ def test_what_is_wrong_with_the_command_is_named(
 ) -> None:
     path = sweep_file(tmp_path, profiles={"small": {"grid": {"seed": [1]}}})
     options = tuple(option.format(file=path) for option in options)
-    done = run_process("sweep", path, "--out", tmp_path / "out", *options)
+    done = run("sweep", path, "--out", tmp_path / "out", *options)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()
 
@@ -352,7 +176,7 @@ def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None
     out = tmp_path / "out"
     out.mkdir()
     (out / "results.jsonl").write_bytes(line + b"\n")
-    done = run_process("sweep", sweep_file(tmp_path), "--out", out)
+    done = run("sweep", sweep_file(tmp_path), "--out", out)
     assert done.returncode == 1
     assert b"results.jsonl:1: not a record of a run: " in done.stderr
     assert (out / "results.jsonl").read_bytes() == line + b"\n"
@@ -390,7 +214,7 @@ def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:
 
 def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("mine")
-    done = run_process("sweep", sweep_file(tmp_path), "--out", tmp_path)
+    done = run("sweep", sweep_file(tmp_path), "--out", tmp_path)
     assert done.returncode == 1
     assert b"results.csv: not of a sweep; choose another directory" in done.stderr
     assert (tmp_path / "results.csv").read_text() == "mine"
@@ -401,7 +225,7 @@ def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) 
     out = tmp_path / "out"
     assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
     (folder,) = (out / "runs").iterdir()
-    assert run_process("train", "--resume", folder, "--max-steps", "45").returncode == 0
+    assert run("train", "--resume", folder, "--max-steps", "45").returncode == 0
     sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK, measures={"m": {"of": "fine"}})
     done = run("sweep", path, "--workers", "1", "--out", out)
     assert done.returncode == 1
@@ -419,35 +243,6 @@ def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     done = run("sweep", path, "--workers", "1", "--out", out)
     assert done.returncode == 1
     assert re.search(rb"summary\.json: damaged \(.*\); remove ", done.stderr)
-
-
-def test_of_runs_beside_each_other_only_the_one_that_kills_its_process_fails(
-    swept: Path, tmp_path: Path
-) -> None:
-    plan = read_plan(swept.parent / "small.yaml")
-    store = Store(tmp_path / "out", plan)
-    jobs = [store.job(planned, "cpu") for planned in plan.runs]
-    jobs[1] = replace(jobs[1], measures=Deadly())  # type: ignore[arg-type]
-    records = {job.run.identity: record for job, record in on_this_machine(jobs, workers=2)}
-    errors = [records[job.run.identity].get("error") for job in jobs]
-    assert errors == [None, "its process was killed", *[None] * 4]
-
-
-class Deadly:
-    """Measures that are the end of the process that takes them."""
-
-    def items(self) -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_sweep_that_is_terminated_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
-    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
-    wait_until_at_work(process, tmp_path)
-    process.terminate()
-    errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + signal.SIGTERM
-    assert b"stopped; the same command continues from here" in errors
-    assert b"Traceback" not in errors
 
 
 def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: Path) -> None:

@@ -398,6 +398,7 @@ def sweep_of_texts(folder: Path, place: Path, **measures: dict[str, str]) -> Pat
     return path
 
 
+@pytest.mark.usefixtures("sweeps_here")
 def test_a_sweep_of_texts_has_their_perplexities(folder: Path, tmp_path: Path) -> None:
     measures = {part: {"of": "perplexity", "strings": part} for part in ("test", "valid")}
     path = sweep_of_texts(folder, tmp_path, **measures)

@@ -10,8 +10,9 @@ import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.kernels.arithmetic import sigmoid
+from stacktrans.kernels.batches import forward_part
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.drive import forward, forward_part
+from stacktrans.kernels.drive import forward
 from stacktrans.kernels.loading import prepare
 from stacktrans.memory.strengths.steps import StrengthKernel
 from stacktrans.model.arrays import ArrayModel

@@ -7,15 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stacktrans.kernels.drive import (
-    Grads,
-    Sizes,
-    backward,
-    backward_run,
-    backward_weights,
-    forward,
-    forward_weights,
-)
+from stacktrans.kernels.batches import Grads, Sizes, backward_run, backward_weights, forward_weights
+from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.steps import Backward, Forward, Trace
 
 

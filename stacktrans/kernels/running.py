@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.kernels.batches import Kind, Sizes, forward_part, forward_weights
 from stacktrans.kernels.compiling import Array, uses_numba
-from stacktrans.kernels.drive import Kind, Sizes, forward, forward_part, forward_weights
+from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.loading import prepare
 from stacktrans.kernels.steps import Weights

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stacktrans.kernels.arrays import check_shape
-from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.drive import (
+from stacktrans.kernels.batches import (
     Grads,
     Kind,
     Sizes,
@@ -21,6 +20,7 @@ from stacktrans.kernels.drive import (
     forward_part,
     forward_weights,
 )
+from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.examples import compile_steps
 from stacktrans.kernels.kernel import Held
 from stacktrans.kernels.loading import use_numba

@@ -15,9 +15,10 @@ from stacktrans.kernels import kernel
 from stacktrans.kernels.answering import Asking, ReadOut, Writing, answer, read_rows, read_written
 from stacktrans.kernels.arithmetic import sigmoid
 from stacktrans.kernels.arrays import fresh
+from stacktrans.kernels.batches import Kind, check_ids, forward_part
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.drive import Kind, check_ids, forward, forward_part
+from stacktrans.kernels.drive import forward
 from stacktrans.kernels.loading import call, prepare
 from stacktrans.kernels.products import padded, panels
 from stacktrans.kernels.running import Running, RunWeights

@@ -199,7 +199,7 @@ def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
         return key
     parts = key.split(".")
     # What is in a block that may be null is looked for only if nothing else has the name.
-    for paths in (list(_paths(known)), setting_paths(known)):
+    for paths in (_plain_paths(known), setting_paths(known)):
         for size in range(len(parts), 0, -1):
             name, within = ".".join(parts[:size]), parts[size:]
             matches = [path for path in paths if path == name or path.endswith(f".{name}")]
@@ -213,9 +213,16 @@ def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
     raise UsageError(f"{origin}: {hint(key) or unknown_name('setting', key, ends)}")
 
 
-def setting_paths(known: type[BaseModel]) -> list[str]:
+@functools.cache
+def setting_paths(known: type[BaseModel]) -> tuple[str, ...]:
     """The paths of all settings, of sections and of what is in blocks that may be null."""
-    return list(_paths(known, blocks=True))
+    return tuple(_paths(known, blocks=True))
+
+
+@functools.cache
+def _plain_paths(known: type[BaseModel]) -> tuple[str, ...]:
+    """The paths of settings alone, but for those in blocks that may be null."""
+    return tuple(_paths(known))
 
 
 def _paths(model: type[BaseModel], prefix: str = "", blocks: bool = False) -> Iterator[str]:

@@ -1,0 +1,328 @@
+"""What the steps of a batch, or a part of it, are given: sizes, weights in panels, and room."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from stacktrans.kernels.arrays import check_shape, fresh, fresh_zeros
+from stacktrans.kernels.cells import Cell
+from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.drive import backward, forward
+from stacktrans.kernels.kernel import Kernel, Room, Store
+from stacktrans.kernels.products import gate_panels, padded, panels
+from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
+
+
+class Kind(NamedTuple):
+    """What is run.
+
+    Attributes:
+        units: of the controller.
+        memory: its compiled steps.
+        buffered: whether inputs are read from a buffer; the last two signals are then the
+            strengths of reading on and of writing.
+        tanh_values: whether values go through a tanh, and not a sigmoid.
+        state_gradient: share of the gradient that goes back through the state at each step.
+        hard: whether signals are made 0 or 1, and of actions one is taken for certain; there are
+            no gradients then.
+    """
+
+    units: Cell
+    memory: Kernel
+    buffered: bool = False
+    tanh_values: bool = True
+    state_gradient: float = 1.0
+    hard: bool = False
+
+
+class Sizes(NamedTuple):
+    """The sizes of everything in a run.
+
+    What a run is given is checked once a call, before the steps: a model's own sizes agree, but
+    the rest may be anything, and compiled code would read and write out of bounds.
+
+    Attributes:
+        kind: what is run.
+        layers: L.
+        batch: B.
+        size: H.
+        signals: how many a step, those of buffers included.
+        columns: size m of a pushed vector.
+        dtype: of all numbers.
+    """
+
+    kind: Kind
+    layers: int
+    batch: int
+    size: int
+    signals: int
+    columns: int
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(
+        cls,
+        kind: Kind,
+        signals: int,
+        initial: Array,
+        heads: Array,
+        bias: Array,
+        weights: Sequence[Array],
+    ) -> Self:
+        """The sizes of a run with weights as `ModelWeights.joined` has them.
+
+        Raises:
+            ValueError: they are not of the right shapes.
+        """
+        layers, _, batch, size = initial.shape
+        columns = (len(heads) - signals) // max(kind.memory.pushes, 1)
+        sizes = cls(kind, layers, batch, size, signals, columns, heads.dtype)
+        check_shape("signals", (signals,), (kind.memory.signals + (2 if kind.buffered else 0),))
+        check_shape("weights of signals and values", heads.shape, (sizes.heads, size))
+        check_shape("biases of signals and values", bias.shape, (sizes.heads,))
+        check_shape("initial state", initial.shape, (layers, kind.units.states, batch, size))
+        for index, weight in enumerate(weights):
+            layer, hidden = divmod(index, 2)
+            expected = (kind.units.gates * size, size if layer or hidden else sizes.read)
+            what = "hidden" if hidden else "below"
+            check_shape(f"{what} of layer {layer}", weight.shape, expected)
+        return sizes
+
+    @property
+    def heads(self) -> int:
+        """Numbers that come out of the controller for the memory at each step."""
+        return self.signals + self.kind.memory.pushes * self.columns
+
+    @property
+    def read(self) -> int:
+        """Numbers read at each step."""
+        return self.kind.memory.reads * self.columns
+
+    @property
+    def projected(self) -> tuple[int, int, int]:
+        """The shape of the gates' sums over an id."""
+        return self.layers, self.kind.units.gates, self.size
+
+    def store(self, steps: int, places: int | None = None, held: object = None) -> Store:
+        """A memory of the batch; arguments as `Room` has them."""
+        return self.kind.memory.store(
+            Room(self.batch, self.columns, self.dtype, steps, places, held)
+        )
+
+    def nothing_read(self) -> Array:
+        """What was read before the first step: [B, reads * m]."""
+        return np.full((self.batch, self.read), self.kind.memory.nothing, dtype=self.dtype)
+
+    def new_trace(self, places: int, saved: int) -> tuple[Array, ...]:
+        """Room for all that `Trace` keeps of N steps; of what is saved, for as many as said."""
+        return (
+            fresh(saved, self.layers, self.kind.units.saved, self.size, dtype=self.dtype),
+            fresh(places, self.layers, self.size, dtype=self.dtype),
+            fresh(places, self.signals, dtype=self.dtype),
+            fresh(places, self.read, dtype=self.dtype),
+            fresh_zeros(places if self.kind.buffered else 0, dtype=self.dtype),
+        )
+
+    def run(
+        self,
+        weights: Weights,
+        bias: Array,
+        starts: Array,
+        inputs: Inputs,
+        state: Array,
+        read: Array,
+        trace: Trace,
+    ) -> Forward:
+        """What running the steps of some items takes; arguments as `Forward` has them."""
+        kind, count = self.kind, state.shape[2]
+        gates = (count, kind.units.gates, padded(self.size, self.dtype))
+        return Forward(
+            kind.units.number,
+            int(kind.tanh_values),
+            int(kind.hard),
+            weights,
+            bias,
+            starts,
+            inputs,
+            state,
+            read,
+            trace,
+            fresh(*gates, dtype=self.dtype),
+            fresh(*gates, dtype=self.dtype),
+            fresh(count, padded(self.heads, self.dtype), dtype=self.dtype),
+            fresh(kind.units.gates, self.size, dtype=self.dtype),
+        )
+
+    def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Array) -> Inputs:
+        """What the steps of a whole batch read.
+
+        Args:
+            starts: [B + 1] where the steps of each item start, and N.
+            input_starts: [B + 1] where the inputs of each item start, and M.
+            ids: as `Inputs` has them.
+            projected: [ids, L * gates * H].
+
+        Raises:
+            IndexError: there are no sums over an id.
+            ValueError: an item takes more steps than one before it, or there are too few ids or
+                sums, or too many.
+        """
+        taken, given = np.diff(starts), np.diff(input_starts)
+        if len(taken) != self.batch or (taken < 0).any() or (np.diff(taken) > 0).any():
+            what = f"expected the steps of {self.batch} items, the longest first"
+            raise ValueError(f"{what}, not {taken}")
+        buffered = self.kind.buffered
+        expected = int(input_starts[-1]) + (2 * self.batch if buffered else 0)
+        in_step = buffered or np.array_equal(input_starts, starts)
+        if not in_step or len(given) != self.batch or (given < 0).any() or len(ids) != expected:
+            raise ValueError(f"the {len(ids)} ids are not those of the steps")
+        numbers = math.prod(self.projected)
+        check_shape("sums over the ids", projected.shape, (len(projected), numbers))
+        check_ids(ids, len(projected))
+        return Inputs(
+            input_starts, ids, projected.reshape(len(projected), *self.projected), int(buffered)
+        )
+
+
+def check_ids(ids: Array, count: int) -> None:
+    """Raise `IndexError` unless all ids are under a count."""
+    if len(ids) and not 0 <= ids.min() <= ids.max() < count:
+        raise IndexError(f"ids are {ids.min()} to {ids.max()}; expected 0 to {count - 1}")
+
+
+def forward_weights(gates: int, weights: Sequence[Array], heads: Array) -> Weights:
+    """Weights in panels, from `below` and `hidden` of each layer and those of the heads."""
+    return _stacked([gate_panels(weight, gates) for weight in weights], panels(heads.T))
+
+
+def backward_weights(weights: Sequence[Array], heads: Array) -> Weights:
+    """The transposed weights in panels."""
+    return _stacked([panels(weight) for weight in weights], panels(heads))
+
+
+def _stacked(layers: list[Array], heads: Array) -> Weights:
+    hidden = np.stack(layers[1::2])
+    above = np.stack(layers[2::2]) if layers[2:] else hidden[:0]
+    return Weights(layers[0], above, hidden, heads)
+
+
+def forward_part(
+    sizes: Sizes,
+    part: slice,
+    weights: Weights,
+    bias: Array,
+    starts: Array,
+    inputs: Inputs,
+    state: Array,
+    read: Array,
+    store: Store,
+    trace: Sequence[Array],
+) -> None:
+    """Run all steps for a part of the batch; arguments as `Forward` has them.
+
+    Of the whole batch are `starts`, `inputs`, `store` and `trace`.
+    """
+    if part.start == part.stop:
+        return
+    places = slice(starts[part.start], starts[part.stop])
+    own_starts, own_inputs = _starts_of(part, starts), _inputs_of(part, inputs)
+    of_steps = _trace_of(places, trace)
+    run = sizes.run(weights, bias, own_starts, own_inputs, state, read, of_steps)
+    forward(run, store.forward(part, places), sizes.kind.memory.signals)
+
+
+class Grads(NamedTuple):
+    """Gradients that come from outside (`hidden` to `reads`), or are found step by step.
+
+    Attributes are as `Backward` has them.
+    """
+
+    hidden: Array
+    signals: Array
+    reads: Array
+    projected: Array
+    inner: Array
+    heads: Array
+
+
+def backward_part(
+    sizes: Sizes,
+    part: slice,
+    weights: Weights,
+    starts: Array,
+    inputs: Inputs,
+    initial: Array,
+    store: Store,
+    trace: Sequence[Array],
+    grads: Grads,
+) -> Array:
+    """Run the steps backwards for a part of the batch.
+
+    Arguments are as for `forward_part`, and `initial` is [L, states, B, H]; gives back its
+    gradient.
+    """
+    if part.start == part.stop:
+        return fresh_zeros(*initial.shape, dtype=sizes.dtype)
+    run = backward_run(sizes, part, weights, starts, inputs, initial, trace, grads)
+    places = slice(starts[part.start], starts[part.stop])
+    backward(run, store.backward(part, places), sizes.kind.memory.signals)
+    return run.grad_state
+
+
+def backward_run(
+    sizes: Sizes,
+    part: slice,
+    weights: Weights,
+    starts: Array,
+    inputs: Inputs,
+    initial: Array,
+    trace: Sequence[Array],
+    grads: Grads,
+) -> Backward:
+    """What running the steps backwards takes for a part of the batch; see `backward_part`."""
+    kind, dtype, count = sizes.kind, sizes.dtype, part.stop - part.start
+    places = slice(starts[part.start], starts[part.stop])
+    own = _trace_of(places, trace)
+    hidden, signals, reads = (grad[places] for grad in grads[:3])
+    outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
+    return Backward(
+        kind.units.number,
+        int(kind.tanh_values),
+        weights,
+        _starts_of(part, starts),
+        _inputs_of(part, inputs),
+        np.ascontiguousarray(initial[:, :, part]),
+        float(kind.state_gradient),
+        own,
+        Trace(own.saved, hidden, signals, reads, own.positions),
+        grads.projected[places],
+        grads.inner[places],
+        grads.heads[places],
+        fresh_zeros(*initial[:, :, part].shape, dtype=dtype),
+        outer,
+        np.empty_like(outer) if kind.units.split else outer,
+        fresh(count, sizes.heads, dtype=dtype),
+        fresh(count, padded(sizes.read, dtype), dtype=dtype),
+        fresh(count, padded(sizes.size, dtype), dtype=dtype),
+        np.zeros(count, dtype),
+    )
+
+
+def _starts_of(part: slice, starts: Array) -> Array:
+    """Where the steps of each item of a part of the batch start, from the first of the part."""
+    own: Array = starts[part.start : part.stop + 1] - starts[part.start]
+    return own
+
+
+def _inputs_of(part: slice, inputs: Inputs) -> Inputs:
+    more = 2 * inputs.buffered
+    first = inputs.starts[part.start] + more * part.start
+    last = inputs.starts[part.stop] + more * part.stop
+    return inputs._replace(starts=_starts_of(part, inputs.starts), ids=inputs.ids[first:last])
+
+
+def _trace_of(places: slice, trace: Sequence[Array]) -> Trace:
+    """What is kept of some of the steps; what is kept of one step only, or of none, is whole."""
+    return Trace._make(each[places] if len(each) > 1 else each for each in trace)

@@ -1,0 +1,197 @@
+"""Killing a sweep, its workers or its runs, or stopping it, loses nothing that was done."""
+
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import ENVIRONMENT, run, start
+from small_sweeps import RACED, records, settings, sweep_file, without_seconds
+
+from stacktrans.settings.strategies import strategies
+from stacktrans.sweeps.engine import on_this_machine
+from stacktrans.sweeps.plan import read_plan
+from stacktrans.sweeps.store import Store
+
+
+@pytest.mark.usefixtures("sweeps_here")
+def test_a_run_of_a_sweep_may_be_a_race_and_be_killed(tmp_path: Path) -> None:
+    changes = settings("accuracy_every=10", "max_steps=20") | {"workers": 2}
+    del changes["task"]
+    # A task for which there are few strategies.
+    grid = {"task": ["xor"], "seed": [1]}
+    path = sweep_file(tmp_path, conditions=RACED, grid=grid, settings=changes)
+    options = ("sweep", path, "--workers", "1", "--out")
+    done = run(*options, tmp_path / "whole")
+    assert done.returncode == 0, done.stderr.decode()
+    (record,) = records(tmp_path / "whole")
+    assert "--recipe" not in record["command"]
+    assert record["strategy"] in strategies()
+    assert record["won"] is False
+    (folder,) = (tmp_path / "whole" / "runs").iterdir()
+    assert folder.name.startswith("xor-stack-1-")
+    assert not (folder / "race").exists()
+
+    alone = shlex.split(record["alone"])
+    assert alone[-4:] == ["--recipe", record["strategy"], "--max-steps", str(record["batches"])]
+    assert run(*alone[1:], "--out", tmp_path / "alone").returncode == 0
+    summary = json.loads((tmp_path / "alone" / "summary.json").read_text())
+    assert summary["test"] == record["accuracy"]["test"]
+
+    with start(*options, tmp_path / "killed") as process:
+        while process.poll() is None and not any(
+            (tmp_path / "killed").glob("runs/*/race/*/last/training.pt")
+        ):
+            time.sleep(0.02)
+        process.kill()
+    done = run(*options, tmp_path / "killed")
+    assert done.returncode == 0, done.stderr.decode()
+    assert without_seconds(tmp_path / "killed") == without_seconds(tmp_path / "whole")
+
+
+def worked_on(out: Path) -> Iterator[Path]:
+    yield from out.glob("runs/*/running")
+
+
+def wait_until_at_work(process: subprocess.Popen[bytes], out: Path) -> None:
+    while process.poll() is None and not any(worked_on(out)):
+        time.sleep(0.02)
+
+
+def test_a_sweep_that_is_killed_five_times_loses_nothing(swept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", out)
+    finished: dict[Path, int] = {}
+    for moment in range(5):
+        with start(*options) as process:
+            wait_until_at_work(process, out)
+            time.sleep(random.Random(moment).uniform(0, 1))
+            process.kill()
+        assert {path: path.stat().st_mtime_ns for path in finished} == finished
+        finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/record.json")}
+    done = run(*options)
+    assert done.returncode == 0, done.stderr.decode()
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert [without_measures(record) for record in without_seconds(out)] == [
+        without_measures(record) for record in without_seconds(swept)
+    ]
+    for metrics in out.glob("runs/*/metrics.jsonl"):
+        steps = [json.loads(line)["step"] for line in metrics.read_text().splitlines()]
+        assert steps == sorted(set(steps))
+
+
+def without_measures(record: dict[str, Any]) -> dict[str, Any]:
+    return {**record, "measured": record["measured"]["test"]}
+
+
+def test_an_interrupted_sweep_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
+    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
+    wait_until_at_work(process, tmp_path)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert b"stopped; the same command continues from here" in errors
+    assert b"Traceback" not in errors
+
+
+def test_two_sweeps_in_one_directory_share_the_work(swept: Path, tmp_path: Path) -> None:
+    options = ("sweep", swept.parent / "small.yaml", "--workers", "1", "--out", tmp_path / "out")
+    both = [start(*options) for _ in range(2)]
+    for process in both:
+        errors = process.communicate(timeout=240)[1]
+        assert process.returncode == 0, errors.decode()
+    assert [record["identity"] for record in records(tmp_path / "out")] == [
+        record["identity"] for record in records(swept)
+    ]
+
+
+def test_a_killed_worker_is_replaced(swept: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", out)
+    wait_until_at_work(process, out)
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid), "-f", "loky.backend.popen"],
+        capture_output=True,
+        check=True,
+    )
+    os.kill(int(children.stdout.split()[0]), signal.SIGKILL)
+    errors = process.communicate(timeout=240)[1]
+    assert process.returncode == 0, errors.decode()
+    assert len(records(out)) == 6
+    assert not any("error" in record for record in records(out))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """A Dask scheduler and two workers on loopback: its address and the workers."""
+    place = tmp_path / "scheduler.json"
+    dask = (sys.executable, "-m", "distributed.cli.dask_scheduler")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": ENVIRONMENT}
+    loopback = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+    processes = [subprocess.Popen([*dask, *loopback, "--scheduler-file", str(place)], **quiet)]  # type: ignore[call-overload]
+    while not place.exists():
+        time.sleep(0.1)
+    worker = (sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny")
+    for number in range(2):
+        directory = ("--local-directory", str(tmp_path / f"worker-{number}"))
+        words = [*worker, "--no-dashboard", "--scheduler-file", str(place), *directory]
+        processes.append(subprocess.Popen(words, **quiet))  # type: ignore[call-overload]
+    try:
+        yield json.loads(place.read_text())["address"], processes[1:]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_table(
+    swept: Path, tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    address, workers = cluster
+    out = tmp_path / "out"
+    process = start("sweep", swept.parent / "small.yaml", "--cluster", address, "--out", out)
+    while process.poll() is None and len(list(worked_on(out))) < 2:
+        time.sleep(0.02)
+    workers[0].kill()
+    errors = process.communicate(timeout=240)[1]
+    assert process.returncode == 0, errors.decode()
+    assert without_seconds(out) == without_seconds(swept)
+    assert len({record["identity"] for record in records(out)}) == 6
+
+
+def test_of_runs_beside_each_other_only_the_one_that_kills_its_process_fails(
+    swept: Path, tmp_path: Path
+) -> None:
+    plan = read_plan(swept.parent / "small.yaml")
+    store = Store(tmp_path / "out", plan)
+    jobs = [store.job(planned, "cpu") for planned in plan.runs]
+    jobs[1] = replace(jobs[1], measures=Deadly())  # type: ignore[arg-type]
+    records = {job.run.identity: record for job, record in on_this_machine(jobs, workers=2)}
+    errors = [records[job.run.identity].get("error") for job in jobs]
+    assert errors == [None, "its process was killed", *[None] * 4]
+
+
+class Deadly:
+    """Measures that are the end of the process that takes them."""
+
+    def items(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_sweep_that_is_terminated_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
+    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
+    wait_until_at_work(process, tmp_path)
+    process.terminate()
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert b"stopped; the same command continues from here" in errors
+    assert b"Traceback" not in errors
