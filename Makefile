@@ -8,7 +8,7 @@ DEMO := .venv/demo
 
 demo: $(INSTALLED)
 	@rm -rf $(DEMO)
-	@echo '== A queue-augmented LSTM learns to copy strings of 8 to 64 symbols.'
+	@echo '== A queue-augmented network learns to copy strings of 8 to 64 symbols.'
 	$(BIN)/stacktrans train --task copy --memory queue --time-limit 3m --out $(DEMO)
 	@echo; echo '== Strings twice as long.'
 	$(BIN)/stacktrans eval $(DEMO) --lengths 65:128
