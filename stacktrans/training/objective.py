@@ -13,6 +13,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import BUFFER_SIGNALS
 from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.tasks.layouts import Batch
+from stacktrans.training import optimizers
 from stacktrans.training.state import check_alike, check_keys, check_value
 
 
@@ -72,10 +73,10 @@ def make_optimizer(
         weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
     shared: Any = {"lr": rate, "weight_decay": config.weight_decay}
     if config.optimizer == "adam":
-        return torch.optim.Adam(weights, betas=(0.9, 0.999), fused=True, **shared)
+        return optimizers.Adam(weights, betas=(0.9, 0.999), fused=True, **shared)
     if config.optimizer == "sgd":
-        return torch.optim.SGD(weights, foreach=True, **shared)
-    return torch.optim.RMSprop(weights, alpha=0.9, foreach=True, **shared)
+        return optimizers.SGD(weights, foreach=True, **shared)
+    return optimizers.RMSprop(weights, alpha=0.9, foreach=True, **shared)
 
 
 def stepped(optimizer: torch.optim.Optimizer) -> bool:

@@ -118,8 +118,8 @@ class Summary:
 
     @property
     def hard_use(self) -> str | None:
-        """What becomes of the model when its signals are made 0 or 1; None if that is unknown."""
-        if self.hard is None or self.test is None:
+        """What becomes of a model that can do anything when its signals are made 0 or 1."""
+        if self.hard is None or self.test is None or self.test.coarse == 0:
             return None
         if self.hard.coarse == 1:
             return "right"
