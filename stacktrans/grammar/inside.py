@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 LONGEST_KEPT = 256
 """Choices at longer spans are few in a derivation and large, so they are not kept."""
-MOST_CELLS, MOST_SUMS = 500_000, 500_000_000
+MOST_CELLS, MOST_SUMS = 500_000, 1_000_000_000
 """The most places that the table has, and the most sums that are made for it; both take seconds."""
 
 

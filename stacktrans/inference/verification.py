@@ -13,6 +13,7 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.grammar.rules import GrammarError
 from stacktrans.inference.predictions import Prediction, predictions, unanswered
 from stacktrans.machines.definition import Machine
 from stacktrans.machines.running import NoRule
@@ -181,6 +182,8 @@ def _long_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:
             yield from checkpoint.task.sample(drawn, lengths, ROUNDS, "uniform")
         except NoSuchLength:
             continue
+        except GrammarError:  # its sentences are too long to be drawn
+            return
 
 
 def _tried(
