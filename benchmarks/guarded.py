@@ -71,8 +71,8 @@ CHECKPOINTS: dict[str, tuple[str, Callable[[str], str]]] = {
     "copy-deque": (LETTERS, str),
     "copy-queue": (LETTERS, str),
     "memorization": ("12", lambda word: f"{word}="),
-    "parenthesis-lstm": ("()[]", lambda word: "(" * len(word) + ")" * len(word)),
-    "reversal-linear": ("01", lambda word: word + "#" * len(word)),
+    "parenthesis-stack": ("()[]", lambda word: "(" * len(word) + ")" * len(word)),
+    "reversal-stack": ("01", lambda word: word + "#" * len(word)),
     "reverse-stack": (LETTERS, str),
     "xor-buffered": ("01", str),
 }

@@ -72,7 +72,7 @@ model learned to push at the top, to pop at the bottom, and to answer with what 
 is used as a queue.""",
     ),
     Piece(
-        "reversal-linear",
+        "reversal-stack",
         "72 numbers that reverse",
         ["0110####"],
         """The controller is linear: it has no state of its own, and sees nothing but the current
@@ -80,7 +80,7 @@ symbol and the top of the stack. While it reads `0` and `1` it pushes more than 
 each `#` it pops more.""",
     ),
     Piece(
-        "parenthesis-lstm",
+        "parenthesis-stack",
         "Which bracket closes",
         ["([()]"],
         """At each step the model says which bracket would close the innermost open one. An

@@ -204,6 +204,6 @@ def test_eval_shows_a_model_beside_itself() -> None:
     ],
 )
 def test_eval_names_what_a_model_can_be_without(part: str, message: str) -> None:
-    done = run("eval", "reversal-linear", "--without", part)
+    done = run("eval", "reversal-stack", "--without", part)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()

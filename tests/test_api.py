@@ -73,7 +73,7 @@ def test_answers_are_those_of_the_command() -> None:
 
 
 def test_what_is_not_scored_is_told() -> None:
-    model = stacktrans.load("reversal-linear")
+    model = stacktrans.load("reversal-stack")
     (answer,) = model.answers(["01##"])
     assert answer.scored == [False, False, True, True]
     assert answer.text[2:] == "10"
@@ -97,12 +97,12 @@ def test_traces_are_those_of_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hard", [False, True])
 def test_accuracy_is_that_of_the_command(hard: bool, tmp_path: Path) -> None:
-    model = stacktrans.load("reversal-linear", hard=hard)
+    model = stacktrans.load("reversal-stack", hard=hard)
     (tmp_path / "pairs.tsv").write_text("01##\t##10\n0###\t###0\n", encoding="utf-8")
     found = model.evaluate(lengths=(8, 9), count=40, seed=3)
     options = ["--hard"] if hard else []
     told = command(
-        *("eval", "reversal-linear", "--lengths", "8:9", "--count", "40", "--seed", "3", "--json"),
+        *("eval", "reversal-stack", "--lengths", "8:9", "--count", "40", "--seed", "3", "--json"),
         *options,
     )
     assert f'"coarse": {found.coarse}' in told.stdout.decode()

@@ -162,7 +162,7 @@ def test_a_shell_has_its_answer_without_torch_or_numpy() -> None:
             check=False,
         )
         assert (done.returncode, done.stderr.decode().strip()) == (0, "loaded")
-        assert done.stdout.decode().split()[0] in ("reversal-linear", "parameters.symbols=")
+        assert done.stdout.decode().split()[0] in ("reversal-stack", "parameters.symbols=")
 
 
 def test_shells_get_what_is_said_of_a_word_in_one_line() -> None:

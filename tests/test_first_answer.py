@@ -23,10 +23,10 @@ COMMANDS = {
     "transduce xor-buffered": "0110\n",
     "transduce anbncn --json": "aaab\n",
     "transduce copy-deque --beam 3 --json": "abc\n",
-    "transduce parenthesis-lstm --hard": "(())\n",
+    "transduce parenthesis-stack --hard": "(())\n",
     "inspect memorization 12=": "",
     "inspect xor-buffered 0110 --json": "",
-    "eval reversal-linear --count 20": "",
+    "eval reversal-stack --count 20": "",
     "eval reverse-stack --count 5 --errors 2": "",
 }
 

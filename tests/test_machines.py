@@ -131,7 +131,7 @@ def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
     assert prove(found.machine, model.task).wrong == (3,)
 
 
-@pytest.mark.parametrize("name", ["parenthesis-lstm", "xor-buffered"])
+@pytest.mark.parametrize("name", ["parenthesis-stack", "xor-buffered"])
 def test_shipped_models_are_machines_that_are_right(name: str) -> None:
     model = checkpoint.load(name, hard=True)
     found = extract(model)
@@ -142,7 +142,7 @@ def test_shipped_models_are_machines_that_are_right(name: str) -> None:
 
 
 def test_it_is_said_where_signals_are_undecided() -> None:
-    done = run("extract", "reversal-linear")
+    done = run("extract", "reversal-stack")
     assert done.returncode == 0
     assert b"signals are undecided" in done.stderr
 

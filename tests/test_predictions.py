@@ -159,7 +159,7 @@ def test_an_answer_is_not_cut_off_before_its_target(untrained: Checkpoint) -> No
 
 
 def test_symbols_that_are_not_scored_do_not_count() -> None:
-    model = load("reversal-linear", CPU)
+    model = load("reversal-stack", CPU)
     right, wrong = asked(model, given_pairs([("011#", "##11"), ("01##", "##01")], model.task))
     assert (right.answer, right.target, right.right) == ("··11", "##11", True)
     assert (wrong.answer, wrong.target, wrong.first_wrong) == ("··10", "##01", 3)

@@ -315,7 +315,7 @@ def test_pairs_of_unlike_lengths_are_refused(models: dict[str, Path], tmp_path: 
     assert b"pairs.tsv:2: the source has 3 symbols and the target 2" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["xor-buffered", "reversal-linear", "anbncn"])
+@pytest.mark.parametrize("name", ["xor-buffered", "reversal-stack", "anbncn"])
 def test_pairs_without_a_source_are_refused(name: str, tmp_path: Path) -> None:
     data = tmp_path / "pairs.jsonl"
     data.write_text('{"source": "", "target": ""}\n')

@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def reversal() -> checkpoint.Checkpoint:
-    return checkpoint.load("checkpoints/reversal-linear", torch.device("cpu"))
+    return checkpoint.load("checkpoints/reversal-stack", torch.device("cpu"))
 
 
 def answered(

@@ -22,8 +22,8 @@ from stacktrans.settings.packaged import shipped
 from stacktrans.tasks.base import DepthLimit, Lengths
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
-SAME_LENGTH = ["parenthesis-lstm", "reversal-linear", "xor-buffered"]
-STREAMS = ["addition", "anbncn", "memorization"]
+SAME_LENGTH = ["parenthesis-stack", "reversal-stack", "xor-buffered"]
+STREAMS = ["addition", "anbn", "anbncn", "memorization"]
 NAMES = [*JOINT, *SAME_LENGTH, *STREAMS]
 CPU = torch.device("cpu")
 
@@ -92,7 +92,7 @@ def test_shipped_models_are_right_far_beyond_their_training(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "symbols"), [("reversal-linear", 1), ("xor-buffered", 1), ("parenthesis-lstm", 0.999)]
+    ("name", "symbols"), [("reversal-stack", 1), ("xor-buffered", 1), ("parenthesis-stack", 0.999)]
 )
 def test_models_of_same_length_tasks_are_right_on_longer_strings(name: str, symbols: float) -> None:
     loaded = checkpoint.load(name, CPU)
@@ -109,7 +109,7 @@ def test_models_of_same_length_tasks_are_right_on_longer_strings(name: str, symb
 
 @pytest.mark.parametrize("depth", [12, 24])
 def test_brackets_are_closed_at_depths_far_beyond_those_trained_on(depth: int) -> None:
-    loaded = checkpoint.load("parenthesis-lstm", CPU)
+    loaded = checkpoint.load("parenthesis-stack", CPU)
     law = DepthLimit(depth)
     strings = generator(11, Purpose.EVALUATION)
     pairs = loaded.task.sample(strings, loaded.task.lengths_within(law), 200, law)
@@ -155,7 +155,7 @@ def test_the_adder_adds(hard: bool) -> None:
 
 
 def test_the_linear_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:
-    loaded = checkpoint.load("reversal-linear", CPU)
+    loaded = checkpoint.load("reversal-stack", CPU)
     source = "0110100110"
     followed = trace(loaded, [*source, *"#" * len(source)])
     assert followed.correct

@@ -49,7 +49,7 @@ def test_a_right_model_is_tried_in_three_ways() -> None:
 
 
 def test_of_same_length_tasks_all_sources_are_tried_and_no_others() -> None:
-    every, *_ = verify(load("reversal-linear"), QUICK).stages
+    every, *_ = verify(load("reversal-stack"), QUICK).stages
     # Of all strings of up to 4 symbols out of 3: 0#, 1#, and four of 4.
     assert (every.lengths, every.count, every.wrong) == (Lengths(1, 2), 6, 0)
 
@@ -77,7 +77,7 @@ def test_what_is_wrong_on_long_strings_alone_is_found() -> None:
     assert shown["correct"] is False
 
 
-@pytest.mark.parametrize("name", ["reverse-stack", "copy-deque", "parenthesis-lstm"])
+@pytest.mark.parametrize("name", ["reverse-stack", "copy-deque", "parenthesis-stack"])
 def test_a_model_that_has_learned_nothing_is_wrong_at_once(name: str) -> None:
     model = load(name)
     drawn = np.random.default_rng(1)
@@ -125,7 +125,7 @@ def test_the_command_shows_what_is_wrong_and_how_to_look_at_it() -> None:
     assert shlex.split(look) == ["stacktrans", "inspect", "xor-buffered", "--", source]
     answer = run(*shlex.split(look)[1:]).stdout.decode().splitlines()[-1]
     assert "(wrong; right is " in answer
-    right = run("verify", "parenthesis-lstm", "--count", "50", "--longest", "150")
+    right = run("verify", "parenthesis-stack", "--count", "50", "--longest", "150")
     assert right.returncode == 0
     assert right.stdout.decode().splitlines()[-1].startswith("right on all ")
 

@@ -139,7 +139,7 @@ def eval(
         stacktrans eval copy-queue copy-deque --lengths 65:128 --latex
         stacktrans eval reverse-stack --without memory --without pops
         stacktrans generate --task copy | stacktrans eval copy-queue --data -
-        stacktrans eval checkpoints/parenthesis-lstm --depth 24
+        stacktrans eval checkpoints/parenthesis-stack --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """

@@ -43,9 +43,9 @@ def extract(
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. The
     exit code is 1 if no machine is found, and the message says why.
 
-        stacktrans extract parenthesis-lstm
+        stacktrans extract parenthesis-stack
         stacktrans extract xor-buffered --out xor-machine
-        stacktrans extract parenthesis-lstm --svg rules.svg --dot rules.dot
+        stacktrans extract parenthesis-stack --svg rules.svg --dot rules.dot
     """
     from stacktrans.common.errors import UsageError
     from stacktrans.extraction.extracting import extract as extracted_from

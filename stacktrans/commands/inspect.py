@@ -91,7 +91,7 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello
         stacktrans inspect checkpoints/reverse-stack hello --contents
         stacktrans inspect checkpoints/copy-deque --json
-        stacktrans inspect checkpoints/reversal-linear '0110####' --heatmap
+        stacktrans inspect checkpoints/reversal-stack '0110####' --heatmap
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
         stacktrans inspect checkpoints/reverse-stack hello --step
         stacktrans inspect checkpoints/reverse-stack hello --html hello.html
