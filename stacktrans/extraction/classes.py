@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,41 @@ from stacktrans.tasks.layouts import Ids, Mask
 
 REMEMBERED = 2000
 """How many vectors without evidence are compared with."""
+
+
+class Split(NamedTuple):
+    """How a class was parted.
+
+    Attributes:
+        own: the class.
+        column: what is done that tells its parts apart; `NOTHING` if only neighbours do.
+        place: where things were tried, in
+        context: [places] this step.
+        values: what was done with those of each of
+        classes: its parts.
+        examples: [n] some members, and
+        parts: [n] their parts.
+    """
+
+    own: int
+    column: int
+    place: int
+    context: Ids
+    values: Ids
+    classes: Ids
+    examples: Ids
+    parts: Ids
+
+
+class Experiment(NamedTuple):
+    """What was tried to part a class: see `Split`."""
+
+    column: int
+    place: int
+    context: Ids
+
+
+NO_EXPERIMENT = Experiment(NOTHING, NOTHING, np.zeros(0, np.int64))
 
 
 @dataclass
@@ -35,6 +71,8 @@ class Classes:
 
     def __post_init__(self) -> None:
         self.sure = np.ones(len(self.of), np.bool_)
+        self.splits: list[Split] = []
+        self.joined: dict[int, int] = {}
         self._parted: list[dict[int, int]] = []
         self.met = np.zeros(len(self.of), np.bool_)
         self.count = int(self.of.max(initial=0)) + 1
@@ -58,7 +96,13 @@ class Classes:
         return float(np.mean([right[values == each].mean() for each in np.unique(values)]))
 
     def part(
-        self, numbers: Ids, values: Ids, others: Ids, likely: Ids, lasting: bool = False
+        self,
+        numbers: Ids,
+        values: Ids,
+        others: Ids,
+        likely: Ids,
+        experiment: Experiment = NO_EXPERIMENT,
+        lasting: bool = False,
     ) -> bool:
         """Part a class by the values of its members; whether that parts it.
 
@@ -68,6 +112,7 @@ class Classes:
             others: the other members.
             likely: what their values may be; of vectors, those that none of the first has do not
                 count.
+            experiment: what told values.
             lasting: whether what is parted is kept apart.
         """
         own = int(self.of[numbers[0]])
@@ -82,11 +127,12 @@ class Classes:
         fresh[ranked] = np.concatenate([[own], self.count + np.arange(len(ranked) - 1)])
         classes = fresh[np.searchsorted(different, values)]
         self.of[numbers] = classes
+        some = np.linspace(0, len(numbers) - 1, min(len(numbers), REMEMBERED)).astype(np.int64)
+        self.splits.append(Split(own, *experiment, different, fresh, numbers[some], classes[some]))
         found = np.minimum(np.searchsorted(different, likely), len(different) - 1)
         known = different[found] == likely
         self.of[others[known]] = fresh[found[known]]
         if len(left := others[~known]) and self.vectors is not None:
-            some = np.linspace(0, len(numbers) - 1, min(len(numbers), REMEMBERED)).astype(np.int64)
             vectors = self.vectors.of(left), self.vectors.of(numbers[some])
             self.of[left] = classes[some][distances(*vectors).argmin(axis=1)]
         self.met[numbers] = True
@@ -98,6 +144,21 @@ class Classes:
         if lasting:
             self._parted.append({each: each for each in fresh.tolist()})
         return True
+
+    def join(self, one: int, other: int) -> None:
+        """Make two classes one."""
+        self.of[self.of == other] = one
+        self.joined[other] = one
+
+    def now(self, classes: Ids) -> Ids:
+        """[n] what classes have become by joining them."""
+        found = classes.copy()
+        for each in np.unique(classes).tolist():
+            other = each
+            while other in self.joined:
+                other = self.joined[other]
+            found[classes == each] = other
+        return found
 
     def kept_apart(self, one: int, other: int) -> bool:
         """Whether two classes have been parted for good."""

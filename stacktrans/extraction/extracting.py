@@ -18,7 +18,7 @@ from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.refining import Refining
 from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
-from stacktrans.extraction.strings import Tried, drawn_strings, short_strings
+from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
 from stacktrans.machines.definition import (
     JOINT,
     PADDED,
@@ -35,11 +35,13 @@ from stacktrans.tasks.layouts import JointSequence, Padded, Stream
 
 GRID = 1 / 256
 """How far numbers of vectors may be apart that count as the same at first."""
-TOLERANCES = (0.02, 0.005, 0.0, 0.0, 0.0, 0.0)
+TOLERANCES = (0.02, 0.02, 0.02, 0.01, 0.003, 0.0, 0.0)
 """Of each round of learning, the share of steps that may do otherwise than others that are alike."""
 LEARNED_FROM, CHECKED = 60, 100
 """How many strings of the training lengths, and half as many of the test lengths, are drawn to be
 learned from, and to be checked with."""
+EACH = 2
+"""How many more of the training lengths for each symbol of a task with many."""
 SECONDS = 60
 """After how many seconds nothing more is learned."""
 PATIENCE = 2
@@ -113,8 +115,10 @@ class _Extraction:
 
     def run(self) -> Extracted:
         """See `extract`."""
-        self._learn_from(self._short.strings)
-        for lengths, count in zip(self._ranges, (LEARNED_FROM, LEARNED_FROM // 2), strict=True):
+        self._learn_from(self._trained_on(self._short.strings))
+        symbols = len(self._checkpoint.task.source)
+        first = LEARNED_FROM + (EACH * symbols if symbols > MANY else 0)
+        for lengths, count in zip(self._ranges, (first, LEARNED_FROM // 2), strict=True):
             self._learn_from(drawn_strings(self._checkpoint, lengths, count, seed=1))
         best, fewest, worse = None, -1, 0
         for number, tolerance in enumerate(TOLERANCES, start=1):
@@ -129,9 +133,10 @@ class _Extraction:
             worse += 1
             if best is None or len(wrong) < fewest:
                 best, fewest, worse = machine, len(wrong), 0
-            if not wrong or worse == PATIENCE or self._over():
+            instructive = self._trained_on(wrong)
+            if not instructive or worse == PATIENCE or self._over():
                 break
-            self._learn_from(sorted(wrong, key=_length)[:DIFFERING])
+            self._learn_from(sorted(instructive, key=_length)[:DIFFERING])
         assert best is not None
         return self._judged(best, number)
 
@@ -144,6 +149,10 @@ class _Extraction:
             [string.ids for string in strings],
             [None if string.scored is None else string.scored.tolist() for string in strings],
         )
+
+    def _trained_on(self, strings: Sequence[Tried]) -> list[Tried]:
+        """Those that are not shorter than what the model was trained on: there it may do anything."""
+        return [string for string in strings if _length(string) >= self._ranges[0].shortest]
 
     def _strings(self, seed: int) -> list[Tried]:
         counts = zip(self._ranges, (CHECKED, CHECKED // 2), strict=True)

@@ -8,29 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from stacktrans.extraction.network import Outcome
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder, Steps
 from stacktrans.kernels.compiling import Array
 from stacktrans.tasks.layouts import Ids, Mask
-
-COMPARED = 1500
-"""With how many vectors one is compared to see which of them it is nearest to."""
-
-
-class Told:
-    """What is done in steps, in one respect: a signal, the output, a vector pushed, the next state.
-
-    Args:
-        column: which of them; see `Influence.columns`.
-        numbers: [n] of the vectors that steps lead to, or signals or outputs themselves.
-        values: [n] what each counts as.
-    """
-
-    def __init__(self, column: int, numbers: Ids, values: Ids) -> None:
-        self.column = column
-        _, first = np.unique(numbers, return_index=True)
-        some = first[np.linspace(0, len(first) - 1, min(len(first), COMPARED)).astype(np.int64)]
-        self.numbers, self.values = numbers[some], values[some]
-
 
 class Influence:
     """Experiments with the steps of a network.
@@ -49,8 +30,6 @@ class Influence:
         self._rings = [end // 2 for end, _ in operations.reads]
         self._tops = {ring: place for place, ring in reversed([*enumerate(self._rings, start=1)])}
         self._pops = {signal: self._tops.get(end // 2) for signal, end in operations.pops}
-        self._push_rings = [end // 2 for _, end in operations.pushes]
-        self._push_signals = [signal for signal, _ in operations.pushes]
         self._signals = steps.signals.shape[1]
         self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
 
@@ -67,34 +46,24 @@ class Influence:
         empty: Mask = contents[:, place] == EMPTY
         return empty
 
-    def values(self, contents: Ids, told: Told) -> Ids:
-        """[n] what would be done where [n, places] stand there; `NOTHING` where nothing is."""
-        recorder, column = self._recorder, told.column
-        reads = [
-            recorder.kinds[ring].of(contents[:, place])
-            for place, ring in enumerate(self._rings, start=1)
-        ]
-        size = self._network.size
-        vectors = np.stack(reads, axis=1) if reads else np.zeros((len(contents), 0, size))
-        done = self._network.step(recorder.states.of(contents[:, -1]), contents[:, 0], vectors)
-        if column < self._signals:
-            found = done.signals[:, column].astype(np.int64)
-            found[self.popped_empty(column, contents)] = NOTHING
-            return found
+    def done(self, contents: Ids, place: int | None = None, vectors: Array | None = None) -> Outcome:
+        """What would be done where [n, places] stand there, and in one place, vectors [n, D]."""
+        recorder, size = self._recorder, self._network.size
+        read = np.zeros((len(contents), len(self._rings), size), self._network.empty.dtype)
+        for at, ring in enumerate(self._rings, start=1):
+            other = at == place and vectors is not None
+            read[:, at - 1] = vectors if other else recorder.kinds[ring].of(contents[:, at])
+        of_state = place == self.places - 1 and vectors is not None
+        states = vectors if of_state else recorder.states.of(contents[:, -1])
+        return self._network.step(states, contents[:, 0], read)
+
+    def direct(self, done: Outcome, contents: Ids, column: int) -> Ids:
+        """[n] a signal that is given, or the output; `NOTHING` where it does not matter."""
         if column == self._signals:
             return done.outputs
-        push = column - self._signals - 1
-        if push == len(self._push_rings):
-            return _nearest(done.states, recorder.states.of(told.numbers), told.values)
-        ring = self._push_rings[push]
-        found = _nearest(done.pushed[:, push], recorder.kinds[ring].of(told.numbers), told.values)
-        found[done.signals[:, self._push_signals[push]] == 0] = NOTHING
+        found: Ids = done.signals[:, column].astype(np.int64)
+        found[self.popped_empty(column, contents)] = NOTHING
         return found
-
-
-def _nearest(vectors: Array, known: Array, values: Ids) -> Ids:
-    """The value of the known vector, of [n, D], that each is nearest to."""
-    return values[distances(vectors, known).argmin(axis=1)]
 
 
 def distances(ones: Array, others: Array) -> Array:

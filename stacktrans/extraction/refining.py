@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.classes import Classes
-from stacktrans.extraction.influence import Influence, Told
+from stacktrans.extraction.classes import Classes, Experiment
+from stacktrans.extraction.influence import Influence, distances
+from stacktrans.kernels.compiling import Array
 from stacktrans.extraction.network import CannotExtract
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder
 from stacktrans.tasks.layouts import Ids, Mask
@@ -39,10 +40,10 @@ COMPARED = 600
 """How many steps are compared with one another to see what tells what is done."""
 EXPLAINS = 0.95
 """The share of steps in which what explains a conflict tells what is done."""
-EXAMPLES = 6
-"""How many vectors of a class others are compared with to see whether they are of it."""
 MOST_MERGED = 5
 """Of how many classes it is tried at once whether they are one."""
+AGREED = 150
+"""How many steps that agree are counted in besides those of a conflict, so that few do not count."""
 EMPTY_CLASS = 0
 """The class of what is read when a ring is empty."""
 ROOM = 2**62
@@ -275,7 +276,10 @@ class Refining:
         for columns in (direct, later):
             best: tuple[int, int, int] | None = None
             for column in columns:
-                divided = _divided(self._values(column), groups, len(firsts), self._tolerance)
+                few = AGREED * self._tolerance if column in later else 0
+                divided = _divided(
+                    self._values(column), groups, len(firsts), self._tolerance, few
+                )
                 for group in divided.tolist():
                     found = int(sizes[group]), group, column
                     if (best is None or found > best) and self._name(
@@ -313,16 +317,16 @@ class Refining:
         """Make one of what need not be apart, or let what makes the difference matter, and part it."""
         if found.column > self._output and self._merged(found):
             return
-        told = self._told(found)
-        causes = self._causes(found, told)
+        causes = self._causes(found)
         state = self._influence.places - 1
-        if (not causes or causes[0].place == state) and self._explained(found):
+        known = [cause for cause in causes[:1] if self.matters[cause.place] and cause.place != state]
+        if not known and self._explained(found):
             return
         for cause in causes:
             if not self.matters[cause.place]:
                 self.matters[cause.place] = True
                 return
-            if self._parted(found, told, cause):
+            if self._parted(found, cause):
                 return
         self._given_up.add(found.name)
 
@@ -344,7 +348,9 @@ class Refining:
         members = np.flatnonzero(classes.of == classes.of[in_conflict[0]])
         others = members[~np.isin(members, in_conflict)]
         usual = _usual(in_conflict, found.values)
-        return classes.part(np.unique(in_conflict), usual, others, np.full(len(others), NOTHING - 1))
+        unknown = np.full(len(others), NOTHING - 1)
+        later = found.column > self._output
+        return classes.part(np.unique(in_conflict), usual, others, unknown, lasting=later)
 
     def _some_of_each(self, found: Conflict) -> tuple[Ids, Ids]:
         """Some of the steps of a conflict, of each value about as many."""
@@ -356,18 +362,39 @@ class Refining:
         chosen = order[sorting[rank < max(3, COMPARED // len(different))]][: 2 * COMPARED]
         return found.rows[chosen], found.values[chosen]
 
-    def _told(self, found: Conflict) -> Told:
-        """What tells which class something that is led to is of: those in conflict, and others."""
-        numbers, values = self._numbers(found.column)[found.rows], found.values
-        if found.column > self._output:
-            classes, _ = self._results[found.column - self._output - 1]
-            sure = np.flatnonzero(classes.sure)
-            order = np.argsort(classes.of[sure], kind="stable")
-            starts = np.searchsorted(classes.of[sure][order], classes.of[sure][order])
-            some = sure[order[np.arange(len(order)) - starts < EXAMPLES]]
-            numbers = np.concatenate([numbers, some])
-            values = np.concatenate([values, classes.of[some]])
-        return Told(found.column, numbers, values)
+    def _tried(self, contents: Ids, column: int) -> Ids:
+        """[n] what would be done where [n, places] stand there; `NOTHING` where nothing is."""
+        done = self._influence.done(contents)
+        if column <= self._output:
+            return self._influence.direct(done, contents, column)
+        push = column - self._output - 1
+        classes, _ = self._results[push]
+        if push == len(self.push_rings):
+            return self._sifted(classes, done.states)
+        found = self._sifted(classes, done.pushed[:, push], EMPTY_CLASS + 1)
+        found[done.signals[:, self.operations.pushes[push][0]] == 0] = NOTHING
+        return found
+
+    def _sifted(self, classes: Classes, vectors: Array, root: int = 0) -> Ids:
+        """[n] the classes of vectors [n, D]: what each makes the network do where it was tried."""
+        found = np.full(len(vectors), root)
+        for split in classes.splits:
+            rows = np.flatnonzero(found == split.own)
+            if not len(rows):
+                continue
+            known = np.zeros(len(rows), np.bool_)
+            if split.column != NOTHING:
+                contents = np.repeat(split.context[None], len(rows), axis=0)
+                done = self._influence.done(contents, split.place, vectors[rows])
+                values = self._influence.direct(done, contents, split.column)
+                at = np.minimum(np.searchsorted(split.values, values), len(split.values) - 1)
+                known = split.values[at] == values
+                found[rows[known]] = split.classes[at[known]]
+            if len(left := rows[~known]):
+                examples = classes.vectors.of(split.examples)
+                nearest = distances(vectors[left], examples).argmin(axis=1)
+                found[left] = split.parts[nearest]
+        return classes.now(found)
 
     def _merged(self, found: Conflict) -> bool:
         """Make one of different results if nothing but results tells them apart."""
@@ -377,7 +404,7 @@ class Refining:
         pairs = [pair for pair in itertools.combinations(ranked, 2) if EMPTY_CLASS not in pair or classes is self.states]
         return self._merge(classes, pairs, fewer=found.column)
 
-    def _causes(self, found: Conflict, told: Told) -> list[Cause]:
+    def _causes(self, found: Conflict) -> list[Cause]:
         """What makes the difference, the commonest cause first.
 
         It is looked for in pairs of steps. If nothing does alone, one thing after another is
@@ -388,19 +415,19 @@ class Refining:
         wanted = found.values[others]
         of_one, of_other = contents[found.rows[ones]], contents[found.rows[others]]
         single = [_exchanged(of_one, of_other, [place]) for place in range(contents.shape[1])]
-        causes = self._flips([of_one] * len(single), single, wanted, told)
+        causes = self._flips([of_one] * len(single), single, wanted, found.column)
         if not causes:
             order = [*range(contents.shape[1])]
             path = [of_one, *(_exchanged(of_one, of_other, order[: n + 1]) for n in order)]
-            causes = self._flips(path[:-1], path[1:], wanted, told)
+            causes = self._flips(path[:-1], path[1:], wanted, found.column)
         return sorted(causes, key=lambda cause: -cause.share - 0.05 * (cause.place == 0))
 
     def _flips(
-        self, before: list[Ids], after: list[Ids], wanted: Ids, told: Told
+        self, before: list[Ids], after: list[Ids], wanted: Ids, column: int
     ) -> list[Cause]:
         """Causes among exchanges in each place, [n, places] before and after it."""
         count = len(wanted)
-        values = self._influence.values(np.concatenate(after), told).reshape(-1, count)
+        values = self._tried(np.concatenate(after), column).reshape(-1, count)
         found = []
         for place, (steps, others, own) in enumerate(zip(before, after, values, strict=True)):
             changed = (steps[:, place] != others[:, place]) & (own == wanted)
@@ -421,7 +448,7 @@ class Refining:
         others = [mixed[found.values[mixed] != found.values[one]] for one in ones]
         return ones, np.array([self._generator.choice(own) for own in others])
 
-    def _parted(self, found: Conflict, told: Told, cause: Cause) -> bool:
+    def _parted(self, found: Conflict, cause: Cause) -> bool:
         """Part what stands in a place by what it makes the network do; whether it was parted."""
         classes, numbers = self._places[cause.place]
         in_conflict = numbers[found.rows]
@@ -429,19 +456,40 @@ class Refining:
         members = np.flatnonzero(classes.of == own)
         some = self._generator.permutation(len(cause.contexts))[:REFERENCES]
         usual = _usual(in_conflict, found.values)
-        best: tuple[int, Ids] | None = None
+        best: tuple[int, Ids, Ids] | None = None
         for context in cause.contexts[some]:
             contents = np.repeat(context[None], len(members), axis=0)
             contents[:, cause.place] = members
-            values = self._influence.values(contents, told)
+            values = self._tried(contents, found.column)
             right = int((values[np.searchsorted(members, in_conflict)] == found.values).sum())
             if best is None or right > best[0]:
-                best = right, values
+                best = right, values, context
         assert best is not None
-        _, values = best
+        _, values, context = best
         met = np.isin(members, in_conflict)
         later = found.column > self._output
-        return classes.part(members[met], usual, members[~met], values[~met], lasting=later)
+        experiment = Experiment(NOTHING if later else found.column, cause.place, context)
+        parted = classes.part(
+            members[met], usual, members[~met], values[~met], experiment, lasting=later
+        )
+        if parted and found.column == self._output and classes is not self.states:
+            self._merge_alike(classes)
+        return parted
+
+    def _merge_alike(self, classes: Classes) -> None:
+        """Make one of kinds that have the same said where they were parted last and before."""
+        last = classes.splits[-1]
+        pairs = [
+            (int(one), int(other))
+            for split in classes.splits[:-1]
+            if split.column == last.column
+            for value, one in zip(split.values, classes.now(split.classes), strict=True)
+            for other in last.classes[last.values == value]
+            if one != other
+        ]
+        for one, other in pairs:
+            if classes.now(np.array([one, other]))[0] != classes.now(np.array([one, other]))[1]:
+                self._merge(classes, [(one, other)])
 
     def merge(self, ring: int | None, pairs: Iterable[tuple[int, int]]) -> None:
         """Make one of each pair of kinds of a ring, or of states, if nothing contradicts it."""
@@ -462,7 +510,7 @@ class Refining:
             if fewer is not None and classes.kept_apart(one, other):
                 continue
             held = classes.of.copy()
-            classes.of[classes.of == other] = one
+            classes.join(one, other)
             after = self._count_conflicts()
             worse = sum(after.values()) > sum(before.values())
             if fewer is not None:
@@ -470,15 +518,16 @@ class Refining:
                 worse = any(rest) or after[fewer] >= before[fewer]
             if worse:
                 classes.of = held
+                del classes.joined[other]
             else:
                 before, merged = after, True
         return merged
 
     def _count_conflicts(self) -> dict[int, int]:
-        """How many conflicts there are about each of the things that are done."""
+        """How many steps do otherwise than most that are alike, by each of the things done."""
         firsts, groups = self._groups()
         return {
-            column: len(_divided(self._values(column), groups, len(firsts)))
+            column: _deviating(self._values(column), groups, len(firsts))
             for column in self._columns
         }
 
@@ -535,17 +584,30 @@ def _bounds(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
     return first, last
 
 
-def _divided(values: Ids, groups: Ids, count: int, tolerance: float = 0.0) -> Ids:
-    """The groups that have different values, but for a share of steps that does not count."""
+def _divided(
+    values: Ids, groups: Ids, count: int, tolerance: float = 0.0, few: float = 0.0
+) -> Ids:
+    """The groups that have different values, but for a share of steps, and a few more."""
     first, last = _bounds(values, groups, count)
     found = np.flatnonzero((last != NOTHING) & (first != last))
     if not tolerance or not len(found):
         return found
-    own = np.isin(groups, found) & (values != NOTHING)
-    pairs, counts = np.unique(
-        np.column_stack([groups[own], values[own]]), axis=0, return_counts=True
-    )
+    most, total = _counted(values, groups, count)
+    return found[total[found] - most[found] > tolerance * total[found] + few]
+
+
+def _counted(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
+    """How many steps of each group have its commonest value, and how many any."""
+    known = values != NOTHING
+    room = int(values.max(initial=0)) + 1
+    pairs, counts = np.unique(groups[known] * room + values[known], return_counts=True)
     most, total = np.zeros((2, count), np.int64)
-    np.maximum.at(most, pairs[:, 0], counts)
-    np.add.at(total, pairs[:, 0], counts)
-    return found[total[found] - most[found] > tolerance * total[found]]
+    np.maximum.at(most, pairs // room, counts)
+    np.add.at(total, pairs // room, counts)
+    return most, total
+
+
+def _deviating(values: Ids, groups: Ids, count: int) -> int:
+    """How many steps do otherwise than most of their group."""
+    most, total = _counted(values, groups, count)
+    return int((total - most).sum())
