@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from stacktrans.extraction.agreement import Agreement, differing
+import numpy as np
+
+from stacktrans.extraction.agreement import Agreement, compared, differing
 from stacktrans.extraction.naming import Named, named
 from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.refining import Refining
@@ -31,12 +33,13 @@ from stacktrans.machines.definition import (
     Rule,
 )
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layouts import JointSequence, Padded, Stream
 
 GRID = 1 / 256
 """How far numbers of vectors may be apart that count as the same at first."""
 TOLERANCES = (0.02, 0.02, 0.02, 0.01, 0.003, 0.0, 0.0)
-"""Of each round of learning, the share of steps that may do otherwise than others that are alike."""
+"""Of each round, the share of steps that may do otherwise than others that are alike."""
 LEARNED_FROM, CHECKED = 60, 100
 """How many strings of the training lengths, and half as many of the test lengths, are drawn to be
 learned from, and to be checked with."""
@@ -81,9 +84,7 @@ class Extracted:
 
 
 def extract(
-    checkpoint: Checkpoint,
-    note: Callable[[str], None] = lambda _: None,
-    seconds: float = SECONDS,
+    checkpoint: Checkpoint, note: Callable[[str], None] = lambda _: None, seconds: float = SECONDS
 ) -> Extracted:
     """The machine that a model is when its signals are made 0 or 1.
 
@@ -99,12 +100,32 @@ def extract(
     return _Extraction(checkpoint, note, seconds).run()
 
 
+def compared_with(
+    checkpoint: Checkpoint, found: Extracted, count: int, lengths: Lengths
+) -> Extracted:
+    """A machine with its agreement on so many more random strings, uniformly of some lengths.
+
+    Raises:
+        NoSuchLength: the task has no string of such a length.
+    """
+    agreeing, shortest = count, found.differing
+    for wrong in compared(checkpoint, found.machine, count, lengths):
+        agreeing -= len(wrong)
+        if wrong and shortest is None:
+            shortest = _written(checkpoint, min(wrong, key=_length))
+    more = Agreement(f"random of length {lengths}, uniformly", count, agreeing)
+    return replace(found, agreement=(*found.agreement, more), differing=shortest)
+
+
+def _written(checkpoint: Checkpoint, string: Tried) -> str:
+    source = checkpoint.task.source
+    return source.join(source.decode(string.ids))
+
+
 class _Extraction:
     """Finding the machine of a checkpoint; arguments are those of `extract`."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, note: Callable[[str], None], seconds: float
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, note: Callable[[str], None], seconds: float) -> None:
         self._checkpoint, self._note = checkpoint, note
         self._network = Network(checkpoint)
         self._recorder = Recorder(self._network, GRID)
@@ -115,7 +136,8 @@ class _Extraction:
 
     def run(self) -> Extracted:
         """See `extract`."""
-        self._learn_from(self._trained_on(self._short.strings))
+        if self._ranges[0].shortest <= self._short.longest:
+            self._learn_from(self._trained_on(self._short.strings))
         symbols = len(self._checkpoint.task.source)
         first = LEARNED_FROM + (EACH * symbols if symbols > MANY else 0)
         for lengths, count in zip(self._ranges, (first, LEARNED_FROM // 2), strict=True):
@@ -136,7 +158,8 @@ class _Extraction:
             instructive = self._trained_on(wrong)
             if not instructive or worse == PATIENCE or self._over():
                 break
-            self._learn_from(sorted(instructive, key=_length)[:DIFFERING])
+            some = np.linspace(0, len(instructive) - 1, min(len(instructive), DIFFERING))
+            self._learn_from([instructive[at] for at in some.astype(int).tolist()])
         assert best is not None
         return self._judged(best, number)
 
@@ -151,8 +174,9 @@ class _Extraction:
         )
 
     def _trained_on(self, strings: Sequence[Tried]) -> list[Tried]:
-        """Those that are not shorter than what the model was trained on: there it may do anything."""
-        return [string for string in strings if _length(string) >= self._ranges[0].shortest]
+        """Those that are not much shorter than what it was trained on: there it may do anything."""
+        shortest = min(self._ranges[0].shortest, self._short.longest - 1)
+        return [string for string in strings if _length(string) >= shortest]
 
     def _strings(self, seed: int) -> list[Tried]:
         counts = zip(self._ranges, (CHECKED, CHECKED // 2), strict=True)
@@ -200,12 +224,11 @@ class _Extraction:
                 f"states and {len(machine.rules)} rules, gives the hard model's answer to only "
                 f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
             )
-        task = self._checkpoint.task
         shortest = min(wrong, key=_length, default=None)
         return Extracted(
             machine,
             tuple(agreement),
-            None if shortest is None else task.source.join(task.source.decode(shortest.ids)),
+            None if shortest is None else _written(self._checkpoint, shortest),
             self._recorder.strings,
             rounds,
             undecided,

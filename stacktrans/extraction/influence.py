@@ -1,7 +1,7 @@
 """Experiments: what a network would do in a step if something else stood in one of its places.
 
-What a step depends on are places: the symbol (place 0), the vectors that are read (the next places),
-and the state (the last). All are told apart by numbers.
+What a step depends on are places: the symbol (place 0), the vectors that are read (the next
+places), and the state (the last). All are told apart by numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from stacktrans.extraction.network import Outcome
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder, Steps
 from stacktrans.kernels.compiling import Array
 from stacktrans.tasks.layouts import Ids, Mask
+
 
 class Influence:
     """Experiments with the steps of a network.
@@ -46,15 +47,18 @@ class Influence:
         empty: Mask = contents[:, place] == EMPTY
         return empty
 
-    def done(self, contents: Ids, place: int | None = None, vectors: Array | None = None) -> Outcome:
+    def done(
+        self, contents: Ids, place: int | None = None, vectors: Array | None = None
+    ) -> Outcome:
         """What would be done where [n, places] stand there, and in one place, vectors [n, D]."""
         recorder, size = self._recorder, self._network.size
         read = np.zeros((len(contents), len(self._rings), size), self._network.empty.dtype)
         for at, ring in enumerate(self._rings, start=1):
             other = at == place and vectors is not None
             read[:, at - 1] = vectors if other else recorder.kinds[ring].of(contents[:, at])
-        of_state = place == self.places - 1 and vectors is not None
-        states = vectors if of_state else recorder.states.of(contents[:, -1])
+        states = recorder.states.of(contents[:, -1])
+        if place == self.places - 1 and vectors is not None:
+            states = vectors
         return self._network.step(states, contents[:, 0], read)
 
     def direct(self, done: Outcome, contents: Ids, column: int) -> Ids:

@@ -90,7 +90,7 @@ def named(task: Task, layout: Layout, buffered: bool, refining: Refining) -> Nam
         numbers.append(own)
     first = int(refining.states.of[0])
     order = [first, *(each for each in refining.states.there if each != first)]
-    states = Things(tuple(Series(f"state {index + 1}") for index in range(len(order))))
+    states = Things(tuple(Series(f"q{index}") for index in range(len(order))))
     of_states = np.zeros(refining.states.count, np.int64)
     of_states[order] = np.arange(len(order))
     return Named(letters, of_symbols, outputs, tuple(kinds), states, numbers, of_states)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
+from stacktrans.extraction.operations import operations_of
 from stacktrans.kernels.arithmetic import sigmoid
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import forward, forward_part
-from stacktrans.extraction.operations import Operations, operations_of
 from stacktrans.kernels.loading import prepare
 from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.checkpoint import Checkpoint
@@ -108,11 +108,13 @@ class Network:
         """The signals before they are made 0 or 1, of the sums under them."""
         actions = self.operations.actions
         if not actions:
-            return sigmoid(sums)
+            found: Array = sigmoid(sums)
+            return found
         own = sums[:, : self.operations.signals].reshape(len(sums), -1, actions)
         powers = np.exp(own - own.max(axis=2, keepdims=True))
         soft = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
-        return np.concatenate([soft, sigmoid(sums[:, self.operations.signals :])], axis=1)
+        of_buffers = sigmoid(sums[:, self.operations.signals :])
+        return np.concatenate([soft, of_buffers], axis=1)
 
     def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
         """One step each of N strings.

@@ -1,9 +1,9 @@
 """What signals do with memories, as a machine says it: rings that are pushed to and popped.
 
-A ring is a row of things with two ends: the n-th, from 0, has the ends 2 n, its top, and 2 n + 1, its
-bottom. A stack, queue or deque is one. A list with a head is two, both of which are used at their
-tops: the head and what is left of it, and what is right of it. To move the head is to carry what is
-on one over to the other.
+A ring is a row of things with two ends: the n-th, from 0, has the ends 2 n, its top, and 2 n + 1,
+its bottom. A stack, queue or deque is one. A list with a head is two, both of which are used at
+their tops: the head and what is left of it, and what is right of it. To move the head is to carry
+what is on one over to the other.
 """
 
 from __future__ import annotations
@@ -114,7 +114,10 @@ def _of_lists(actions: Actions) -> Operations:
     ):
         left, right = 4 * number, 4 * number + 2
         moves += [(first + 1, left, right), (first + 2, right, left)]
-        beside = ((left, deep // 2 + 1) if deep % 2 == 0 else (right, deep // 2) for deep in range(actions.depth - 1))
+        beside = (
+            (left, deep // 2 + 1) if deep % 2 == 0 else (right, deep // 2)
+            for deep in range(actions.depth - 1)
+        )
         reads += [(left, 0), *beside]
         names += [name, f"{name} right of its head"]
     return Operations(

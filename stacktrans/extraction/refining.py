@@ -1,10 +1,10 @@
 """Which states, symbols and pushed vectors are alike: classes, parted where steps contradict.
 
-At first all states are alike, all symbols that stand in the same part of a string, and all vectors in
-a memory, and nothing that is read matters. Steps contradict one another where what matters is alike,
-but not what is done. What makes the difference is found by experiments: with what stands in a place
-in one of these steps put into the other, does the network do what it did there? If so, the place
-matters, and its things are parted by what each of them makes the network do in that step.
+At first all states are alike, all symbols that stand in the same part of a string, and all vectors
+in a memory, and nothing that is read matters. Steps contradict one another where what matters is
+alike, but not what is done. What makes the difference is found by experiments: with what stands in
+a place in one of these steps put into the other, does the network do what it did there? If so, the
+place matters, and its things are parted by what each of them makes the network do in that step.
 
 A memory of which nothing matters that is read does not matter either, whatever is done with it.
 A vector that was in none of the steps could be in any part: until there is evidence, it contradicts
@@ -21,9 +21,9 @@ import numpy as np
 
 from stacktrans.extraction.classes import Classes, Experiment
 from stacktrans.extraction.influence import Influence, distances
-from stacktrans.kernels.compiling import Array
 from stacktrans.extraction.network import CannotExtract
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder
+from stacktrans.kernels.compiling import Array
 from stacktrans.tasks.layouts import Ids, Mask
 
 MOST_STATES, MOST_KINDS = 200, 4096
@@ -43,7 +43,7 @@ EXPLAINS = 0.95
 MOST_MERGED = 5
 """Of how many classes it is tried at once whether they are one."""
 AGREED = 150
-"""How many steps that agree are counted in besides those of a conflict, so that few do not count."""
+"""How many steps that agree are counted in besides those of a conflict."""
 EMPTY_CLASS = 0
 """The class of what is read when a ring is empty."""
 ROOM = 2**62
@@ -101,10 +101,7 @@ class Refining:
     """
 
     def __init__(
-        self,
-        recorder: Recorder,
-        tolerance: float = 0.0,
-        over: Callable[[], bool] = lambda: False,
+        self, recorder: Recorder, tolerance: float = 0.0, over: Callable[[], bool] = lambda: False
     ) -> None:
         self._recorder, self._tolerance, self._over = recorder, tolerance, over
         self.steps = recorder.steps()
@@ -123,9 +120,9 @@ class Refining:
         self.matters[[0, -1]] = True
         self._signals = self.steps.signals.copy()
         for signal, _ in operations.pops:  # nothing is popped from an empty ring
-            self._signals[self._influence.popped_empty(signal, self._influence.contents), signal] = (
-                NOTHING
-            )
+            self._signals[
+                self._influence.popped_empty(signal, self._influence.contents), signal
+            ] = NOTHING
         self._generator = np.random.default_rng(0)
         self._given_up: set[tuple[int, ...]] = set()
 
@@ -215,11 +212,9 @@ class Refining:
 
     @property
     def _columns(self) -> list[int]:
-        """The numbers of all things done that matter: signals and output, then what they lead to."""
+        """The numbers of all things done that matter: signals, output, what they lead to."""
         direct = [
-            signal
-            for signal, ring in self._uses.items()
-            if ring < 0 or self.ring_matters(ring)
+            signal for signal, ring in self._uses.items() if ring < 0 or self.ring_matters(ring)
         ]
         return [*direct, self._output, *self._later]
 
@@ -277,9 +272,7 @@ class Refining:
             best: tuple[int, int, int] | None = None
             for column in columns:
                 few = AGREED * self._tolerance if column in later else 0
-                divided = _divided(
-                    self._values(column), groups, len(firsts), self._tolerance, few
-                )
+                divided = _divided(self._values(column), groups, len(firsts), self._tolerance, few)
                 for group in divided.tolist():
                     found = int(sizes[group]), group, column
                     if (best is None or found > best) and self._name(
@@ -301,25 +294,32 @@ class Refining:
         return (column, *own)
 
     def _propagate(self, groups: Ids, count: int) -> bool:
-        """Count as evidence for a class that it is the one that steps that are alike lead to."""
+        """Have what nothing is known of be like what other steps that are alike lead to.
+
+        Where several symbols count as alike still, only what is likely anyway is taken for known.
+        """
         changed = False
+        single = (np.bincount(self.symbols.of) == 1)[self.symbols.of[self.steps.inputs]]
         for classes, numbers in self._results:
             values = classes.known(numbers)
             first, last = _bounds(values, groups, count)
             agreed = np.where(first == last, last, NOTHING)[groups]
             likely = (numbers >= 0) & (values == NOTHING) & (agreed != NOTHING)
-            rows = np.flatnonzero(likely & (classes.of[numbers] == agreed))
+            rows = np.flatnonzero(likely & (single | (classes.of[numbers] == agreed)))
+            classes.of[numbers[rows]] = agreed[rows]
             classes.sure[numbers[rows]] = True
             changed |= len(rows) > 0
         return changed
 
     def _resolve(self, found: Conflict) -> None:
-        """Make one of what need not be apart, or let what makes the difference matter, and part it."""
+        """Make one of what need not be apart, or part what makes the difference."""
         if found.column > self._output and self._merged(found):
             return
         causes = self._causes(found)
         state = self._influence.places - 1
-        known = [cause for cause in causes[:1] if self.matters[cause.place] and cause.place != state]
+        known = [
+            cause for cause in causes[:1] if self.matters[cause.place] and cause.place != state
+        ]
         if not known and self._explained(found):
             return
         for cause in causes:
@@ -339,7 +339,10 @@ class Refining:
         best, most = None, EXPLAINS
         for place in np.flatnonzero(self.matters)[1:-1].tolist():
             classes, numbers = self._places[place]
-            if len(np.unique(numbers[rows])) > 1 and (share := classes.told(numbers[rows], values)) > most:
+            if (
+                len(np.unique(numbers[rows])) > 1
+                and (share := classes.told(numbers[rows], values)) > most
+            ):
                 best, most = (classes, numbers), share
         if best is None:
             return False
@@ -391,6 +394,7 @@ class Refining:
                 known = split.values[at] == values
                 found[rows[known]] = split.classes[at[known]]
             if len(left := rows[~known]):
+                assert classes.vectors is not None
                 examples = classes.vectors.of(split.examples)
                 nearest = distances(vectors[left], examples).argmin(axis=1)
                 found[left] = split.parts[nearest]
@@ -401,7 +405,11 @@ class Refining:
         classes, _ = self._results[found.column - self._output - 1]
         different, counts = np.unique(found.values, return_counts=True)
         ranked = different[np.argsort(-counts, kind="stable")][:MOST_MERGED].tolist()
-        pairs = [pair for pair in itertools.combinations(ranked, 2) if EMPTY_CLASS not in pair or classes is self.states]
+        pairs = [
+            pair
+            for pair in itertools.combinations(ranked, 2)
+            if EMPTY_CLASS not in pair or classes is self.states
+        ]
         return self._merge(classes, pairs, fewer=found.column)
 
     def _causes(self, found: Conflict) -> list[Cause]:
@@ -422,9 +430,7 @@ class Refining:
             causes = self._flips(path[:-1], path[1:], wanted, found.column)
         return sorted(causes, key=lambda cause: -cause.share - 0.05 * (cause.place == 0))
 
-    def _flips(
-        self, before: list[Ids], after: list[Ids], wanted: Ids, column: int
-    ) -> list[Cause]:
+    def _flips(self, before: list[Ids], after: list[Ids], wanted: Ids, column: int) -> list[Cause]:
         """Causes among exchanges in each place, [n, places] before and after it."""
         count = len(wanted)
         values = self._tried(np.concatenate(after), column).reshape(-1, count)
@@ -584,9 +590,7 @@ def _bounds(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
     return first, last
 
 
-def _divided(
-    values: Ids, groups: Ids, count: int, tolerance: float = 0.0, few: float = 0.0
-) -> Ids:
+def _divided(values: Ids, groups: Ids, count: int, tolerance: float = 0.0, few: float = 0.0) -> Ids:
     """The groups that have different values, but for a share of steps, and a few more."""
     first, last = _bounds(values, groups, count)
     found = np.flatnonzero((last != NOTHING) & (first != last))

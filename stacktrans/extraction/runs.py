@@ -207,7 +207,9 @@ class Recorder:
             for string in strings
         ]
         numbers = np.array([[number for number, _ in row] for row in read], np.int64)
-        vectors = np.array([[vector for _, vector in row] for row in read], self.network.empty.dtype)
+        vectors = np.array(
+            [[vector for _, vector in row] for row in read], self.network.empty.dtype
+        )
         shape = (len(strings), len(self._reads))
         return numbers.reshape(shape), vectors.reshape(*shape, self.network.size)
 
@@ -250,6 +252,7 @@ class Recorder:
             string.ended = output == layout.end or len(string.said) > string.limit
             return output
         if isinstance(layout, Stream):
+            string.said.append(output)
             return output if string.scored is None or string.scored[step] else NOTHING
         if buffers:
             string.place += int(signals[-2])

@@ -146,6 +146,11 @@ class Stepper:
         """The kinds that are read."""
         return self._values[2:-1]
 
+    def kind_at(self, end: int, depth: int) -> int:
+        """What is held under an end, so deep, from 0; `EMPTY` if there is nothing."""
+        held = self.held[end // 2]
+        return held[depth if end % 2 else -1 - depth] if len(held) > depth else EMPTY
+
     def run(self, symbols: Iterable[int]) -> Iterator[int]:
         """What is said to each of some symbols, as they come.
 
@@ -223,10 +228,7 @@ class Stepper:
             if rule.signals[signal]
         )
         pushes = tuple(
-            (
-                self._put(end),
-                *table(term, machine.kinds[end // 2]),
-            )
+            (self._put(end), *table(term, machine.kinds[end // 2]))
             for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True)
             if rule.signals[signal] and term is not None
         )
