@@ -20,6 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.extraction.classes import Classes, Experiment
+from stacktrans.extraction.grouping import (
+    bounds,
+    deviating,
+    divided,
+    exchanged,
+    few_apart,
+    usual_values,
+)
 from stacktrans.extraction.influence import Influence, distances
 from stacktrans.extraction.network import CannotExtract
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder
@@ -34,8 +42,6 @@ PAIRS = 64
 """How many pairs of steps that contradict one another are experimented with."""
 REFERENCES = 4
 """In how many of the steps everything that stands in a place is tried."""
-FEW_SYMBOLS = 8
-"""Up to how many symbols of a part of a string are apart from the beginning."""
 COMPARED = 600
 """How many steps are compared with one another to see what tells what is done."""
 EXPLAINS = 0.95
@@ -107,7 +113,7 @@ class Refining:
         self.steps = recorder.steps()
         self._influence = Influence(recorder, self.steps)
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
-        self.symbols = Classes(_few_apart(recorder.parts), None)
+        self.symbols = Classes(few_apart(recorder.parts), None)
         self.operations = operations = recorder.network.operations
         own = [
             Classes((np.arange(len(each)) != EMPTY).astype(np.int64), each)
@@ -146,7 +152,7 @@ class Refining:
         """[N] things that are done; `NOTHING` where most steps that are alike do something else."""
         firsts, groups = self._groups()
         found = values.copy()
-        for group in _divided(values, groups, len(firsts)).tolist():
+        for group in divided(values, groups, len(firsts)).tolist():
             rows = np.flatnonzero((groups == group) & (values != NOTHING))
             found[rows[values[rows] != np.bincount(values[rows]).argmax()]] = NOTHING
         return found
@@ -183,7 +189,7 @@ class Refining:
             firsts, groups = self._groups(without=place)
             matters = np.zeros(len(firsts), np.bool_)
             for column in self._columns:
-                matters[_divided(self._values(column), groups, len(firsts))] = True
+                matters[divided(self._values(column), groups, len(firsts))] = True
             met = np.unique(numbers[matters[groups]])
             changed |= not classes.sure[met].all()
             classes.sure[met] = True
@@ -272,8 +278,8 @@ class Refining:
             best: tuple[int, int, int] | None = None
             for column in columns:
                 few = AGREED * self._tolerance if column in later else 0
-                divided = _divided(self._values(column), groups, len(firsts), self._tolerance, few)
-                for group in divided.tolist():
+                parted = divided(self._values(column), groups, len(firsts), self._tolerance, few)
+                for group in parted.tolist():
                     found = int(sizes[group]), group, column
                     if (best is None or found > best) and self._name(
                         column, firsts[group]
@@ -302,7 +308,7 @@ class Refining:
         single = (np.bincount(self.symbols.of) == 1)[self.symbols.of[self.steps.inputs]]
         for classes, numbers in self._results:
             values = classes.known(numbers)
-            first, last = _bounds(values, groups, count)
+            first, last = bounds(values, groups, count)
             agreed = np.where(first == last, last, NOTHING)[groups]
             likely = (numbers >= 0) & (values == NOTHING) & (agreed != NOTHING)
             rows = np.flatnonzero(likely & (single | (classes.of[numbers] == agreed)))
@@ -336,7 +342,8 @@ class Refining:
         A state that knows what is read, or was, is not needed then.
         """
         rows, values = self._some_of_each(found)
-        best, most = None, EXPLAINS
+        best: tuple[Classes, Ids] | None = None
+        most = EXPLAINS
         for place in np.flatnonzero(self.matters)[1:-1].tolist():
             classes, numbers = self._places[place]
             if (
@@ -350,7 +357,7 @@ class Refining:
         in_conflict = numbers[found.rows]
         members = np.flatnonzero(classes.of == classes.of[in_conflict[0]])
         others = members[~np.isin(members, in_conflict)]
-        usual = _usual(in_conflict, found.values)
+        usual = usual_values(in_conflict, found.values)
         unknown = np.full(len(others), NOTHING - 1)
         later = found.column > self._output
         return classes.part(np.unique(in_conflict), usual, others, unknown, lasting=later)
@@ -422,11 +429,11 @@ class Refining:
         ones, others = self._pairs(found)
         wanted = found.values[others]
         of_one, of_other = contents[found.rows[ones]], contents[found.rows[others]]
-        single = [_exchanged(of_one, of_other, [place]) for place in range(contents.shape[1])]
+        single = [exchanged(of_one, of_other, [place]) for place in range(contents.shape[1])]
         causes = self._flips([of_one] * len(single), single, wanted, found.column)
         if not causes:
             order = [*range(contents.shape[1])]
-            path = [of_one, *(_exchanged(of_one, of_other, order[: n + 1]) for n in order)]
+            path = [of_one, *(exchanged(of_one, of_other, order[: n + 1]) for n in order)]
             causes = self._flips(path[:-1], path[1:], wanted, found.column)
         return sorted(causes, key=lambda cause: -cause.share - 0.05 * (cause.place == 0))
 
@@ -461,7 +468,7 @@ class Refining:
         own = int(classes.of[in_conflict[0]])
         members = np.flatnonzero(classes.of == own)
         some = self._generator.permutation(len(cause.contexts))[:REFERENCES]
-        usual = _usual(in_conflict, found.values)
+        usual = usual_values(in_conflict, found.values)
         best: tuple[int, Ids, Ids] | None = None
         for context in cause.contexts[some]:
             contents = np.repeat(context[None], len(members), axis=0)
@@ -533,8 +540,7 @@ class Refining:
         """How many steps do otherwise than most that are alike, by each of the things done."""
         firsts, groups = self._groups()
         return {
-            column: _deviating(self._values(column), groups, len(firsts))
-            for column in self._columns
+            column: deviating(self._values(column), groups, len(firsts)) for column in self._columns
         }
 
     def _check_counts(self, resolved: int) -> None:
@@ -554,64 +560,3 @@ class Refining:
                     f"no machine found: {strings} strings show more than {most} {what} "
                     "that the model treats differently"
                 )
-
-
-def _exchanged(contents: Ids, others: Ids, places: list[int]) -> Ids:
-    """[n, places] the same with other things in some places."""
-    found = contents.copy()
-    found[:, places] = others[:, places]
-    return found
-
-
-def _few_apart(parts: Ids) -> Ids:
-    """Classes of symbols by their parts of strings; those of a part with few are apart at once."""
-    sizes = np.bincount(parts)[parts]
-    alone = parts.max() + 1 + np.arange(len(parts))
-    classes: Ids = np.unique(np.where(sizes <= FEW_SYMBOLS, alone, parts), return_inverse=True)[1]
-    return classes.reshape(-1)
-
-
-def _usual(numbers: Ids, values: Ids) -> Ids:
-    """The value that each different number, in order, has most often."""
-    pairs, counts = np.unique(np.column_stack([numbers, values]), axis=0, return_counts=True)
-    order = np.lexsort([-counts, pairs[:, 0]])
-    _, first = np.unique(pairs[order, 0], return_index=True)
-    usual: Ids = pairs[order][first, 1]
-    return usual
-
-
-def _bounds(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
-    """The least and the greatest value of each group; `NOTHING` does not count."""
-    known = values != NOTHING
-    first = np.full(count, np.iinfo(np.int64).max)
-    last = np.full(count, NOTHING)
-    np.minimum.at(first, groups[known], values[known])
-    np.maximum.at(last, groups[known], values[known])
-    return first, last
-
-
-def _divided(values: Ids, groups: Ids, count: int, tolerance: float = 0.0, few: float = 0.0) -> Ids:
-    """The groups that have different values, but for a share of steps, and a few more."""
-    first, last = _bounds(values, groups, count)
-    found = np.flatnonzero((last != NOTHING) & (first != last))
-    if not tolerance or not len(found):
-        return found
-    most, total = _counted(values, groups, count)
-    return found[total[found] - most[found] > tolerance * total[found] + few]
-
-
-def _counted(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
-    """How many steps of each group have its commonest value, and how many any."""
-    known = values != NOTHING
-    room = int(values.max(initial=0)) + 1
-    pairs, counts = np.unique(groups[known] * room + values[known], return_counts=True)
-    most, total = np.zeros((2, count), np.int64)
-    np.maximum.at(most, pairs // room, counts)
-    np.add.at(total, pairs // room, counts)
-    return most, total
-
-
-def _deviating(values: Ids, groups: Ids, count: int) -> int:
-    """How many steps do otherwise than most of their group."""
-    most, total = _counted(values, groups, count)
-    return int((total - most).sum())
