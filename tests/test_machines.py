@@ -155,12 +155,6 @@ def test_no_machine_is_given_for_too_many_kinds(
         extract(checkpoint.load(reverse, hard=True))
 
 
-def test_memories_with_actions_are_refused() -> None:
-    done = run("extract", "addition")
-    assert done.returncode == 1
-    assert b"mixes its cells by actions" in done.stderr
-
-
 def test_a_machine_is_a_checkpoint(saved: Path) -> None:
     assert run("transduce", saved, stdin=b'!"#\n').stdout == b'#"!\n'
     entry = json.loads(run("transduce", saved, "--json", stdin=b'!"#\n').stdout)

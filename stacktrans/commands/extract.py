@@ -5,8 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacktrans.commands.options import CheckpointArgument, JsonOption, load_model
+from stacktrans.commands.options import (
+    CheckpointArgument,
+    JsonOption,
+    load_model,
+    parse_lengths,
+    parse_seconds,
+)
 from stacktrans.commands.terminal import print_json, print_out
+from stacktrans.common.errors import check_positive
 from stacktrans.common.files import check_place, check_place_of, write_atomically
 from stacktrans.common.messages import complain
 
@@ -29,6 +36,25 @@ def extract(
     svg: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the machine to an .svg file.")
     ] = None,
+    strings: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Compare the answers of model and machine to so many random strings, too.",
+            rich_help_panel="How far they agree",
+        ),
+    ] = None,
+    lengths: Annotated[
+        str,
+        typer.Option(
+            metavar="A:B",
+            help="The lengths of these strings.",
+            rich_help_panel="How far they agree",
+        ),
+    ] = "1:1000",
+    time_limit: Annotated[
+        str, typer.Option(metavar="TIME", help="After this nothing more is learned: 30s, 5m.")
+    ] = "60s",
     as_json: JsonOption = False,
 ) -> None:
     """Extract the machine that a model is when its signals are made 0 or 1.
@@ -46,8 +72,10 @@ def extract(
         stacktrans extract parenthesis-stack
         stacktrans extract xor-buffered --out xor-machine
         stacktrans extract parenthesis-stack --svg rules.svg --dot rules.dot
+        stacktrans extract anbncn --strings 1000 --lengths 1:1000
     """
     from stacktrans.common.errors import UsageError
+    from stacktrans.extraction.extracting import compared_with
     from stacktrans.extraction.extracting import extract as extracted_from
     from stacktrans.machines.files import written
     from stacktrans.model.checkpoint import save_machine
@@ -62,8 +90,14 @@ def extract(
         if out.exists():
             raise UsageError(f"{out}: exists already; expected a new directory")
         check_place(out)
+    if strings is not None:
+        check_positive(**{"--strings": strings})
+    range_, seconds = parse_lengths(lengths), parse_seconds(time_limit, "--time-limit")
+    assert seconds is not None
     loaded = load_model(checkpoint, "auto", hard=True)
-    found = extracted_from(loaded, complain if not as_json else lambda _: None)
+    found = extracted_from(loaded, complain if not as_json else lambda _: None, seconds)
+    if strings:
+        found = compared_with(loaded, found, strings, range_)
     if out:
         save_machine(out, loaded.config, found.machine, card(found, checkpoint))
     if dot:

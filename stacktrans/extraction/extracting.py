@@ -10,64 +10,49 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from stacktrans.extraction.agreement import Agreement, compared, differing
 from stacktrans.extraction.naming import Named, named
 from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.refining import Refining
 from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
-from stacktrans.extraction.strings import drawn_strings, short_strings
-from stacktrans.inference.decoding import transduce
+from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
 from stacktrans.machines.definition import (
     JOINT,
     PADDED,
     SAME_LENGTH,
+    STREAM,
     Buffers,
     Machine,
     Memories,
     Reads,
     Rule,
 )
-from stacktrans.machines.running import NoRule, Tables, answer
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.layouts import Ids, JointSequence, Padded
+from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.layouts import JointSequence, Padded, Stream
 
 GRID = 1 / 256
 """How far numbers of vectors may be apart that count as the same at first."""
-ROUNDS = 8
-"""How often it is learned from strings at which machine and network differ."""
+TOLERANCES = (0.02, 0.02, 0.02, 0.01, 0.003, 0.0, 0.0)
+"""Of each round, the share of steps that may do otherwise than others that are alike."""
 LEARNED_FROM, CHECKED = 60, 100
 """How many strings of the training lengths, and half as many of the test lengths, are drawn to be
 learned from, and to be checked with."""
+EACH = 2
+"""How many more of the training lengths for each symbol of a task with many."""
 SECONDS = 60
-"""After how many seconds no further round begins."""
+"""After how many seconds nothing more is learned."""
 PATIENCE = 2
 """After how many rounds that bring nothing it ends."""
 DIFFERING = 40
 """How many strings at which they differ are learned from at once."""
 AGREEING = 0.5
 """With less agreement there is no machine."""
-
-
-class Agreement(NamedTuple):
-    """How far a machine agrees with its network on some strings.
-
-    Attributes:
-        what: which strings.
-        strings: how many.
-        agreeing: to how many of them they give the same answer.
-    """
-
-    what: str
-    strings: int
-    agreeing: int
-
-    @property
-    def share(self) -> float:
-        """The share of strings with the same answer."""
-        return self.agreeing / max(self.strings, 1)
 
 
 @dataclass(frozen=True)
@@ -98,101 +83,121 @@ class Extracted:
         return self.differing is None
 
 
-def extract(checkpoint: Checkpoint, note: Callable[[str], None] = lambda _: None) -> Extracted:
+def extract(
+    checkpoint: Checkpoint, note: Callable[[str], None] = lambda _: None, seconds: float = SECONDS
+) -> Extracted:
     """The machine that a model is when its signals are made 0 or 1.
 
     Args:
         checkpoint: of the model.
         note: is told of each round.
+        seconds: after how many nothing more is learned.
 
     Raises:
         CannotExtract: it is no machine, or none that could be found; the message says why.
         StacktransError: its numbers overflow.
     """
-    return _Extraction(checkpoint, note).run()
+    return _Extraction(checkpoint, note, seconds).run()
+
+
+def compared_with(
+    checkpoint: Checkpoint, found: Extracted, count: int, lengths: Lengths
+) -> Extracted:
+    """A machine with its agreement on so many more random strings, uniformly of some lengths.
+
+    Raises:
+        NoSuchLength: the task has no string of such a length.
+    """
+    agreeing, shortest = count, found.differing
+    for wrong in compared(checkpoint, found.machine, count, lengths):
+        agreeing -= len(wrong)
+        if wrong and shortest is None:
+            shortest = _written(checkpoint, min(wrong, key=_length))
+    more = Agreement(f"random of length {lengths}, uniformly", count, agreeing)
+    return replace(found, agreement=(*found.agreement, more), differing=shortest)
+
+
+def _written(checkpoint: Checkpoint, string: Tried) -> str:
+    source = checkpoint.task.source
+    return source.join(source.decode(string.ids))
 
 
 class _Extraction:
     """Finding the machine of a checkpoint; arguments are those of `extract`."""
 
-    def __init__(self, checkpoint: Checkpoint, note: Callable[[str], None]) -> None:
+    def __init__(self, checkpoint: Checkpoint, note: Callable[[str], None], seconds: float) -> None:
         self._checkpoint, self._note = checkpoint, note
         self._network = Network(checkpoint)
         self._recorder = Recorder(self._network, GRID)
         self._short = short_strings(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
-        self._begun = time.monotonic()
+        self._begun, self._seconds = time.monotonic(), seconds
 
     def run(self) -> Extracted:
         """See `extract`."""
-        self._learn_from(self._short.sources)
-        for lengths, count in zip(self._ranges, (LEARNED_FROM, LEARNED_FROM // 2), strict=True):
+        if self._ranges[0].shortest <= self._short.longest:
+            self._learn_from(self._trained_on(self._short.strings))
+        symbols = len(self._checkpoint.task.source)
+        first = LEARNED_FROM + (EACH * symbols if symbols > MANY else 0)
+        for lengths, count in zip(self._ranges, (first, LEARNED_FROM // 2), strict=True):
             self._learn_from(drawn_strings(self._checkpoint, lengths, count, seed=1))
         best, fewest, worse = None, -1, 0
-        for number in range(1, ROUNDS + 1):
-            machine = self._machine()
+        for number, tolerance in enumerate(TOLERANCES, start=1):
+            try:
+                machine = self._machine(tolerance)
+            except CannotExtract:
+                if best is None:
+                    raise
+                break
             wrong = self._differing(machine, self._strings(seed=number + 1))
             self._note(f"round {number}: {len(machine.rules)} rules, {len(wrong)} strings differ")
             worse += 1
             if best is None or len(wrong) < fewest:
                 best, fewest, worse = machine, len(wrong), 0
-            if not wrong or worse == PATIENCE or time.monotonic() - self._begun > SECONDS:
+            instructive = self._trained_on(wrong)
+            if not instructive or worse == PATIENCE or self._over():
                 break
-            self._learn_from(sorted(wrong, key=len)[:DIFFERING])
+            some = np.linspace(0, len(instructive) - 1, min(len(instructive), DIFFERING))
+            self._learn_from([instructive[at] for at in some.astype(int).tolist()])
         assert best is not None
         return self._judged(best, number)
 
-    def _learn_from(self, sources: Sequence[Ids]) -> None:
-        task = self._checkpoint.task
-        scored = None
-        if task.same_length:
-            scored = [[*task.scored(task.source.decode(source))] for source in sources]
-        self._recorder.run(sources, scored)
+    def _over(self) -> bool:
+        """Whether there is no time left to learn."""
+        return time.monotonic() - self._begun > self._seconds
 
-    def _strings(self, seed: int) -> list[Ids]:
+    def _learn_from(self, strings: Sequence[Tried]) -> None:
+        self._recorder.run(
+            [string.ids for string in strings],
+            [None if string.scored is None else string.scored.tolist() for string in strings],
+        )
+
+    def _trained_on(self, strings: Sequence[Tried]) -> list[Tried]:
+        """Those that are not much shorter than what it was trained on: there it may do anything."""
+        shortest = min(self._ranges[0].shortest, self._short.longest - 1)
+        return [string for string in strings if _length(string) >= shortest]
+
+    def _strings(self, seed: int) -> list[Tried]:
         counts = zip(self._ranges, (CHECKED, CHECKED // 2), strict=True)
         drawn = [
-            source
+            string
             for lengths, count in counts
-            for source in drawn_strings(self._checkpoint, lengths, count, seed)
+            for string in drawn_strings(self._checkpoint, lengths, count, seed)
         ]
-        return [*self._short.sources, *drawn]
+        return [*self._short.strings, *drawn]
 
-    def _machine(self) -> Machine:
-        refining = Refining(self._recorder)
+    def _machine(self, tolerance: float) -> Machine:
+        refining = Refining(self._recorder, tolerance, self._over)
         refining.refine()
         checkpoint = self._checkpoint
         buffered = checkpoint.config.model.buffers is not None
         names = named(checkpoint.task, checkpoint.layout, buffered, refining)
-        rules = RuleLearner(refining, names).learn()
+        rules = RuleLearner(refining, names).learn(self._over)
         return machine_of(checkpoint, self._network, names, rules)
 
-    def _differing(self, machine: Machine, sources: Sequence[Ids]) -> list[Ids]:
-        """The strings to which machine and network give different answers."""
-        network = transduce(self._network.model, self._network.layout, sources, logs=False)
-        tables, found = Tables(machine), []
-        for source, expected in zip(sources, network, strict=True):
-            try:
-                said = answer(tables, source.tolist())
-                same = said.ended == expected.ended and self._same(
-                    source, said.outputs, expected.target
-                )
-            except NoRule:
-                same = False
-            if not same:
-                found.append(source)
-        return found
-
-    def _same(self, source: Ids, said: list[int], expected: list[int]) -> bool:
-        """Whether two answers are the same where they are scored."""
-        task = self._checkpoint.task
-        if said == expected or not task.same_length:
-            return said == expected
-        scored = task.scored(task.source.decode(source))
-        return all(
-            one == other for one, other, known in zip(said, expected, scored, strict=True) if known
-        )
+    def _differing(self, machine: Machine, strings: Sequence[Tried]) -> list[Tried]:
+        return differing(self._checkpoint, self._network.model, machine, strings)
 
     def _judged(self, machine: Machine, rounds: int) -> Extracted:
         """The machine with its agreement on fresh strings; raises `CannotExtract`."""
@@ -202,15 +207,15 @@ class _Extraction:
             if short.symbols < len(self._checkpoint.task.source)
             else ""
         )
-        checked = [(f"all {of}up to length {short.longest}", short.sources)]
+        checked = [(f"all {of}up to length {short.longest}", short.strings)]
         for lengths, count in zip(self._ranges, (CHECKED, CHECKED // 2), strict=True):
             drawn = drawn_strings(self._checkpoint, lengths, 2 * count, seed=0)
             checked.append((f"random of length {lengths}", drawn))
         agreement, wrong = [], []
-        for what, sources in checked:
-            differing = self._differing(machine, sources)
-            wrong += differing
-            agreement.append(Agreement(what, len(sources), len(sources) - len(differing)))
+        for what, strings in checked:
+            found = self._differing(machine, strings)
+            wrong += found
+            agreement.append(Agreement(what, len(strings), len(strings) - len(found)))
         undecided = self._recorder.undecided / max(self._recorder.signals, 1)
         overall = sum(each.agreeing for each in agreement) / sum(each.strings for each in agreement)
         if overall < AGREEING:
@@ -219,12 +224,11 @@ class _Extraction:
                 f"states and {len(machine.rules)} rules, gives the hard model's answer to only "
                 f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
             )
-        task = self._checkpoint.task
-        shortest = min(wrong, key=len, default=None)
+        shortest = min(wrong, key=_length, default=None)
         return Extracted(
             machine,
             tuple(agreement),
-            None if shortest is None else task.source.join(task.source.decode(shortest)),
+            None if shortest is None else _written(self._checkpoint, shortest),
             self._recorder.strings,
             rounds,
             undecided,
@@ -232,19 +236,25 @@ class _Extraction:
         )
 
 
+def _length(string: Tried) -> int:
+    return len(string.ids)
+
+
 def machine_of(
     checkpoint: Checkpoint, network: Network, names: Named, rules: Sequence[Rule]
 ) -> Machine:
     """A machine of rules."""
-    task, model, memory = checkpoint.task, checkpoint.config.model, checkpoint.memory
-    ends = network.ends
-    labels = tuple(getattr(memory, "labels", (memory.name,) * network.rings))
+    task, model = checkpoint.task, checkpoint.config.model
+    operations = network.operations
+    depths = tuple(deep for _, deep in operations.reads)
     memories = Memories(
-        labels,
-        tuple((signal, end) for signal, end in ends.pops.tolist()),
-        tuple((signal, end) for signal, end in ends.pushes.tolist()),
-        tuple(ends.reads.tolist()),
+        operations.names,
+        tuple(operations.pops),
+        tuple(operations.pushes),
+        tuple(end for end, _ in operations.reads),
         checkpoint.signal_names,
+        depths if any(depths) else (),
+        tuple(operations.moves),
     )
     buffers = None
     if model.buffers:
@@ -275,4 +285,7 @@ def _reads(checkpoint: Checkpoint) -> Reads:
     if isinstance(layout, Padded):
         given = layout.given.each, layout.given.further
         return Reads(PADDED, 0, -1, (), (layout.blank,), layout.end, given)
+    if isinstance(layout, Stream):
+        end = -1 if layout.follow is None else layout.follow
+        return Reads(STREAM, 0, 0, (), (), end)
     return Reads(SAME_LENGTH, 0, -1, (), (), -1)

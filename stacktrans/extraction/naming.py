@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.refining import Classes, Refining
+from stacktrans.extraction.classes import Classes
+from stacktrans.extraction.refining import Refining
 from stacktrans.extraction.runs import EMPTY, NOTHING
 from stacktrans.machines.definition import Series, Things
 from stacktrans.tasks.base import Task
@@ -70,8 +71,17 @@ def named(task: Task, layout: Layout, buffered: bool, refining: Refining) -> Nam
     of_symbols = Things(tuple(symbols))
     outputs = Things((target, *ending))
     _merge_states(refining)
-    kinds, numbers = [], []
+    kinds: list[Things] = []
+    numbers: list[Ids] = []
     for ring, classes in enumerate(refining.kinds):
+        if (alphabet := refining.operations.alphabets[ring]) != ring:
+            kinds.append(kinds[alphabet])
+            numbers.append(numbers[alphabet])
+            continue
+        if not refining.ring_matters(ring):
+            kinds.append(Things((Series("empty"),)))
+            numbers.append(np.zeros(classes.count, np.int64))
+            continue
         own_letters = _kind_letters(refining, ring, _letters(of_symbols), _letters(outputs))
         refining.merge(ring, _alike(classes, own_letters))
         own_letters = _kind_letters(refining, ring, _letters(of_symbols), _letters(outputs))
@@ -80,7 +90,7 @@ def named(task: Task, layout: Layout, buffered: bool, refining: Refining) -> Nam
         numbers.append(own)
     first = int(refining.states.of[0])
     order = [first, *(each for each in refining.states.there if each != first)]
-    states = Things(tuple(Series(f"state {index + 1}") for index in range(len(order))))
+    states = Things(tuple(Series(f"q{index}") for index in range(len(order))))
     of_states = np.zeros(refining.states.count, np.int64)
     of_states[order] = np.arange(len(order))
     return Named(letters, of_symbols, outputs, tuple(kinds), states, numbers, of_states)
@@ -114,14 +124,16 @@ def _letters(things: Things) -> Ids:
 
 
 def _kind_letters(refining: Refining, ring: int, read: Ids, said: Ids) -> dict[int, int]:
-    """The letters of the kinds of a memory that have one, by those of symbols and outputs."""
-    steps, classes = refining.steps, refining.kinds[ring]
+    """The letters of the kinds of a ring that have one, by those of symbols and outputs."""
+    steps, classes, alphabets = refining.steps, refining.kinds[ring], refining.operations.alphabets
     pushed, told = [], []
-    for place in (place for place, own in enumerate(refining.push_rings) if own == ring):
+    for place in (at for at, own in enumerate(refining.push_rings) if alphabets[own] == ring):
         numbers = steps.pushed[:, place]
         rows = classes.known(numbers) != NOTHING
         pushed.append(np.column_stack([classes.of[numbers[rows]], read[steps.inputs[rows]]]))
-    for place in (place for place, own in enumerate(refining.read_rings) if own == ring):
+    for place in (at for at, own in enumerate(refining.read_rings) if alphabets[own] == ring):
+        if not refining.matters[1 + place]:
+            continue
         rows = steps.outputs != NOTHING
         of_place = classes.of[steps.reads[rows, place]]
         told.append(np.column_stack([of_place, said[steps.outputs[rows]]]))

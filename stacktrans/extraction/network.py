@@ -9,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
+from stacktrans.extraction.operations import operations_of
 from stacktrans.kernels.arithmetic import sigmoid
 from stacktrans.kernels.batches import forward_part
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.loading import prepare
-from stacktrans.memory.strengths.steps import StrengthKernel
 from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest
-from stacktrans.tasks.layouts import Ids, InStep, JointSequence
+from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Sentences, Stream
 
 AT_ONCE = 4096
 """The most steps that are taken side by side."""
@@ -60,29 +60,34 @@ class Network:
     Attributes:
         model: its arrays.
         layout: of its task.
+        operations: what its signals do with its memories.
         nothing: the id that stands for no input, which buffered models read after the last.
+        empty: [m] what is read of an empty memory.
         start: [D] the state before the first step.
 
     Raises:
-        CannotExtract: it has another memory than rows of strengths, or reads streams.
+        CannotExtract: it has a memory whose contents cannot be told apart, or reads texts.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         predictor = checkpoint.predictor
-        memory = checkpoint.config.model.memory.name
         if not isinstance(predictor, ArrayModel):
             raise CannotExtract("only models with compiled code can be made machines")
-        if not isinstance(predictor.weights.kind.memory, StrengthKernel):
-            expected = "expected stacks, queues and deques of strengths"
-            raise CannotExtract(f"memory {memory} mixes its cells by actions; {expected}")
-        if not isinstance(checkpoint.layout, JointSequence | InStep):
-            raise CannotExtract("the model reads streams without ends; expected pairs of strings")
+        known = isinstance(checkpoint.layout, JointSequence | InStep | Stream)
+        if not known or isinstance(checkpoint.layout, Sentences):
+            raise CannotExtract("the model reads a text; expected pairs of strings, or a stream")
+        operations = operations_of(checkpoint.memory, predictor.weights.kind.memory)
+        if operations is None:
+            name = checkpoint.config.model.memory.name
+            expected = "expected stacks, queues, deques and lists, without a capacity"
+            raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
+        self.operations = operations
         self.model = predictor.made_hard(True)
         self.layout = checkpoint.layout
-        self.ends = predictor.weights.kind.memory.ends
-        self.rings = predictor.weights.kind.memory.rings if len(self.ends.reads) else 0
         self.nothing = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial.reshape(-1)[self._kept]
+        kind = self.model.weights.kind
+        self.empty = np.full(self.size, kind.memory.nothing, self.start.dtype)
 
     @property
     def size(self) -> int:
@@ -99,6 +104,18 @@ class Network:
             if not hidden.any():
                 kept[layer, 0] = units.split  # a GRU keeps a share of it all the same
         return kept.reshape(-1)
+
+    def _soft(self, sums: Array) -> Array:
+        """The signals before they are made 0 or 1, of the sums under them."""
+        actions = self.operations.actions
+        if not actions:
+            found: Array = sigmoid(sums)
+            return found
+        own = sums[:, : self.operations.signals].reshape(len(sums), -1, actions)
+        powers = np.exp(own - own.max(axis=2, keepdims=True))
+        soft = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
+        of_buffers = sigmoid(sums[:, self.operations.signals :])
+        return np.concatenate([soft, of_buffers], axis=1)
 
     def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
         """One step each of N strings.
@@ -150,7 +167,7 @@ class Network:
             raise StacktransError(OVERFLOW)
         with np.errstate(over="ignore"):
             heads = hidden @ weights.heads[: weights.signals].T + weights.bias[: weights.signals]
-            soft = sigmoid(heads)
+            soft = self._soft(heads)
         return Outcome(
             trace[2].astype(np.int8),
             outputs,

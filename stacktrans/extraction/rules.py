@@ -9,15 +9,16 @@ end rules are made as general as the steps that were met allow.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from stacktrans.extraction.classes import Classes
 from stacktrans.extraction.naming import Named
-from stacktrans.extraction.refining import Classes, Refining
+from stacktrans.extraction.refining import Refining
 from stacktrans.extraction.runs import NOTHING
-from stacktrans.machines.definition import CONSTANT, EMPTY, Rule, Term, Things
+from stacktrans.machines.definition import CONSTANT, Rule, Term, Things
 from stacktrans.tasks.layouts import Ids, Mask
 
 ANYTHING = None
@@ -73,6 +74,7 @@ class RuleLearner:
         steps = refining.steps
         reads = [
             names.kind_numbers[ring][refining.kinds[ring].of[steps.reads[:, place]]]
+            * refining.matters[1 + place]
             for place, ring in enumerate(refining.read_rings)
         ]
         states = names.state_numbers[refining.states.of[steps.states]]
@@ -89,7 +91,7 @@ class RuleLearner:
         ]
         self._letters = [_letters_of(each) for each in things]
         self.sorts = [np.array([series for series, _ in each.each]) for each in things]
-        self._push_signals = refining.ends.pushes[:, 0].tolist()
+        self._push_signals = [signal for signal, _ in refining.operations.pushes]
         self.pairs: list[tuple[int, int]] = []
         self.unexplained = 0
 
@@ -97,26 +99,30 @@ class RuleLearner:
     def _slots(refining: Refining, names: Named) -> list[_Slot]:
         steps = refining.steps
         slots = []
-        ends = refining.ends
-        pops = {signal: end // 2 for signal, end in ends.pops.tolist()}
-        for signal, column in enumerate(steps.signals.T):
-            values = column.copy()
-            if signal in pops:  # nothing is popped from an empty memory, whatever the signal
-                place = refining.read_rings.index(pops[signal])
-                values[steps.reads[:, place] == EMPTY] = NOTHING
+        for signal in range(steps.signals.shape[1]):
+            values = refining.usual(refining.signal_values(signal))
             slots.append(_Slot(values, values, None))
-        slots.append(_Slot(steps.outputs, steps.outputs, names.outputs))
+        outputs = refining.usual(steps.outputs)
+        slots.append(_Slot(outputs, outputs, names.outputs))
         for place, ring in enumerate(refining.push_rings):
+            if not refining.ring_matters(ring):
+                nothing = np.full(len(steps.inputs), NOTHING)
+                slots.append(_Slot(nothing, nothing, names.kinds[ring]))
+                continue
             classes, numbers = refining.kinds[ring], names.kind_numbers[ring]
-            slots.append(_slot(classes, steps.pushed[:, place], numbers, names.kinds[ring]))
-        slots.append(_slot(refining.states, steps.after, names.state_numbers, names.states))
+            met = steps.pushed[:, place]
+            known = refining.usual(classes.known(met))
+            slots.append(_slot(classes, met, known, numbers, names.kinds[ring]))
+        known = refining.usual(refining.states.known(steps.after))
+        numbers = names.state_numbers
+        slots.append(_slot(refining.states, steps.after, known, numbers, names.states))
         return slots
 
-    def learn(self) -> list[Rule]:
-        """The rules."""
+    def learn(self, over: Callable[[], bool] = lambda: False) -> list[Rule]:
+        """The rules; once it is `over`, sorts are parted no further."""
         for _ in range(MOST_ROUNDS):
             groups = self._groups()
-            if not self._part(groups):
+            if over() or not self._part(groups):
                 break
         return [*self._general(groups)]
 
@@ -253,7 +259,7 @@ class RuleLearner:
             yield self._rule(
                 when,
                 [
-                    self._best(slot, rows) if own is ANYTHING else _preferred(own)
+                    _preferred(own) if own else self._best(slot, rows)
                     for slot, own in zip(self.slots, terms, strict=True)
                 ],
             )
@@ -317,10 +323,10 @@ class RuleLearner:
         return Rule(tuple(sets), equal, numbers, output, tuple(done), after or Term(CONSTANT, 0))
 
 
-def _slot(classes: Classes, met: Ids, numbers: Ids, things: Things) -> _Slot:
+def _slot(classes: Classes, met: Ids, known: Ids, numbers: Ids, things: Things) -> _Slot:
     """What steps lead to: kinds that are pushed, or states."""
     likely = np.where(met == NOTHING, NOTHING, numbers[classes.of[met]])
-    return _Slot(np.where(classes.known(met) == NOTHING, NOTHING, likely), likely, things)
+    return _Slot(np.where(known == NOTHING, NOTHING, likely), likely, things)
 
 
 def _matching(keys: Ids, when: Sequence[set[int] | None]) -> Mask:
@@ -346,10 +352,8 @@ def _common(terms: Sequence[Terms], others: Sequence[Sequence[Terms]]) -> list[T
     return found
 
 
-def _preferred(terms: Terms) -> Term | None:
+def _preferred(terms: frozenset[Term]) -> Term:
     """The term that says most simply what is done: of what is read, or else always the same."""
-    if not terms:
-        return None
     return min(terms, key=lambda term: (term.place == CONSTANT, term.place, term.thing))
 
 

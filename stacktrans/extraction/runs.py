@@ -12,7 +12,7 @@ import numpy as np
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.vectors import Vectors
 from stacktrans.kernels.compiling import Array
-from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Padded
+from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Padded, Stream
 
 NOTHING = -1
 """Stands for what does not matter: a vector that is not pushed, an output that nobody asks for."""
@@ -63,10 +63,11 @@ class _String:
 
     Attributes:
         index: which of several.
-        given: [n] ids of what is read before it says anything that it reads itself.
+        given: [n] ids of what is read before it says anything that it reads itself; all of a
+            stream.
         limit: how many symbols it may say.
         scored: of each symbol said, whether it matters; None where all do.
-        rings: what each memory holds, the bottom first: numbers of vectors, and the vectors.
+        rings: what each ring holds, the bottom first: numbers of vectors, and the vectors.
         said: what it has said.
         written: how much has been written to the output buffer.
         place: how much has been read of the input buffer.
@@ -92,7 +93,7 @@ class Recorder:
 
     Attributes:
         states: those that were met; the first is the initial one.
-        kinds: of each memory, the vectors pushed; the first is what is read when it is empty.
+        kinds: of each ring, the vectors pushed; the first is what is read when it is empty.
         undecided: how many signals were undecided.
         signals: how many there were.
         strings: how many strings were run.
@@ -102,14 +103,19 @@ class Recorder:
     def __init__(self, network: Network, grid: float) -> None:
         self.network = network
         self.states = Vectors(network.start, grid)
-        self._nothing = np.zeros(network.size, network.start.dtype)
-        self.kinds = [Vectors(self._nothing, grid) for _ in range(network.rings)]
+        operations = network.operations
+        own = [Vectors(network.empty, grid) for _ in range(operations.rings)]
+        self.kinds = [own[alphabet] for alphabet in operations.alphabets]
         self.undecided = self.signals = self.strings = 0
         self._met: dict[bytes, None] = {}
-        ends = network.ends
-        self._pops = [(signal, *divmod(end, 2)) for signal, end in ends.pops.tolist()]
-        self._pushes = [(signal, *divmod(end, 2)) for signal, end in ends.pushes.tolist()]
-        self._reads = [divmod(end, 2) for end in ends.reads.tolist()]
+        self._pops = [(signal, *divmod(end, 2)) for signal, end in operations.pops]
+        self._pushes = [(signal, *divmod(end, 2)) for signal, end in operations.pushes]
+        self._moves = [
+            (signal, *divmod(taken, 2), *divmod(put, 2)) for signal, taken, put in operations.moves
+        ]
+        self._reads = [
+            (end // 2, deep if end % 2 else -1 - deep, deep) for end, deep in operations.reads
+        ]
         self.parts = parts_of(network.layout, network.nothing + 1)
 
     def steps(self) -> Steps:
@@ -129,6 +135,7 @@ class Recorder:
         Args:
             sources: ids of source symbols.
             scored: of each symbol said to each of them, whether it matters; None where all do.
+                In streams, sources are all that is read, and it is told of every step.
         """
         network = self.network
         self.strings += len(sources)
@@ -163,10 +170,12 @@ class Recorder:
 
     def _begun(self, index: int, source: Ids, scored: Sequence[bool] | None) -> _String:
         layout = self.network.layout
-        rings: list[deque[tuple[int, Array]]] = [deque() for _ in range(self.network.rings)]
+        rings: list[deque[tuple[int, Array]]] = [deque() for _ in self.kinds]
         if isinstance(layout, JointSequence):
             limit = layout.longest_answer(len(source), None)
             return _String(index, layout.prefix(source).tolist(), limit, scored, rings)
+        if isinstance(layout, Stream):
+            return _String(index, source.tolist(), len(source), scored, rings)
         assert isinstance(layout, InStep)
         given = layout.read(source).tolist()
         return _String(index, given, len(given), scored, rings)
@@ -189,14 +198,18 @@ class Recorder:
 
     def _read(self, strings: Sequence[_String]) -> tuple[Ids, Array]:
         """What strings read: numbers [N, reads], and vectors [N, reads, m]."""
-        empty = (EMPTY, self._nothing)
-        places = [(ring, 0 if side else -1) for ring, side in self._reads]
+        empty = (EMPTY, self.network.empty)
         read = [
-            [held[place] if (held := string.rings[ring]) else empty for ring, place in places]
+            [
+                held[place] if len(held := string.rings[ring]) > deep else empty
+                for ring, place, deep in self._reads
+            ]
             for string in strings
         ]
         numbers = np.array([[number for number, _ in row] for row in read], np.int64)
-        vectors = np.array([[vector for _, vector in row] for row in read], self._nothing.dtype)
+        vectors = np.array(
+            [[vector for _, vector in row] for row in read], self.network.empty.dtype
+        )
         shape = (len(strings), len(self._reads))
         return numbers.reshape(shape), vectors.reshape(*shape, self.network.size)
 
@@ -209,7 +222,7 @@ class Recorder:
         return found
 
     def _operate(self, string: _String, signals: Ids, pushed: Ids, vectors: Array) -> None:
-        """Pop, then push; the signal of a pop from a memory that was empty becomes 0."""
+        """Pop, push and move; the signal of a pop from a ring that was empty becomes 0."""
         empty = [not held for held in string.rings]
         for signal, ring, side in self._pops:
             held = string.rings[ring]
@@ -221,6 +234,13 @@ class Recorder:
             if signals[signal]:
                 held, entry = string.rings[ring], (int(pushed[place]), vectors[place])
                 held.appendleft(entry) if side else held.append(entry)
+        for signal, ring, side, onto, other in self._moves:
+            if signals[signal]:
+                held, target = string.rings[ring], string.rings[onto]
+                entry = (EMPTY, self.network.empty)
+                if held:
+                    entry = held.popleft() if side else held.pop()
+                target.appendleft(entry) if other else target.append(entry)
 
     def _say(self, string: _String, step: int, signals: Ids, output: int) -> int:
         """Have a string say an output if it is asked; gives it back if it matters."""
@@ -231,6 +251,9 @@ class Recorder:
             string.said.append(output)
             string.ended = output == layout.end or len(string.said) > string.limit
             return output
+        if isinstance(layout, Stream):
+            string.said.append(output)
+            return output if string.scored is None or string.scored[step] else NOTHING
         if buffers:
             string.place += int(signals[-2])
             string.written += int(signals[-1])

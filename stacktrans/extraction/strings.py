@@ -1,9 +1,13 @@
-"""Strings that a network is run on: all short ones over a few symbols, and those that are drawn."""
+"""Strings that a network is run on: all short ones over a few symbols, and those that are drawn.
+
+Of a stream they are rows of sequences, one after another: those that are drawn are alone at first,
+and then ever more in a row, since what one leaves behind can spoil the next.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,27 +15,43 @@ import numpy as np
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import Lengths, NoSuchLength
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength
+from stacktrans.tasks.layouts import Ids, Mask, Pair, Stream
 
 FEW = 3
 """The most different symbols in short strings of a task with many."""
+MANY = 6
+"""With more symbols than this, a task has many."""
 MOST_SHORT = 1500
 """How many short strings there are at most, and so up to which length."""
 MOST_TRIED = 20_000
 """How many strings are looked at to find short ones that the task has."""
+IN_A_ROW = 8
+"""How many sequences of a stream stand in a row at most."""
+
+
+class Tried(NamedTuple):
+    """A string that network and machine are run on.
+
+    Attributes:
+        ids: the source; of a stream, all that is read.
+        scored: of each symbol that is said, whether it matters; None where all do.
+    """
+
+    ids: Ids
+    scored: Mask | None
 
 
 class Short(NamedTuple):
     """All strings of a task up to a length, over its first symbols.
 
     Attributes:
-        sources: themselves.
+        strings: themselves.
         symbols: how many symbols they are made of.
         longest: their greatest length.
     """
 
-    sources: list[Ids]
+    strings: list[Tried]
     symbols: int
     longest: int
 
@@ -39,14 +59,15 @@ class Short(NamedTuple):
 def short_strings(checkpoint: Checkpoint, most: int = MOST_SHORT) -> Short:
     """All short strings that the task has an answer for, up to a number."""
     task = checkpoint.task
-    symbols = min(len(task.source), FEW) if len(task.source) > 4 else len(task.source)
-    found: list[Ids] = []
+    symbols = FEW if len(task.source) > MANY else len(task.source)
+    found: list[Tried] = []
     tried, longest = 0, 0
     for length in itertools.count(1):
         tried += symbols**length
         if tried > MOST_TRIED:
             break
-        own = [ids for ids in _all(symbols, length) if _is_source(checkpoint, ids)]
+        pairs = (_answered(checkpoint, ids) for ids in _all(symbols, length))
+        own = [tried_on(checkpoint, [pair]) for pair in pairs if pair]
         if len(found) + len(own) > most:
             break
         found += own
@@ -58,19 +79,39 @@ def _all(symbols: int, length: int) -> Iterator[Ids]:
     return (np.array(ids) for ids in itertools.product(range(symbols), repeat=length))
 
 
-def _is_source(checkpoint: Checkpoint, ids: Ids) -> bool:
+def _answered(checkpoint: Checkpoint, ids: Ids) -> Pair | None:
+    """A source with its answer; None if it has none."""
+    task = checkpoint.task
     try:
-        checkpoint.task.answer(checkpoint.task.source.decode(ids))
+        answer = task.answer(task.source.decode(ids))
     except StacktransError:
-        return False
-    return True
+        return None
+    known = [task.target.symbols[0] if symbol is None else symbol for symbol in answer]
+    return task.pair(ids, task.target.encode(known))
 
 
-def drawn_strings(checkpoint: Checkpoint, lengths: Lengths, count: int, seed: int) -> list[Ids]:
+def tried_on(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Tried:
+    """The string that pairs in a row are; of a stream there may be several."""
+    task = checkpoint.task
+    if isinstance(checkpoint.layout, Stream):
+        ids, _, scored = checkpoint.layout.example(pairs, everything=False)
+        return Tried(ids, scored)
+    (pair,) = pairs
+    if task.same_length:
+        return Tried(pair.source, np.array([*task.scored(task.source.decode(pair.source))]))
+    return Tried(pair.source, None)
+
+
+def drawn_strings(
+    checkpoint: Checkpoint, lengths: Lengths, count: int, seed: int, law: LengthLaw | None = None
+) -> list[Tried]:
     """Strings of the task of some lengths, drawn as when it is measured; none if it has none."""
-    law = checkpoint.config.task.law_of(lengths)
+    drawn = generator(seed, Purpose.SAMPLE)
+    law = law or checkpoint.config.task.law_of(lengths)
+    stream = isinstance(checkpoint.layout, Stream)
+    rows = [1 + number % IN_A_ROW if stream else 1 for number in range(count)]
     try:
-        pairs = checkpoint.task.sample(generator(seed, Purpose.SAMPLE), lengths, count, law)
+        pairs = iter(checkpoint.task.sample(drawn, lengths, sum(rows), law))
     except NoSuchLength:
         return []
-    return [pair.source for pair in pairs]
+    return [tried_on(checkpoint, [next(pairs) for _ in range(row)]) for row in rows]

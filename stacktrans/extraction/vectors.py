@@ -21,6 +21,7 @@ class Vectors:
         self._dtype, self._size = first.dtype, len(first)
         self._numbers: dict[bytes, int] = {}
         self._met: list[Array] = []
+        self._table = np.zeros((0, self._size), self._dtype)
         self.add(first[None])
 
     def __len__(self) -> int:
@@ -38,7 +39,8 @@ class Vectors:
         return found
 
     def of(self, numbers: Ids) -> Array:
-        """[N, D] the vectors of numbers."""
-        return np.array([self._met[number] for number in numbers], self._dtype).reshape(
-            len(numbers), self._size
-        )
+        """[..., D] the vectors of numbers [...]."""
+        if len(self._table) < len(self._met):
+            self._table = np.array(self._met, self._dtype).reshape(len(self._met), self._size)
+        vectors: Array = self._table[numbers]
+        return vectors

@@ -106,9 +106,9 @@ class Memories(NamedTuple):
         pops: the end of each pop, whose signals come first in this order.
         pushes: the end of each push.
         reads: the ends that are read.
-        signals: of each signal, whether it pops or pushes: its number there; those of a memory
-            stand together.
-        signal_names: what they are called.
+        signal_names: what signals are called.
+        depths: how deep under its end each of these is read, from 0; none for 0 everywhere.
+        moves: signals, each with an end that a thing is taken from, and one that it is put on.
     """
 
     names: tuple[str, ...]
@@ -116,6 +116,13 @@ class Memories(NamedTuple):
     pushes: tuple[tuple[int, int], ...]
     reads: tuple[int, ...]
     signal_names: tuple[str, ...]
+    depths: tuple[int, ...] = ()
+    moves: tuple[tuple[int, int, int], ...] = ()
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """What is read: ends, and how deep under each."""
+        return [*zip(self.reads, self.depths or (0,) * len(self.reads), strict=True)]
 
 
 class Buffers(NamedTuple):
@@ -132,7 +139,7 @@ class Buffers(NamedTuple):
     output_skip: int
 
 
-JOINT, SAME_LENGTH, PADDED = "joint", "same length", "padded"
+JOINT, SAME_LENGTH, PADDED, STREAM = "joint", "same length", "padded", "stream"
 """How strings are laid out; see `stacktrans.tasks.layouts`."""
 
 
@@ -140,7 +147,7 @@ class Reads(NamedTuple):
     """How a source becomes what is read, and an answer what is said.
 
     Attributes:
-        kind: `JOINT`, `SAME_LENGTH` or `PADDED`.
+        kind: `JOINT`, `SAME_LENGTH`, `PADDED` or `STREAM`.
         first_source: the symbol of source symbol 0.
         first_target: the symbol that output 0 is read as; -1 if outputs are not read.
         before: symbols read before the source.

@@ -14,6 +14,7 @@ from stacktrans.machines.definition import (
     JOINT,
     PADDED,
     SAME_LENGTH,
+    STREAM,
     Buffers,
     Machine,
     Memories,
@@ -27,7 +28,8 @@ from stacktrans.machines.words import sentence
 
 MACHINE = "machine.json"
 """The file of a checkpoint that is a machine."""
-FORMAT = 1
+FORMAT = 2
+"""Of the first format are machines that read only the ends of what they have."""
 
 
 def written(machine: Machine) -> str:
@@ -113,7 +115,7 @@ def _machine(held: dict[str, Any]) -> Machine:
     pairs = {key: tuple((int(s), int(e)) for s, e in memories[key]) for key in ("pops", "pushes")}
     buffers, reads = held["buffers"], held["reads"]
     before, after = (tuple(map(int, reads[key])) for key in ("before", "after"))
-    _check(reads["kind"] in (JOINT, SAME_LENGTH, PADDED))
+    _check(reads["kind"] in (JOINT, SAME_LENGTH, PADDED, STREAM))
     machine = Machine(
         task=str(held["task"]),
         source=source,
@@ -130,6 +132,8 @@ def _machine(held: dict[str, Any]) -> Machine:
             pairs["pushes"],
             tuple(map(int, memories["reads"])),
             tuple(map(str, memories["signal_names"])),
+            tuple(map(int, memories.get("depths", ()))),
+            tuple((int(s), int(e), int(o)) for s, e, o in memories.get("moves", ())),
         ),
         buffers=None if buffers is None else Buffers(**{k: int(v) for k, v in buffers.items()}),
         reads=Reads(
@@ -193,14 +197,19 @@ def _check_sizes(machine: Machine) -> None:
     signals = len(memories.signal_names)
     _check(len(memories.names) == len(machine.kinds))
     _check(all(0 <= end < count for end in memories.reads))
-    for signal, end in (*memories.pops, *memories.pushes):
-        _check(0 <= signal < signals and 0 <= end < count)
+    for signal, *ends in (*memories.pops, *memories.pushes, *memories.moves):
+        _check(0 <= signal < signals and all(0 <= end < count for end in ends))
+    _check(len(memories.depths) in (0, len(memories.reads)))
+    _check(all(depth >= 0 for depth in memories.depths))
+    for _, taken, put in memories.moves:
+        _check(machine.kinds[taken // 2] == machine.kinds[put // 2])
     reads = machine.reads
     _check(all(0 <= each < machine.symbols.size for each in (*reads.before, *reads.after)))
     _check(0 <= reads.first_source <= machine.symbols.size - len(machine.source))
     if reads.kind == JOINT:
         _check(0 <= reads.first_target <= machine.symbols.size - len(machine.target))
     _check(reads.kind != PADDED or len(reads.after) == 1)
+    _check(reads.kind != STREAM or machine.symbols.size == machine.outputs.size)
     _check(len(machine.target) <= machine.outputs.size <= len(machine.target) + 1)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.incoming import check_length, decode_line, line_groups
-from stacktrans.machines.definition import SAME_LENGTH, Machine
+from stacktrans.machines.definition import SAME_LENGTH, STREAM, Machine
 from stacktrans.machines.files import MACHINE, read_machine
 from stacktrans.machines.running import Tables, answer
 
@@ -41,7 +41,7 @@ def machine_at(name: str) -> Machine | None:
     if not path.is_file():
         return None
     machine = read_machine(path)
-    return None if machine.reads.kind == SAME_LENGTH else machine
+    return None if machine.reads.kind in (SAME_LENGTH, STREAM) else machine
 
 
 def answered_lines(machine: Machine, descriptor: int, limit: int | None) -> Iterator[Answered]:

@@ -32,6 +32,7 @@ class _Action(NamedTuple):
     Attributes:
         pops: of memories, by their ends.
         pushes: what each does, with the place and the table of what it pushes.
+        moves: what takes things from an end, each with what puts them on another.
         output: what is said.
         after: the next state.
         signals: as in the rule.
@@ -39,6 +40,7 @@ class _Action(NamedTuple):
 
     pops: tuple[Callable[[], Any], ...]
     pushes: tuple[tuple[Callable[[int], Any], int, list[int]], ...]
+    moves: tuple[tuple[Callable[[], int], Callable[[int], Any]], ...]
     output: tuple[int, list[int]]
     after: tuple[int, list[int]]
     signals: tuple[int, ...]
@@ -50,6 +52,12 @@ class Tables:
 
     Args:
         machine: whose they are.
+
+    Attributes:
+        classes: for each place, of each thing that may stand there, its class.
+        named: the places whose letters rules take over.
+        pairs: the places whose letters are compared.
+        letters: for each place, of each thing, its letter; -1 for none.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -60,11 +68,18 @@ class Tables:
         self.classes = [
             _classes(things.size, own) for things, own in zip(machine.places, sets, strict=True)
         ]
+        terms = [term for rule in machine.rules for term in (rule.output, *rule.pushed, rule.after)]
+        self.named = {term.place for term in terms if term}
         self.pairs = sorted({pair[:2] for rule in machine.rules for pair in rule.equal})
         self.letters = [
             [-1 if letter is None else letter for _, letter in things.each]
             for things in machine.places
         ]
+
+    def matters(self, place: int) -> bool:
+        """Whether any rule depends on what stands in a place."""
+        compared = any(place in pair for pair in self.pairs)
+        return compared or place in self.named or len(set(self.classes[place])) > 1
 
     def table(self, term: Term, things: Things) -> tuple[int, list[int]]:
         """A term as a place, plus 1, and what it is for each thing there; -1 for none."""
@@ -131,6 +146,11 @@ class Stepper:
         """The kinds that are read."""
         return self._values[2:-1]
 
+    def kind_at(self, end: int, depth: int) -> int:
+        """What is held under an end, so deep, from 0; `EMPTY` if there is nothing."""
+        held = self.held[end // 2]
+        return held[depth if end % 2 else -1 - depth] if len(held) > depth else EMPTY
+
     def run(self, symbols: Iterable[int]) -> Iterator[int]:
         """What is said to each of some symbols, as they come.
 
@@ -141,10 +161,11 @@ class Stepper:
         key: tuple[int, ...]
         classes = [[0], *tables.classes]
         fronts = [
-            (place, self.held[end // 2], -1 if end % 2 == 0 else 0)
-            for place, end in enumerate(tables.machine.memories.reads, start=2)
+            (place, self.held[end // 2], depth if end % 2 else -1 - depth, depth)
+            for place, (end, depth) in enumerate(tables.machine.memories.places, start=2)
+            if tables.matters(place - 1)
         ]
-        single = len(fronts) == 1 and not tables.pairs
+        single = len(values) == 4 and not tables.pairs
         of_symbols, of_kinds, of_states = classes[1], classes[2] if single else [], classes[-1]
         for symbol in symbols:
             values[1] = symbol
@@ -155,7 +176,7 @@ class Stepper:
             action = actions.get(key)
             if action is None:
                 action = actions[key] = self._action()
-            pops, pushes, (place, table), (after_place, after), _, _ = action
+            pops, pushes, moves, (place, table), (after_place, after), _, _ = action
             said = table[values[place]]
             following = after[values[after_place]]
             new = [(push, kinds[values[at]]) for push, at, kinds in pushes]
@@ -167,9 +188,11 @@ class Stepper:
                 push(kind)
             if following < 0:
                 raise self._lost()
+            for take, put in moves:
+                put(take())
             values[-1] = following
-            for at, held, end in fronts:
-                values[at] = held[end] if held else EMPTY
+            for at, held, end, depth in fronts:
+                values[at] = held[end] if len(held) > depth else EMPTY
             self.rule, self.signals = action.rule, action.signals
             yield said
 
@@ -192,6 +215,10 @@ class Stepper:
                 return self._made(number, rule)
         raise self._lost()
 
+    def _put(self, end: int) -> Callable[[int], Any]:
+        held = self.held[end // 2]
+        return held.appendleft if end % 2 else held.append
+
     def _made(self, number: int, rule: Rule) -> _Action:
         machine, table = self._tables.machine, self._tables.table
         memories = machine.memories
@@ -201,17 +228,19 @@ class Stepper:
             if rule.signals[signal]
         )
         pushes = tuple(
-            (
-                self.held[end // 2].append if end % 2 == 0 else self.held[end // 2].appendleft,
-                *table(term, machine.kinds[end // 2]),
-            )
+            (self._put(end), *table(term, machine.kinds[end // 2]))
             for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True)
             if rule.signals[signal] and term is not None
+        )
+        moves = tuple(
+            (_taken(self.held[taken // 2], taken % 2 == 0), self._put(put))
+            for signal, taken, put in memories.moves
+            if rule.signals[signal]
         )
         nothing = Term(CONSTANT, ASKED_NOTHING)
         output = table(rule.output or nothing, machine.outputs)
         after = table(rule.after, machine.states)
-        return _Action(pops, pushes, output, after, rule.signals, number)
+        return _Action(pops, pushes, moves, output, after, rule.signals, number)
 
 
 def fits(rule: Rule, places: Sequence[int], letters: Sequence[Sequence[int]]) -> bool:
@@ -234,6 +263,12 @@ def _pop(held: deque[int], top: bool) -> Callable[[], Any]:
             take()
 
     return pop
+
+
+def _taken(held: deque[int], top: bool) -> Callable[[], int]:
+    """What takes from an end; `EMPTY` if there is nothing."""
+    take = held.pop if top else held.popleft
+    return lambda: take() if held else EMPTY
 
 
 class Said(NamedTuple):

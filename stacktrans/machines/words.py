@@ -63,7 +63,20 @@ def end_names(machine: Machine, ends: Iterable[int]) -> list[str]:
 
 def place_names(machine: Machine) -> list[str]:
     """What the places of rules are called."""
-    return ["symbol", *end_names(machine, machine.memories.reads), "state"]
+    names = end_names(machine, machine.memories.reads)
+    depths = [deep for _, deep in machine.memories.places]
+    lists = bool(machine.memories.moves)
+    reads = [_under(deep, name, lists) for deep, name in zip(depths, names, strict=True)]
+    return ["symbol", *reads, "state"]
+
+
+def _under(depth: int, name: str, lists: bool) -> str:
+    """What is called that is read so deep in a memory, from 0; left of the head in lists."""
+    if not depth:
+        return name
+    if lists:
+        return f"{name} {depth} left of its head"
+    return f"{name} under {'its top' if depth == 1 else f'{depth} more'}"
 
 
 def condition(machine: Machine, rule: Rule, place: int) -> str:
@@ -110,20 +123,37 @@ def actions(machine: Machine, rule: Rule) -> list[str]:
             what = f"push {_said(machine, term, machine.kinds[end // 2])}"
             alone = single and name == memories.names[end // 2]
             found.append(what if alone else f"{what} on {name}")
+    for signal, taken, _ in memories.moves:
+        if rule.signals[signal]:
+            left = taken // 2 % 2 == 0
+            name = memories.names[taken // 2 - (not left)]
+            found.append(f"move {'left' if left else 'right'}{'' if single else f' in {name}'}")
     if machine.buffers and rule.signals[-2]:
         found.append("read on")
     if rule.output is not None and (not machine.buffers or rule.signals[-1]):
         found.append(f"write {_said(machine, rule.output, machine.outputs)}")
     if machine.states.size > 1 and rule.after.place == CONSTANT:
-        found.append(f"go to {thing(machine, machine.states, rule.after.thing)}")
+        after = rule.after.thing
+        starts = rule.when[-1]
+        if starts != frozenset([after]):
+            found.append(f"go to {thing(machine, machine.states, after)}")
     return found
 
 
+def starts(machine: Machine, rule: Rule) -> str:
+    """The states that a rule holds in; all of many but a few by those few."""
+    own = rule.when[-1]
+    if own is None:
+        return "any"
+    lacking = sorted(set(range(machine.states.size)) - own)
+    if machine.states.size > MOST_NAMED and len(lacking) < len(own):
+        return f"any but {_listed([thing(machine, machine.states, each) for each in lacking])}"
+    return _listed([thing(machine, machine.states, each) for each in sorted(own)], "or")
+
+
 def conditions(machine: Machine, rule: Rule) -> list[str]:
-    """When a rule holds."""
+    """When a rule holds, but for the state."""
     names, found = place_names(machine), []
-    if machine.states.size > 1 and (state := condition(machine, rule, len(names) - 1)):
-        found.append(f"in {state}")
     if symbol := condition(machine, rule, 0):
         found.append(f"reading {symbol}")
     for place in range(1, len(names) - 1):
@@ -134,7 +164,14 @@ def conditions(machine: Machine, rule: Rule) -> list[str]:
     return found
 
 
+def situation(machine: Machine, rule: Rule) -> str:
+    """When a rule holds, in words, the state included if there are several."""
+    state = [f"in {starts(machine, rule)}"] if machine.states.size > 1 else []
+    if rule.when[-1] is None:
+        state = []
+    return ", ".join([*state, *conditions(machine, rule)]) or "always"
+
+
 def sentence(machine: Machine, rule: Rule) -> str:
     """A rule in words."""
-    when = ", ".join(conditions(machine, rule)) or "always"
-    return f"{when}: {', '.join(actions(machine, rule)) or 'do nothing'}"
+    return f"{situation(machine, rule)}: {', '.join(actions(machine, rule)) or 'do nothing'}"

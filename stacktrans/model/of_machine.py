@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from stacktrans.machines.definition import Machine
+from stacktrans.machines.definition import EMPTY, Machine
 from stacktrans.machines.running import Stepper, Tables, answer_after, written
-from stacktrans.memory import HeldRows, Memory, Reading, make_memory
+from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
+from stacktrans.memory.actions import EMPTY as EMPTY_CELL
 from stacktrans.model.predictor import NO_MARKS, Marks, Numbers, Question, Said, StepTaken
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.layouts import Ids
@@ -96,10 +97,37 @@ class MachineModel:
                     own = origins[end // 2]
                     own.appendleft(step) if end % 2 else own.append(step)
                     pushed[push] = stepper.held[end // 2][0 if end % 2 else -1]
-            signals = np.array(stepper.signals, np.float64)
-            yield StepTaken(
-                _logits(machine, [said])[0], signals, pushed, self._reading(origins, step + 1)
+            reading = (
+                self._cells(stepper)
+                if self.memory.takes_actions
+                else self._reading(origins, step + 1)
             )
+            yield StepTaken(_logits(machine, [said])[0], self._signals(stepper), pushed, reading)
+
+    def _signals(self, stepper: Stepper) -> Numbers:
+        """The signals of a step; where none of the actions of a stack is taken, its last is."""
+        signals = np.array(stepper.signals, np.float64)
+        if self.memory.takes_actions:
+            own = signals.reshape(self.memory.pushes, -1)  # a view
+            own[own.sum(axis=1) == 0, -1] = 1
+        return signals
+
+    def _cells(self, stepper: Stepper) -> Reading:
+        """What stacks or lists with actions hold: kinds, by their numbers."""
+        names, places = self.memory.push_names, self.machine.memories.places
+        depth, rings = len(places) // len(names), len(self.machine.kinds) // len(names)
+        cells, lines = {}, {}
+        for number, name in enumerate(names):
+            read = (
+                stepper.kind_at(end, deep)
+                for end, deep in places[number * depth : (number + 1) * depth]
+            )
+            cells[name] = _as_cells(read)
+            held, *right = stepper.held[number * rings : (number + 1) * rings]
+            rest = [kind for ring in right for kind in reversed(ring)]
+            head = len(held) - 1 if right and held else None
+            lines[name] = HeldCells(_as_cells([*held, *rest]), head)
+        return Reading(cells=cells, lines=lines)
 
     def _reading(self, origins: Sequence[deque[int]], steps: int) -> Reading:
         """What the memories hold after some steps, by the steps at which it was pushed."""
@@ -114,6 +142,12 @@ class MachineModel:
             for name, own in zip(self.machine.memories.names, origins, strict=True)
         }
         return Reading(float(sum(map(len, origins))), parts, rows=rows)
+
+
+def _as_cells(kinds: Iterable[int]) -> Numbers:
+    """[n, 1] kinds as cells; what is empty holds -1."""
+    numbers = np.array([*kinds], np.float64).reshape(-1, 1)
+    return np.where(numbers == EMPTY, EMPTY_CELL, numbers)
 
 
 class MachineRun:

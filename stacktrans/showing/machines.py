@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from stacktrans.machines.definition import CONSTANT, Machine, Rule
-from stacktrans.machines.words import actions, conditions, thing
+from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ def machine_line(machine: Machine) -> str:
     memories = ", ".join(
         f"{name} of {_counted(things.size - 1, 'kind')}"
         for name, things in zip(machine.memories.names, machine.kinds, strict=True)
+        if things.size > 1
     )
     states = _counted(machine.states.size, "state")
     with_memories = f", {memories}" if memories else ""
@@ -30,16 +31,21 @@ def _counted(count: int, noun: str) -> str:
 
 def rules_table(machine: Machine) -> Table:
     """The rules, numbered, in words."""
+    several = machine.states.size > 1
     table = Table(
-        "rule", Column("when", left=True, fold=", "), Column("what is done", left=True, fold=", ")
+        "rule",
+        *([Column("state", left=True, fold=" or ")] if several else []),
+        Column("when", left=True, fold=", "),
+        Column("what is done", left=True, fold=", "),
     )
     for number, rule in enumerate(machine.rules, start=1):
-        table.add_row(str(number), when(machine, rule), done(machine, rule))
+        state = [starts(machine, rule)] if several else []
+        table.add_row(str(number), *state, when(machine, rule), done(machine, rule))
     return table
 
 
 def when(machine: Machine, rule: Rule) -> str:
-    """When a rule holds, in words."""
+    """When a rule holds, in words, but for the state."""
     return ", ".join(conditions(machine, rule)) or "always"
 
 
@@ -97,7 +103,7 @@ def dot(machine: Machine) -> str:
 
 def _rule_line(machine: Machine, number: int) -> str:
     rule = machine.rules[number - 1]
-    return _escaped(f"{number}  {when(machine, rule)}: {done(machine, rule)}")
+    return _escaped(f"{number}  {situation(machine, rule)}: {done(machine, rule)}")
 
 
 def _quoted(text: str) -> str:
@@ -111,4 +117,4 @@ def _escaped(text: str) -> str:
 def numbered_rules(machine: Machine) -> Iterator[tuple[int, str, str]]:
     """The number of each rule from 1, when it holds, and what it does."""
     for number, rule in enumerate(machine.rules, start=1):
-        yield number, when(machine, rule), done(machine, rule)
+        yield number, situation(machine, rule), done(machine, rule)

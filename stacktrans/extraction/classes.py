@@ -1,0 +1,168 @@
+"""Classes of vectors or symbols that count as alike, until they are parted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.extraction.influence import distances
+from stacktrans.extraction.runs import NOTHING
+from stacktrans.extraction.vectors import Vectors
+from stacktrans.tasks.layouts import Ids, Mask
+
+REMEMBERED = 2000
+"""How many vectors without evidence are compared with."""
+
+
+class Split(NamedTuple):
+    """How a class was parted.
+
+    Attributes:
+        own: the class.
+        column: what is done that tells its parts apart; `NOTHING` if only neighbours do.
+        place: where things were tried, in
+        context: [places] this step.
+        values: what was done with those of each of
+        classes: its parts.
+        examples: [n] some members, and
+        parts: [n] their parts.
+    """
+
+    own: int
+    column: int
+    place: int
+    context: Ids
+    values: Ids
+    classes: Ids
+    examples: Ids
+    parts: Ids
+
+
+class Experiment(NamedTuple):
+    """What was tried to part a class: see `Split`."""
+
+    column: int
+    place: int
+    context: Ids
+
+
+NO_EXPERIMENT = Experiment(NOTHING, NOTHING, np.zeros(0, np.int64))
+
+
+@dataclass
+class Classes:
+    """The classes of some vectors or symbols.
+
+    Attributes:
+        of: [N] the class of each.
+        sure: [N] whether there is evidence for it.
+        met: [N] whether there ever was.
+        count: how many classes there are.
+        vectors: themselves; None for symbols.
+    """
+
+    of: Ids
+    vectors: Vectors | None
+    sure: Mask = field(init=False)
+    met: Mask = field(init=False)
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sure = np.ones(len(self.of), np.bool_)
+        self.splits: list[Split] = []
+        self.joined: dict[int, int] = {}
+        self._parted: list[dict[int, int]] = []
+        self.met = np.zeros(len(self.of), np.bool_)
+        self.count = int(self.of.max(initial=0)) + 1
+
+    @property
+    def there(self) -> list[int]:
+        """The classes that anything is of."""
+        found: list[int] = np.unique(self.of).tolist()
+        return found
+
+    def known(self, numbers: Ids) -> Ids:
+        """The classes of some that there is evidence for; `NOTHING` for others."""
+        return np.where((numbers >= 0) & self.sure[numbers], self.of[numbers], NOTHING)
+
+    def told(self, numbers: Ids, values: Ids) -> float:
+        """How well vectors, [n], tell values, [n]: the mean share that the nearest other tells."""
+        assert self.vectors is not None
+        apart = distances(vectors := self.vectors.of(numbers), vectors)
+        np.fill_diagonal(apart, np.inf)
+        right = values[apart.argmin(axis=1)] == values
+        return float(np.mean([right[values == each].mean() for each in np.unique(values)]))
+
+    def part(
+        self,
+        numbers: Ids,
+        values: Ids,
+        others: Ids,
+        likely: Ids,
+        experiment: Experiment = NO_EXPERIMENT,
+        lasting: bool = False,
+    ) -> bool:
+        """Part a class by the values of its members; whether that parts it.
+
+        Args:
+            numbers: members for which there is evidence.
+            values: theirs.
+            others: the other members.
+            likely: what their values may be; of vectors, those that none of the first has do not
+                count.
+            experiment: what told values.
+            lasting: whether what is parted is kept apart.
+        """
+        own = int(self.of[numbers[0]])
+        if self.vectors is None:
+            numbers, values = np.append(numbers, others), np.append(values, likely)
+            others, likely = others[:0], likely[:0]
+        different, counts = np.unique(values, return_counts=True)
+        if len(different) < 2:
+            return False
+        ranked = np.argsort(-counts, kind="stable")
+        fresh = np.empty(len(ranked), np.int64)
+        fresh[ranked] = np.concatenate([[own], self.count + np.arange(len(ranked) - 1)])
+        classes = fresh[np.searchsorted(different, values)]
+        self.of[numbers] = classes
+        some = np.linspace(0, len(numbers) - 1, min(len(numbers), REMEMBERED)).astype(np.int64)
+        self.splits.append(Split(own, *experiment, different, fresh, numbers[some], classes[some]))
+        found = np.minimum(np.searchsorted(different, likely), len(different) - 1)
+        known = different[found] == likely
+        self.of[others[known]] = fresh[found[known]]
+        if len(left := others[~known]) and self.vectors is not None:
+            vectors = self.vectors.of(left), self.vectors.of(numbers[some])
+            self.of[left] = classes[some][distances(*vectors).argmin(axis=1)]
+        self.met[numbers] = True
+        self.sure[others] = self.met[others] & known
+        self.count += len(ranked) - 1
+        for parted in self._parted:
+            if own in parted:
+                parted.update(dict.fromkeys(fresh.tolist(), parted[own]))
+        if lasting:
+            self._parted.append({each: each for each in fresh.tolist()})
+        return True
+
+    def join(self, one: int, other: int) -> None:
+        """Make two classes one."""
+        self.of[self.of == other] = one
+        self.joined[other] = one
+
+    def now(self, classes: Ids) -> Ids:
+        """[n] what classes have become by joining them."""
+        found = classes.copy()
+        for each in np.unique(classes).tolist():
+            other = each
+            while other in self.joined:
+                other = self.joined[other]
+            found[classes == each] = other
+        return found
+
+    def kept_apart(self, one: int, other: int) -> bool:
+        """Whether two classes have been parted for good."""
+        return any(
+            one in parted and other in parted and parted[one] != parted[other]
+            for parted in self._parted
+        )

@@ -1,0 +1,214 @@
+"""Machines of streams, and of stacks and lists with actions; many strings in compiled code."""
+
+import itertools
+import json
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import run
+from test_machines import counting
+
+from stacktrans.commands.terminal import print_out
+from stacktrans.extraction import refining
+from stacktrans.extraction.extracting import Extracted, extract
+from stacktrans.extraction.network import CannotExtract, Network
+from stacktrans.extraction.runs import Recorder
+from stacktrans.extraction.strings import Tried, drawn_strings
+from stacktrans.machines.definition import (
+    CONSTANT,
+    SAME_LENGTH,
+    Machine,
+    Memories,
+    Reads,
+    Rule,
+    Series,
+    Term,
+    Things,
+)
+from stacktrans.machines.files import MACHINE, read_machine
+from stacktrans.machines.running import Stepper, Tables, answer
+from stacktrans.machines.words import sentence
+from stacktrans.model import checkpoint
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.predictor import Question
+from stacktrans.model.rules_run import RulesRun, rules_of
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.resolve import resolve
+from stacktrans.showing.machines import rules_table
+from stacktrans.tasks.base import Lengths
+
+
+def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Checkpoint:
+    """A hard model of a stream with random weights, which uses its memory in all ways."""
+    config = resolve(
+        task="anbncn",
+        recipe="default",
+        settings={"model": {"memory": {"name": memory, "size": 2, **own}}},
+        assignments=["controller=lstm"],
+    )
+    layout = config.make_task().layout
+    torch.manual_seed(seed)
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    weights = {name: 3 * torch.randn_like(each) for name, each in model.state_dict().items()}
+    path = directory / f"model-{seed}"
+    checkpoint.save(path, config, weights)
+    return checkpoint.load(path, hard=True)
+
+
+@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn"])
+def test_runs_do_what_models_do(memory: str, tmp_path: Path) -> None:
+    taken = []
+    for seed in range(4):
+        loaded = untrained(tmp_path, memory, seed, count=3, depth=4)
+        network = Network(loaded)
+        strings = [each.ids[:25] for each in drawn_strings(loaded, Lengths(1, 19), 6, 1)]
+        recorder = Recorder(network, 1 / 256)
+        said = recorder.run(strings)
+        expected = network.model.answers([Question(ids) for ids in strings], logs=False)
+        assert said == [each.symbols.tolist() for each in expected]
+        taken.append(recorder.steps().signals.any(axis=0))
+    assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
+
+
+def test_a_memory_that_forgets_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CannotExtract, match="without a capacity"):
+        extract(untrained(tmp_path, "stack-rnn", capacity=3))
+
+
+@pytest.fixture(scope="module")
+def counted() -> Extracted:
+    return extract(checkpoint.load("anbncn", hard=True))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("machines") / "machine"
+    assert run("extract", "anbncn", "--out", path).returncode == 0
+    return path
+
+
+def test_a_stream_is_a_machine(counted: Extracted) -> None:
+    assert counted.whole
+    assert counted.machine.states.size == 1
+    said = [sentence(counted.machine, rule) for rule in counted.machine.rules]
+    assert len(said) <= 6
+    assert any(each.startswith("reading a: push it on") for each in said)
+
+
+def test_a_machine_of_a_stream_is_a_checkpoint(saved: Path) -> None:
+    assert read_machine(saved / MACHINE).memories.depths
+    assert run("transduce", saved, stdin=b"aaab\nab\n").stdout == b"bbccc\nc\n"
+    measured = json.loads(run("eval", saved, "--lengths", "1:60", "--json").stdout)
+    assert measured["results"][0]["coarse"] == 1.0
+    followed = json.loads(run("inspect", saved, "aab", "--json").stdout)
+    assert followed["correct"]
+    assert run("verify", saved, "--count", "50", "--exhaustive", "50").returncode == 0
+
+
+def test_it_is_compared_with_as_many_strings_as_one_likes() -> None:
+    done = run("extract", "anbncn", "--strings", "20", "--lengths", "100:200", "--json")
+    found = json.loads(done.stdout)["agreement"][-1]
+    assert found == {"what": "random of length 100:200, uniformly", "strings": 20, "agreeing": 20}
+
+
+def test_it_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    refined = []
+    monkeypatch.setattr(refining.Refining, "_resolve", lambda *_: refined.append(1))
+    with pytest.raises(CannotExtract, match="after 1 round"):
+        extract(checkpoint.load("parenthesis-stack", hard=True), seconds=0)
+    assert not refined
+
+
+@pytest.mark.parametrize("name", ["xor-buffered", "reversal-stack", "anbncn"])
+def test_compiled_code_says_what_plain_python_says(name: str) -> None:
+    loaded = checkpoint.load(name, hard=True)
+    machine = extract(loaded).machine
+    strings = drawn_strings(loaded, loaded.config.task.ranges.test, 20, 1)
+    rules = rules_of(machine)
+    assert rules is not None
+    said = RulesRun(machine, rules).said([each.ids for each in strings])
+    for string, own in zip(strings, said, strict=True):
+        assert own is not None
+        assert own.tolist() == plain(machine, string)
+
+
+def plain(machine: Machine, string: Tried) -> list[int]:
+    if machine.reads.kind == "stream":
+        return [*Stepper(Tables(machine)).run(string.ids.tolist())]
+    return answer(Tables(machine), string.ids.tolist()).outputs
+
+
+def test_compiled_code_reads_what_it_says_and_knows_when_it_is_lost() -> None:
+    machine = counting()
+    rules = rules_of(machine)
+    assert rules is not None
+    read = [np.array(machine.read([0] * 1000)), np.array(machine.read([0, 1, 0]))]
+    long, lost = RulesRun(machine, rules).said(read, [2000, 20])
+    assert long is not None
+    assert long.tolist() == [0] * 1000 + [2]
+    assert lost is None
+
+
+def moving() -> Machine:
+    """A list: a inserts, b moves left, c moves right; says which letter is at the head."""
+    letters, state = Series("letter", (0, 1, 2)), Things((Series("q0"),))
+    kinds = Things((Series("empty"), letters))
+    same = Term(CONSTANT, 0)
+    said = Term(1, 0)
+    rules = [
+        Rule(
+            (frozenset([letter]), None, None, None),
+            (),
+            tuple(int(signal == letter) for signal in range(3)),
+            said,
+            (Term(0, 1) if letter == 0 else None,),
+            same,
+        )
+        for letter in range(3)
+    ]
+    memories = Memories(
+        ("list", "list right of its head"), (), ((0, 0),), (0, 2), ("insert", "left", "right"),
+        (0, 0), ((1, 0, 2), (2, 2, 0)),
+    )  # fmt: skip
+    return Machine(
+        "moving", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
+        Things((letters,)), Things((letters,)), (kinds, kinds), state, memories, None,
+        Reads(SAME_LENGTH, 0, -1, (), (), -1), tuple(rules),
+    )  # fmt: skip
+
+
+def test_heads_of_lists_move() -> None:
+    machine = moving()
+    stepper = Stepper(Tables(machine))
+    held = []
+    for symbol in (0, 0, 1, 1, 1, 2, 2, 2):
+        deque(stepper.run([symbol]), maxlen=0)
+        held.append([list(each) for each in stepper.held])
+    assert held[1] == [[1, 1], []]
+    assert held[2] == [[1], [1]]
+    assert held[4] == [[], [1, 1, 0]]  # beyond the last is what is empty
+    assert held[7] == [[0, 1, 1], []]
+    assert "reading b: move left" in sentence(machine, machine.rules[1])
+    rules = rules_of(machine)
+    assert rules is not None
+    for symbols in itertools.product(range(3), repeat=5):
+        (said,) = RulesRun(machine, rules).said([np.array(symbols)])
+        assert said is not None
+        assert said.tolist() == answer(Tables(machine), list(symbols)).outputs
+
+
+def test_the_state_has_a_column_of_its_own_if_there_are_several(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    machine = counting()
+    rule = machine.rules[0]._replace(when=(frozenset([2]), None, frozenset([1])))
+    two = Things((Series("q0"), Series("q1")))
+    several = Machine(**{**vars(machine), "states": two, "rules": (rule, *machine.rules[1:])})
+    print_out(rules_table(several))
+    shown = capsys.readouterr().out
+    assert "state" in shown.splitlines()[0]
+    assert "q1" in shown
+    assert sentence(several, rule) == "in q1, reading a: push mark 1, go to q0"
