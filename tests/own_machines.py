@@ -90,6 +90,29 @@ def turned(task: Task) -> Machine:
     )  # fmt: skip
 
 
+def marking(task: Task) -> Machine:
+    """Copies with a queue, and pushes a mark whenever it does not push a letter."""
+    machine, size = rearranging(task, QUEUE), len(task.source)
+    mark = size + 1
+    series = Series("letter", tuple(range(size)))
+    source, after, full = (
+        range(2, 2 + size),
+        [1, *range(2 + size, 2 + 2 * size)],
+        range(1, 1 + size),
+    )
+    marked = (Term(CONSTANT, mark),)
+    return replace(
+        machine, kinds=(Things((Series("empty"), series, Series("mark"))),),
+        rules=(
+            rule(when([0], None, None), (0, 1), None, marked),
+            rule(when(source, [mark], None), (1, 1), None, (Term(SYMBOL, 1),)),
+            rule(when(source, None, None), (0, 1), None, (Term(SYMBOL, 1),)),
+            rule(when(after, full, None), (1, 1), Term(TOP, 0), marked),
+            rule(when(after, [mark], None), (1, 1), Term(CONSTANT, size), marked),
+        ),
+    )  # fmt: skip
+
+
 def with_queue(task: Task) -> Machine:
     """Reverses with a stack, and looks at a queue without need."""
     machine = rearranging(task, STACK)

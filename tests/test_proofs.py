@@ -57,6 +57,7 @@ MACHINES: dict[str, tuple[str, Making, int]] = {
     "stack": ("reverse", partial(rearranging, memories=STACK), 4),
     "queue": ("copy", partial(rearranging, memories=QUEUE), 4),
     "deque": ("copy", own_machines.turned, 4),
+    "marks": ("copy", own_machines.marking, 4),
     "stack and queue": ("reverse", own_machines.with_queue, 4),
     "two queues": ("bigram-flip", own_machines.flipping, 4),
     "waiting": ("waiting-reversal", own_machines.waiting, 8),

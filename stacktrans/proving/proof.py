@@ -19,7 +19,7 @@ from stacktrans.proving.exploring import Assumed, Broke, Explored, Explorer
 from stacktrans.proving.letters import STANDING, classes_of
 from stacktrans.proving.references import QUEUE, Reference, reference_of
 from stacktrans.proving.stepping import Stepping
-from stacktrans.proving.tapes import BACK, FRONT, Lines, Piles, Whole
+from stacktrans.proving.tapes import BACK, FRONT, Block, Lines, Mistaken, Piles, Whole
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layouts import InStep, JointSequence
 
@@ -105,6 +105,7 @@ class _Attempt:
         self._classes = tuple(classes_of(machine, reference))
         letters = frozenset(each for own in self._classes for each in own[:STANDING])
         self._course: Course = course_of(machine, reference, letters)
+        self._filled = set[tuple[Block, int]]()
 
     def result(self) -> Result:
         """See `prove`; raises `Unproved`."""
@@ -114,6 +115,8 @@ class _Attempt:
                 explored = self._explored(assumed)
             except Broke as broke:
                 self._assume_less(assumed, broke)
+                continue
+            except Mistaken:
                 continue
             if explored.wrong is not None:
                 whole = self._reference.whole(explored.wrong)
@@ -156,7 +159,7 @@ class _Attempt:
             for number, each in enumerate(assumed)
             if each in (ALONG, TURNED)
         }
-        tape = Lines() if self._reference.memory == QUEUE else Piles()
+        tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
         return self._explorer(Assumed(tape, along, apart)).explore()
 
     def _explorer(self, assumed: Assumed) -> Explorer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
@@ -42,6 +43,10 @@ class Broken(Exception):
     def __init__(self, part: int, why: str) -> None:
         self.part, self.why = part, why
         super().__init__()
+
+
+class Mistaken(Exception):
+    """Something stands where nothing was assumed to stand; it has to be looked at anew."""
 
 
 class Edge(NamedTuple):
@@ -227,11 +232,49 @@ class Line(NamedTuple):
 class Lines(Tape):
     """Tapes of queues, of which both ends are known, and what has ever stood behind what.
 
-    More is described than can be, which is on the safe side.
+    More is described than can be, which is on the safe side. Where a part is looked for that none
+    of the blocks has that ever stood behind a block, one after another, it is assumed to be empty.
+
+    Args:
+        refuted: the blocks behind which something turned out to stand, and of which part; more are
+            added, where `Mistaken` is raised.
     """
 
     exact = False
     start = Line((), None, ())
+
+    def __init__(self, refuted: set[tuple[Block, int]]) -> None:
+        self._refuted = refuted
+        self._assumed = set[tuple[Block, int]]()
+        self._behind: defaultdict[Block, set[Block]] = defaultdict(set)
+
+    def _ends(self, tape: Line, part: int) -> bool:
+        """Whether a part has nothing behind the blocks in front; what that rests on is noted."""
+        last = tape.last
+        if last is None or tape.back[-1][part] or (last, part) in self._refuted:
+            return False
+        return self._assume_end(last, part)
+
+    def _assume_end(self, block: Block, part: int) -> bool:
+        """Assume that a part is empty behind a block, unless it is known not to be."""
+        found, left = {block}, [block]
+        while left:
+            after = self._behind[left.pop()]
+            if any(each[part] for each in after):
+                self._refuted.add((block, part))
+                return False
+            left += after - found
+            found |= after
+        self._assumed |= {(each, part) for each in found}
+        return True
+
+    def _note(self, one: Block, other: Block) -> None:
+        """Note what stands behind what; raises `Mistaken` if that is not as assumed."""
+        self._behind[one].add(other)
+        for part, cells in enumerate(other):
+            if (one, part) in self._assumed and (cells or not self._assume_end(other, part)):
+                self._refuted |= {(block, own) for block, own in self._assumed if own == part}
+                raise Mistaken
 
     def read(self, tape: Line, part: int, end: int) -> Hashable | None:
         blocks, place = self._place(tape, part, end)
@@ -245,7 +288,7 @@ class Lines(Tape):
                 raise Broken(part, FAR)
             return tape.back, len(tape.back) - 1
         place = place_of(tape.front, part, end)
-        if place is None:
+        if place is None and not self._ends(tape, part):
             if len(tape.front) >= MOST_BLOCKS:
                 raise Broken(part, FAR)
             raise Lacking(("behind", tape.last))
@@ -272,6 +315,8 @@ class Lines(Tape):
         # Otherwise blocks of which something is popped would count as ones that were pushed so.
         if tape.grown and not back and len(front) > MOST_KNOWN:
             row, last, front = front, front[0], front[:1]
+        for one, other in itertools.pairwise(row):
+            self._note(one, other)
         edges = [Edge(("behind", one), other) for one, other in itertools.pairwise(row)]
         return Line(front, last if row else None, row[-1:]), edges
 
