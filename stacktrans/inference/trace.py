@@ -350,7 +350,7 @@ def _held(rows: HeldRows, symbols: list[str]) -> list[Held]:
 
 def _line(cells: HeldCells) -> Line:
     """The cells from the first to the last that is not empty, or is the head."""
-    values, head = np.array(cells.values.tolist()), cells.head
+    values, head = np.array(cells.values.tolist()).reshape(cells.values.shape), cells.head
     filled = (values - EMPTY).mean(axis=-1) / 2
     there = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
     kept = slice(min(there, default=0), max(there, default=-1) + 1)
