@@ -25,7 +25,8 @@ each picture time goes from left to right. On top is what is on the memory after
 thick as its strength (or of a [stack with actions](models.md#stacks-and-lists-with-actions) as
 high as its cells are full); below, in shades from white for 0 to black for 1, how strongly the
 model pushes and pops, the vectors pushed where they are short, what is read, and inputs and
-outputs. [Inspecting](inspecting.md) shows more ways to look at these models. Written by `python
+outputs. Below some stand the rules of the [machine](machines.md) that the model is.
+[Inspecting](inspecting.md) shows more ways to look at these models. Written by `python
 docs/gallery.py`."""
 
 
@@ -37,12 +38,14 @@ class Piece(NamedTuple):
         title: what it does.
         arguments: of `inspect`, the string first.
         text: what can be seen.
+        ruled: whether the rules of its machine are shown.
     """
 
     name: str
     title: str
     arguments: Sequence[str]
     text: str
+    ruled: bool = False
 
 
 PIECES = (
@@ -52,16 +55,16 @@ PIECES = (
         ["queue"],
         """What is read is pushed at the back. From the end of the source, `|||`, on one symbol a
 step is popped from the front, which is at the bottom here, and what then comes up is the answer.
-The model goes on pushing what it answers; that is never read again, since the answer is over
-before its turn comes.""",
+Where there is no letter to be pushed, a mark is; when it comes to the front, all has been said.""",
+        True,
     ),
     Piece(
         "reverse-stack",
         "A stack that reverses",
         ["abcde"],
-        """What was pushed last is on top, and comes back first. While it answers, the model
-pushes next to nothing. It pops a little less than 1 a step, so that a thin rest of each symbol is
-read together with the next one.""",
+        """What was pushed last is on top, and comes back first. Below all lies a mark that was
+pushed at the begin of the string, `<s>`, and says when all has been popped.""",
+        True,
     ),
     Piece(
         "copy-deque",
@@ -73,34 +76,46 @@ is used as a queue.""",
     ),
     Piece(
         "reversal-stack",
-        "72 numbers that reverse",
+        "Two rules that reverse",
         ["0110####"],
-        """The controller is linear: it has no state of its own, and sees nothing but the current
-symbol and the top of the stack. While it reads `0` and `1` it pushes more than it pops, and at
-each `#` it pops more.""",
+        """The controller has no state of its own, and sees nothing but the current symbol and the
+top of the stack. While it reads `0` and `1` it pushes, and at each `#` it pops what it answers.""",
+        True,
     ),
     Piece(
         "parenthesis-stack",
         "Which bracket closes",
         ["([()]"],
         """At each step the model says which bracket would close the innermost open one. An
-opening bracket is pushed, a closing one pops it, and the answer is that which fits the top.""",
+opening bracket is pushed, a closing one pops it, and the answer is that which fits the bracket
+below. Each kind of bracket is pushed in two ways, which tell what is below it.""",
+        True,
     ),
     Piece(
         "xor-buffered",
         "An odd number of ones",
         ["1101"],
         """A model with [buffers](models.md#buffers), and a stack that it uses in a way of its
-own: it pushes at each `1` and never pops. What counts is the vector on top. There are two of them
-in turn (`pushed top`: compare steps 1, 2 and 4), for an odd and an even number of ones so far.""",
+own: it never pops. What counts is what was pushed last, which says whether the number of ones so
+far is odd. The first of what is written is dropped, so that each answer may come a step late.""",
+        True,
+    ),
+    Piece(
+        "anbn",
+        "Counting up and down",
+        ["aaabbb"],
+        """As many `b` as `a`: the stack grows at each `a`, and shrinks at each `b`. Where it
+gets empty, another string begins. The second stack does the same, and nothing depends on it.""",
+        True,
     ),
     Piece(
         "anbncn",
-        "Counting up and down",
+        "Counting twice",
         ["aaaabbbb"],
-        """In `aaaabbbbcccc` the first letters decide on all others. The second stack grows at
-each `a` and shrinks at each `b`; meanwhile the first one counts each `b` for the `c` to come.
-Where a stack is empty, the next letter begins.""",
+        """In `aaaabbbbcccc` the first letters decide on all others. One stack grows at each `a` and
+shrinks at each `b`; meanwhile the other one counts each `b` for the `c` to come. Where a stack is
+empty, the next letter begins.""",
+        True,
     ),
     Piece(
         "memorization",
@@ -126,33 +141,53 @@ def command(piece: Piece) -> list[str]:
     return ["inspect", model, *piece.arguments, "--plot", f"docs/images/{piece.name}.svg"]
 
 
+def extraction(piece: Piece) -> list[str]:
+    """What finds the rules of its machine, likewise."""
+    return ["extract", f"checkpoints/{piece.name}"]
+
+
+def rules_of(piece: Piece) -> str:
+    """What `extract` prints of its model, as it was when the pictures were drawn."""
+    return (DOCS / "rules" / f"{piece.name}.txt").read_text(encoding="utf-8")
+
+
 def gallery_page() -> str:
     """What docs/gallery.md should be."""
     return "\n\n".join([HEADING, *map(_section, PIECES)]) + "\n"
 
 
 def _section(piece: Piece) -> str:
-    """The title, the command, the picture, and what can be seen."""
+    """The title, the command, the picture, what can be seen, and the rules."""
     loaded = checkpoint.load(ROOT / "checkpoints" / piece.name)
     shown = f"The memory, strengths, reads, inputs and outputs of {piece.name}, step by step"
-    return "\n\n".join(
-        (
-            f"## {piece.title}",
-            f"`{piece.name}`. {model_line(loaded.config)}.",
-            f"```console\n$ stacktrans {shlex.join(command(piece))}\n```",
-            f"![{shown}](images/{piece.name}.svg)",
-            piece.text,
-        )
-    )
+    parts = [
+        f"## {piece.title}",
+        f"`{piece.name}`. {model_line(loaded.config)}.",
+        f"```console\n$ stacktrans {shlex.join(command(piece))}\n```",
+        f"![{shown}](images/{piece.name}.svg)",
+        piece.text,
+    ]
+    if piece.ruled:
+        words = shlex.join(extraction(piece))
+        parts.append(f"```console\n$ stacktrans {words}\n{rules_of(piece)}```")
+    return "\n\n".join(parts)
 
 
 def main() -> None:
-    """Write the page and the pictures."""
-    (DOCS / "gallery.md").write_text(gallery_page(), encoding="utf-8")
+    """Write the page, the pictures and the rules."""
     for piece in PIECES:
-        words = [word.replace("docs/", f"{DOCS}/") for word in command(piece)]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
+        _run([word.replace("docs/", f"{DOCS}/") for word in command(piece)])
+        if piece.ruled:
+            rules = _run(extraction(piece))
+            (DOCS / "rules" / f"{piece.name}.txt").write_text(rules, encoding="utf-8")
+    (DOCS / "gallery.md").write_text(gallery_page(), encoding="utf-8")
+
+
+def _run(words: Sequence[str]) -> str:
+    """What a command prints on stdout."""
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "100"})
+    assert done.exit_code == 0, done.output
+    return done.stdout
 
 
 if __name__ == "__main__":
