@@ -257,6 +257,6 @@ def test_notebooks_show_what_the_command_line_shows(tmp_path: Path) -> None:
     shown: list[Any] = [model, model.trace("a<b"[0]), model.evaluate(lengths=(3, 3), count=5)]
     for each in shown:
         assert "<pre" in each._repr_html_()
-    assert "reverse: LSTM 64" in shown[1]._repr_html_()
+    assert "reverse: RNN 64" in shown[1]._repr_html_()
     assert "coarse" in shown[2]._repr_html_()
     assert "<b>" not in stacktrans.load("copy-queue").trace("<b>")._repr_html_()

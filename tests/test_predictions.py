@@ -160,8 +160,8 @@ def test_an_answer_is_not_cut_off_before_its_target(untrained: Checkpoint) -> No
 
 def test_symbols_that_are_not_scored_do_not_count() -> None:
     model = load("reversal-stack", CPU)
-    right, wrong = asked(model, given_pairs([("011#", "##11"), ("01##", "##01")], model.task))
-    assert (right.answer, right.target, right.right) == ("··11", "##11", True)
+    right, wrong = asked(model, given_pairs([("10##", "##01"), ("01##", "##01")], model.task))
+    assert (right.answer, right.target, right.right) == ("··01", "##01", True)
     assert (wrong.answer, wrong.target, wrong.first_wrong) == ("··10", "##01", 3)
     assert (wrong.symbols, wrong.edits, wrong.fine) == (2, 2, 0)
 

@@ -12,7 +12,7 @@ from small_runs import ignore, small_run, trainer_of
 
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.inference.verification import ALL, LONG, RANDOM, Effort, verify
-from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.model.checkpoint import Checkpoint, load, save
 from stacktrans.tasks.base import Lengths
 
 QUICK = Effort(exhaustive=200, count=300, longest=300, seed=1)
@@ -69,11 +69,20 @@ def test_a_planted_defect_is_found_and_made_short() -> None:
         assert answers(model, rest) == [rest[::-1]]
 
 
-def test_what_is_wrong_on_long_strings_alone_is_found() -> None:
-    found = verify(load("xor-buffered"), replace(QUICK, longest=100))
+@pytest.fixture
+def soft(tmp_path: Path) -> str:
+    """A model whose strengths are not quite 0 or 1, which adds up on long strings."""
+    model = load("reversal-stack")
+    model.model.sharpen(0.4 / model.sharpness)
+    save(tmp_path / "soft", model.config, model.model.state_dict())
+    return str(tmp_path / "soft")
+
+
+def test_what_is_wrong_on_long_strings_alone_is_found(soft: str) -> None:
+    found = verify(load(soft), replace(QUICK, longest=200))
     assert [stage.wrong > 0 for stage in found.stages] == [False, False, True]
     assert found.counterexample is not None
-    shown = json.loads(run("inspect", "xor-buffered", found.counterexample.source, "--json").stdout)
+    shown = json.loads(run("inspect", soft, found.counterexample.source, "--json").stdout)
     assert shown["correct"] is False
 
 
@@ -116,13 +125,13 @@ def test_the_same_seed_tries_the_same_strings() -> None:
     ]
 
 
-def test_the_command_shows_what_is_wrong_and_how_to_look_at_it() -> None:
-    done = run("verify", "xor-buffered", "--count", "100", "--longest", "100")
+def test_the_command_shows_what_is_wrong_and_how_to_look_at_it(soft: str) -> None:
+    done = run("verify", soft, "--count", "100", "--longest", "200")
     assert done.returncode == 1
     lines = done.stdout.decode().splitlines()
     (look,) = [line.removeprefix("look: ") for line in lines if line.startswith("look: ")]
     (source,) = [line.split()[1] for line in lines if line.startswith("source")]
-    assert shlex.split(look) == ["stacktrans", "inspect", "xor-buffered", "--", source]
+    assert shlex.split(look) == ["stacktrans", "inspect", soft, "--", source]
     answer = run(*shlex.split(look)[1:]).stdout.decode().splitlines()[-1]
     assert "(wrong; right is " in answer
     right = run("verify", "parenthesis-stack", "--count", "50", "--longest", "150")

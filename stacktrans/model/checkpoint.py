@@ -186,6 +186,7 @@ class Checkpoint:
         hard: whether signals are made 0 or 1.
         threads: how many parts of a batch are run at the same time.
         machine: what it is instead of a model with weights; None if it is one.
+        sharpness: the factor by which its signals were made nearer to 0 or 1.
     """
 
     path: Path
@@ -197,6 +198,7 @@ class Checkpoint:
     hard: bool = False
     threads: int = 1
     machine: Machine | None = None
+    sharpness: float = 1.0
 
     @functools.cached_property
     def memory(self) -> Memory[Any]:
@@ -223,7 +225,7 @@ class Checkpoint:
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
         model.load_state_dict({name: torch.from_numpy(each) for name, each in self.weights.items()})
         model.hard = self.hard
-        model.sharpness = float(metadata_of(self.path / WEIGHTS).get(SHARPNESS, 1))
+        model.sharpness = self.sharpness
         return model.to(find_device(self.device)).eval()
 
     @property
@@ -300,7 +302,10 @@ def load(
         return _load_machine(path, threads)
     config, task, shapes = _read(path)
     weights = read_weights(path / WEIGHTS, shapes)
-    return Checkpoint(path, config, task, task.layout, weights, str(device), hard, threads)
+    sharpness = float(metadata_of(path / WEIGHTS).get(SHARPNESS, 1))
+    return Checkpoint(
+        path, config, task, task.layout, weights, str(device), hard, threads, sharpness=sharpness
+    )
 
 
 def _load_machine(path: Path, threads: int) -> Checkpoint:
