@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from stacktrans.tasks.streams import Counting
 
 LONGEST_CYCLE = 6
 """The most steps after which a machine does the same again."""
-MOST_STEPS = 30_000
+MOST_STEPS = 10_000
 """The most steps that are taken."""
 MOST_STARTS = 50
 """The most different contents of memories that sequences begin with."""
@@ -150,20 +150,16 @@ class Induction:
     def __init__(self, machine: Machine, parts: Sequence[Part]) -> None:
         self._stepping, self._memories = Stepping(machine), machine.memories
         self._parts, self._first = parts, Start(machine.start, ((),) * len(machine.kinds))
+        memories, seen = machine.memories, self._stepping.seen
+        places = enumerate(memories.places, start=1)
+        self._reads = {place: read for place, read in places if place in seen}
         self._seen = self._followed()
-        memories = self._memories
         moved = (end for _, *ends in memories.moves for end in ends)
         worked = (*(end for _, end in (*memories.pops, *memories.pushes)), *moved)
         read = (end for end, _ in self._reads.values())
         if any(end % 2 for end in (*worked, *read) if end // 2 in self._seen):
             raise Unproved("the machine works at the bottom of a memory")
         self.found = Counted()
-
-    @property
-    def _reads(self) -> Mapping[int, tuple[int, int]]:
-        """What is looked at: ends and how deep, by places."""
-        places = enumerate(self._memories.places, start=1)
-        return {place: read for place, read in places if place in self._stepping.seen}
 
     def _followed(self) -> frozenset[int]:
         """The memories that something is ever read of, or taken from for one of them.
@@ -207,7 +203,8 @@ class Induction:
                     yield place, self._left_behind(place)
                     self.found.cases += 1
             except Undecided as undecided:
-                places += [place.put(case) for case in undecided.cases]
+                # The least counts first: what goes wrong is shown with them.
+                places += [place.put(case) for case in reversed(undecided.cases)]
             if self.found.steps > MOST_STEPS:
                 raise Unproved("the machine does not do the same again and again in long runs")
 

@@ -58,7 +58,9 @@ def prove_pattern(machine: Machine, task: Counting) -> Found:
         raise Unproved(f"an answer is wrong where sequences follow one another, in {written}")
     counts = _shortest_wrong(tables, parts, found.counts)
     known = next(index for index, part in enumerate(parts) if part.inner is not None)
-    return Found(None, tuple(symbol for symbol, _ in sequence(parts, counts) if symbol < known) + (known,))
+    return Found(
+        None, tuple(symbol for symbol, _ in sequence(parts, counts) if symbol < known) + (known,)
+    )
 
 
 def sequence(parts: Sequence[Part], counts: Sequence[int]) -> list[Step]:
