@@ -270,12 +270,12 @@ class Induction:
             reached: how many cells on top of each have to be of one kind for it.
         """
         times = divided(place.left - 1, length)
-        for held, change, cells in zip(place.held, grown, reached, strict=True):
+        for runs, change, cells in zip(place.held, grown, reached, strict=True):
             if change < 0:
-                times = least(times, divided(held[-1].times - cells, -change) + 1)
+                times = least(times, divided(runs[-1].times - cells, -change) + 1)
         held = tuple(
-            changed(runs, times * change) if change else runs
-            for runs, change in zip(place.held, grown, strict=True)
+            changed(own, times * change) if change else own
+            for own, change in zip(place.held, grown, strict=True)
         )
         self.found.repeated += 1
         return place._replace(left=place.left - times * length, held=held)

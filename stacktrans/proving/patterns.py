@@ -13,6 +13,7 @@ from stacktrans.machines.definition import STREAM, Machine
 from stacktrans.machines.running import NoRule, Stepper, Tables
 from stacktrans.proving.counting import Counted, Induction, Part, Wrong, parts_of
 from stacktrans.proving.courses import Unproved
+from stacktrans.tasks.layouts import Stream
 from stacktrans.tasks.streams import Counting
 
 MOST_TRIED = 2_000
@@ -30,11 +31,12 @@ class Found(NamedTuple):
 
 def fits(machine: Machine, task: Counting) -> bool:
     """Whether a machine has the alphabets and the layout of a pattern."""
-    reads = machine.reads
+    reads, layout = machine.reads, task.layout
     own = reads.kind, reads.first_source, reads.first_target, reads.before, reads.after, reads.end
     return (
         (machine.source, machine.target) == (task.source.symbols, task.target.symbols)
-        and own == (STREAM, 0, 0, (), (), task.layout.end)
+        and isinstance(layout, Stream)
+        and own == (STREAM, 0, 0, (), (), layout.end)
         and machine.buffers is None
     )
 
@@ -58,9 +60,8 @@ def prove_pattern(machine: Machine, task: Counting) -> Found:
         raise Unproved(f"an answer is wrong where sequences follow one another, in {written}")
     counts = _shortest_wrong(tables, parts, found.counts)
     known = next(index for index, part in enumerate(parts) if part.inner is not None)
-    return Found(
-        None, tuple(symbol for symbol, _ in sequence(parts, counts) if symbol < known) + (known,)
-    )
+    prompt = [symbol for symbol, _ in sequence(parts, counts) if symbol < known]
+    return Found(None, (*prompt, known))
 
 
 def sequence(parts: Sequence[Part], counts: Sequence[int]) -> list[Step]:

@@ -80,6 +80,8 @@ def prove(machine: Machine, task: Task) -> Result:
         return Result("no algorithm of this task is known")
     if not _fits(machine, task):
         return Result(_OTHER)
+    if machine.memories.moves:
+        return Result("lists are followed only where they count")
     try:
         return _Attempt(machine, task, reference).result()
     except Unproved as problem:

@@ -29,7 +29,7 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
         of = f"right on all {tried:,} strings, which proves nothing of others"
         return [of, f"no proof: {proof.reason}"]
     if proof.counted:
-        return [_RIGHT, _induction(proof.counted)]
+        return [_RIGHT, *_induction(proof.counted)]
     assert proof.explored is not None
     pairs = {pair for number in _along(proof) for pair in _cells(proof, machine, number)}
     own = _own_memory(proof)
@@ -50,16 +50,18 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
     return [visible(each) for each in lines]
 
 
-def _induction(counted: Counted) -> str:
-    counts = [
+def _induction(counted: Counted) -> list[str]:
+    parts = [
         _counted(counted.cases, "case", "cases"),
         _counted(counted.steps, "step", "steps"),
         _counted(counted.repeated, "cycle that is repeated", "cycles that are repeated"),
     ]
-    begins = "empty memories"
-    if counted.starts > 1:
-        begins += f", or with {_counted(counted.starts - 1, 'rest', 'different rests')} of others"
-    return f"induction over counts, however many sequences are in a row: {', '.join(counts)}; each begins with {begins}"
+    rests = _counted(counted.starts - 1, "rest", "different rests")
+    others = f", or with {rests} of those before" if counted.starts > 1 else ""
+    return [
+        f"induction over the counts: {', '.join(parts)}",
+        f"any number of sequences in a row: each begins with empty memories{others}",
+    ]
 
 
 def _counted(count: int, one: str, several: str) -> str:
