@@ -66,6 +66,23 @@ def rearranging(task: Task, memories: Memories) -> Machine:
     )  # fmt: skip
 
 
+def peeking(task: Task) -> Machine:
+    """Reverses with a stack: what is said is under the top, but for the first letter."""
+    machine, size = rearranging(task, STACK), len(task.source)
+    memories = Memories(("stack",), ((0, 0),), ((1, 0),), (0, 0), ("pop", "push"), (0, 1))
+    source, target, full = (range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size))
+    return replace(
+        machine, memories=memories,
+        rules=(
+            rule(when([0], None, None, None), (0, 0)),
+            rule(when(source, None, None, None), (0, 1), None, (Term(SYMBOL, 1),)),
+            rule(when([1], full, None, None), (0, 0), Term(TOP, 0)),
+            rule(when(target, None, full, None), (1, 0), Term(2, 0)),
+            rule(when([1, *target], None, None, None), (1, 0), Term(CONSTANT, size)),
+        ),
+    )  # fmt: skip
+
+
 def turned(task: Task) -> Machine:
     """Copies with a deque: pushes at its bottom and pops at its top."""
     machine, size = rearranging(task, QUEUE), len(task.source)

@@ -55,6 +55,7 @@ LONGEST = {"waiting-reversal-deletion": 6, "parity": 8, "delayed-parity": 8}
 Making = Callable[[Task], Machine]
 MACHINES: dict[str, tuple[str, Making, int]] = {
     "stack": ("reverse", partial(rearranging, memories=STACK), 4),
+    "stack read deep": ("reverse", own_machines.peeking, 4),
     "queue": ("copy", partial(rearranging, memories=QUEUE), 4),
     "deque": ("copy", own_machines.turned, 4),
     "marks": ("copy", own_machines.marking, 4),

@@ -32,8 +32,8 @@ class Contents(ABC):
     start: Any
 
     @abstractmethod
-    def read(self, held: Any, end: int) -> int:
-        """The kind that is read at an end."""
+    def read(self, held: Any, end: int, depth: int = 0) -> int:
+        """The kind that is read at an end, or so deep under it; raises `NotAsAssumed`."""
 
     @abstractmethod
     def stepped(self, held: Any, popped: Sequence[int], pushed: Pushes) -> Any:
@@ -49,8 +49,8 @@ class AllKnown(Contents):
 
     start: tuple[int, ...] = ()
 
-    def read(self, held: tuple[int, ...], end: int) -> int:
-        return held[-1 if end == TOP else 0] if held else EMPTY
+    def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
+        return held[-1 - depth if end == TOP else depth] if len(held) > depth else EMPTY
 
     def stepped(
         self, held: tuple[int, ...], popped: Sequence[int], pushed: Pushes
@@ -76,8 +76,8 @@ class EndsKnown(Contents):
     def __init__(self, reads: Sequence[int]) -> None:
         self._reads = reads
 
-    def read(self, held: tuple[int, int], end: int) -> int:
-        return held[end]
+    def read(self, held: tuple[int, int], end: int, depth: int = 0) -> int:
+        return _outermost(held, end, depth)
 
     def stepped(self, held: tuple[int, int], popped: Sequence[int], pushed: Pushes) -> Any:
         _check(pushed)
@@ -98,8 +98,8 @@ class Anything(Contents):
     exact = False
     start: tuple[int, int] = (EMPTY, EMPTY)
 
-    def read(self, held: tuple[int, int], end: int) -> int:
-        return held[end]
+    def read(self, held: tuple[int, int], end: int, depth: int = 0) -> int:
+        return _outermost(held, end, depth)
 
     def stepped(self, held: tuple[int, int], popped: Sequence[int], pushed: Pushes) -> Any:
         _check(pushed)
@@ -109,6 +109,13 @@ class Anything(Contents):
             other = kind if EMPTY in held else held[1 - end]
             held = (kind, other) if end == TOP else (other, kind)
         return held
+
+
+def _outermost(held: tuple[int, int], end: int, depth: int) -> int:
+    """What is at an end, where no more is known; raises `NotAsAssumed`."""
+    if depth:
+        raise NotAsAssumed("is read below its ends")
+    return held[end]
 
 
 def _check(pushed: Pushes) -> None:

@@ -174,24 +174,27 @@ class Explorer:
         if course.reference.memory and course.looks(situation.course):
             top = self._tape.read(situation.tape, 0, self._pop_end)
         kinds = [
-            self._read(situation, place, end)
-            for place, end in enumerate(self._machine.memories.reads, start=1)
+            self._read(situation, place, end, depth)
+            for place, (end, depth) in enumerate(self._machine.memories.places, start=1)
         ]
         for move in course.moves(situation.course, top):
             done = self._stepping.step((move.symbol, *kinds, situation.state))
             self._take(situation, move, done, length)
 
-    def _read(self, situation: Situation, place: int, end: int) -> int:
-        """The kind that is read in a place; raises `Lacking` and `Broken`."""
+    def _read(self, situation: Situation, place: int, end: int, depth: int) -> int:
+        """The kind that is read in a place; raises `Lacking`, `Broken` and `Broke`."""
         number, side = divmod(end, 2)
         if place not in self._stepping.seen:
             return EMPTY
         if number in self._parts:
             at = self._end(number, side)
-            kind = self._tape.read(situation.tape, self._parts[number], at)
+            kind = self._tape.read(situation.tape, self._parts[number], at, depth)
             return EMPTY if kind is None else kind  # type: ignore[return-value]
         held = situation.held[self._places[number]]
-        kind = self._assumed.apart[number].read(held, side)
+        try:
+            kind = self._assumed.apart[number].read(held, side, depth)
+        except NotAsAssumed as problem:
+            raise Broke(number, str(problem)) from None
         if kind == UNKNOWN:
             raise Lacking(("kinds", number, side))
         return kind

@@ -14,14 +14,17 @@ from dataclasses import dataclass
 from stacktrans.machines.definition import JOINT, PADDED, SAME_LENGTH, Machine
 from stacktrans.machines.running import NoRule, Tables, answer
 from stacktrans.proving.contents import AllKnown, Anything, Contents, EndsKnown
+from stacktrans.proving.counting import Counted
 from stacktrans.proving.courses import Course, Unproved, course_of
 from stacktrans.proving.exploring import Assumed, Broke, Explored, Explorer
 from stacktrans.proving.letters import STANDING, classes_of
+from stacktrans.proving.patterns import fits, prove_pattern
 from stacktrans.proving.references import QUEUE, Reference, reference_of
 from stacktrans.proving.stepping import Stepping
 from stacktrans.proving.tapes import BACK, FRONT, Block, Lines, Mistaken, Piles, Whole
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layouts import InStep, JointSequence
+from stacktrans.tasks.streams import Counting
 
 MOST_SITUATIONS = 50_000
 """The most situations of a proof, and of a search for a shorter source that is answered wrongly."""
@@ -31,6 +34,7 @@ UNREAD, FEW, KEPT, ALONG, TURNED, ANYTHING = (
 """What is assumed of a memory: that nothing is read from it, that it holds few cells, that it is
 never popped, that it goes with the task's own, its top or its bottom where that is pushed; or
 nothing."""
+_OTHER, _WRONG = "the machine does not read and write what the task does", "an answer is wrong"
 _LADDER = (FEW, KEPT, ALONG, TURNED, ANYTHING)
 
 
@@ -45,6 +49,7 @@ class Result:
         classes: the symbols of sources in classes, two of which stand for each.
         explored: what was looked at; None if nothing was.
         reference: the task's own machine, if it has one.
+        counted: what the induction was made of, if it is one.
     """
 
     reason: str | None
@@ -53,6 +58,7 @@ class Result:
     classes: tuple[tuple[int, ...], ...] = ()
     explored: Explored | None = None
     reference: Reference | None = None
+    counted: Counted | None = None
 
     @property
     def proved(self) -> bool:
@@ -67,15 +73,29 @@ def prove(machine: Machine, task: Task) -> Result:
         machine: as it is run by `stacktrans.machines.running`.
         task: what it is for.
     """
+    if isinstance(task, Counting) and type(task) is Counting:
+        return _by_induction(machine, task)
     reference = reference_of(task)
     if reference is None:
         return Result("no algorithm of this task is known")
     if not _fits(machine, task):
-        return Result("the machine does not read and write what the task does")
+        return Result(_OTHER)
+    if machine.memories.moves:
+        return Result("lists are followed only where they count")
     try:
         return _Attempt(machine, task, reference).result()
     except Unproved as problem:
         return Result(str(problem), reference=reference)
+
+
+def _by_induction(machine: Machine, task: Counting) -> Result:
+    if not fits(machine, task):
+        return Result(_OTHER)
+    try:
+        found = prove_pattern(machine, task)
+    except Unproved as problem:
+        return Result(str(problem))
+    return Result(_WRONG if found.wrong else None, found.wrong, counted=found.counted)
 
 
 def _fits(machine: Machine, task: Task) -> bool:
@@ -183,7 +203,7 @@ class _Attempt:
     def _refuted(self, source: list[int]) -> Result:
         """The result if a source is answered wrongly."""
         shortest = self._shortest(len(source)) or source
-        return Result("an answer is wrong", tuple(shortest), reference=self._reference)
+        return Result(_WRONG, tuple(shortest), reference=self._reference)
 
     def _is_wrong(self, source: Sequence[int]) -> bool:
         """Whether the machine, run as always, answers a source otherwise than the task."""

@@ -69,8 +69,8 @@ class Tape(ABC):
     start: Any
 
     @abstractmethod
-    def read(self, tape: Any, part: int, end: int) -> Hashable | None:
-        """What is at an end of a part; None if it is empty.
+    def read(self, tape: Any, part: int, end: int, depth: int = 0) -> Hashable | None:
+        """What is at an end of a part, or so deep under it; None if there is nothing.
 
         Raises:
             Lacking: it is not known; then there are several tapes that it can be.
@@ -115,10 +115,26 @@ def without(blocks: tuple[Block, ...], index: int, part: int, end: int) -> tuple
     return (*blocks[:index], changed, *blocks[index + 1 :])
 
 
-def place_of(blocks: tuple[Block, ...], part: int, end: int) -> int | None:
-    """The index of the block with the outermost cell of a part."""
+class Spot(NamedTuple):
+    """Where a cell is: the index of its block, and which cell of a part of that it is."""
+
+    block: int
+    cell: int
+
+
+def spot_of(blocks: tuple[Block, ...], part: int, end: int, depth: int = 0) -> Spot | None:
+    """Where the outermost cell of a part is, or one so deep under it; None if there is none."""
     order = range(len(blocks)) if end == FRONT else range(len(blocks) - 1, -1, -1)
-    return next((index for index in order if blocks[index][part]), None)
+    for index in order:
+        size = len(blocks[index][part])
+        if size > depth:
+            return Spot(index, depth if end == FRONT else size - 1 - depth)
+        depth -= size
+    return None
+
+
+def _cell(blocks: tuple[Block, ...], part: int, spot: Spot | None) -> Hashable | None:
+    return None if spot is None else blocks[spot.block][part][spot.cell]
 
 
 class Whole(Tape):
@@ -127,13 +143,12 @@ class Whole(Tape):
     whole = True
     start: tuple[Block, ...] = ()
 
-    def read(self, tape: Any, part: int, end: int) -> Hashable | None:
-        place = place_of(tape, part, end)
-        return None if place is None else tape[place][part][-1 if end == BACK else 0]
+    def read(self, tape: Any, part: int, end: int, depth: int = 0) -> Hashable | None:
+        return _cell(tape, part, spot_of(tape, part, end, depth))
 
     def popped(self, tape: Any, part: int, end: int) -> Any:
-        place = place_of(tape, part, end)
-        return tape if place is None else without(tape, place, part, end)
+        spot = spot_of(tape, part, end)
+        return tape if spot is None else without(tape, spot.block, part, end)
 
     def pushed(self, tape: Any, end: int, block: Block) -> Any:
         return (*tape, block) if end == BACK else (block, *tape)
@@ -163,25 +178,24 @@ class Piles(Tape):
 
     start = Pile((), None)
 
-    def read(self, tape: Pile, part: int, end: int) -> Hashable | None:
-        place = self._place(tape, part, end)
-        return None if place is None else tape.blocks[place][part][-1 if end == BACK else 0]
+    def read(self, tape: Pile, part: int, end: int, depth: int = 0) -> Hashable | None:
+        return _cell(tape.blocks, part, self._spot(tape, part, end, depth))
 
-    def _place(self, tape: Pile, part: int, end: int) -> int | None:
+    def _spot(self, tape: Pile, part: int, end: int, depth: int = 0) -> Spot | None:
         if end == FRONT and tape.under is not None:
             raise Broken(part, OTHER_END)
-        place = place_of(tape.blocks, part, end)
-        if place is not None or tape.under is None:
-            return place
+        spot = spot_of(tape.blocks, part, end, depth)
+        if spot is not None or tape.under is None:
+            return spot
         if len(tape.blocks) >= MOST_BLOCKS:
             raise Broken(part, FAR)
         raise Lacking(tape.under)
 
     def popped(self, tape: Pile, part: int, end: int) -> Pile:
-        place = self._place(tape, part, end)
-        if place is None:
+        spot = self._spot(tape, part, end)
+        if spot is None:
             return tape
-        return tape._replace(blocks=without(tape.blocks, place, part, end))
+        return tape._replace(blocks=without(tape.blocks, spot.block, part, end))
 
     def pushed(self, tape: Pile, end: int, block: Block) -> Pile:
         if end == BACK:
@@ -276,29 +290,30 @@ class Lines(Tape):
                 self._refuted |= {(block, own) for block, own in self._assumed if own == part}
                 raise Mistaken
 
-    def read(self, tape: Line, part: int, end: int) -> Hashable | None:
-        blocks, place = self._place(tape, part, end)
-        return None if place is None else blocks[place][part][-1 if end == BACK else 0]
+    def read(self, tape: Line, part: int, end: int, depth: int = 0) -> Hashable | None:
+        blocks, spot = self._spot(tape, part, end, depth)
+        return _cell(blocks, part, spot)
 
-    def _place(self, tape: Line, part: int, end: int) -> tuple[tuple[Block, ...], int | None]:
+    def _spot(
+        self, tape: Line, part: int, end: int, depth: int = 0
+    ) -> tuple[tuple[Block, ...], Spot | None]:
         if not tape.back:
-            return tape.front, place_of(tape.front, part, end)
-        if end == BACK:
-            if not tape.back[-1][part]:
-                raise Broken(part, FAR)
-            return tape.back, len(tape.back) - 1
-        place = place_of(tape.front, part, end)
-        if place is None and not self._ends(tape, part):
-            if len(tape.front) >= MOST_BLOCKS:
-                raise Broken(part, FAR)
+            return tape.front, spot_of(tape.front, part, end, depth)
+        blocks = tape.back[-1:] if end == BACK else tape.front
+        spot = spot_of(blocks, part, end, depth)
+        if spot is None and end == FRONT and self._ends(tape, part):
+            return blocks, None
+        if spot is None and (end == BACK or len(tape.front) >= MOST_BLOCKS):
+            raise Broken(part, FAR)
+        if spot is None:
             raise Lacking(("behind", tape.last))
-        return tape.front, place
+        return blocks, spot
 
     def popped(self, tape: Line, part: int, end: int) -> Line:
         if end == BACK and tape.back:
             raise Broken(part, OTHER_END)
-        blocks, place = self._place(tape, part, end)
-        return tape if place is None else tape._replace(front=without(blocks, place, part, end))
+        blocks, spot = self._spot(tape, part, end)
+        return tape if spot is None else tape._replace(front=without(blocks, spot.block, part, end))
 
     def pushed(self, tape: Line, end: int, block: Block) -> Line:
         if end == FRONT:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from dataclasses import asdict
 from typing import Any
 
 from stacktrans.common.visible import visible
 from stacktrans.machines.definition import Machine, Things
 from stacktrans.machines.words import thing
+from stacktrans.proving.counting import Counted
 from stacktrans.proving.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
 
 MOST_SHOWN = 6
 """How many things are listed."""
+_RIGHT = "proved: right on all strings of the task, whatever their length"
 _ASSUMED = {
     UNREAD: "nothing is read from it",
     FEW: "it holds few cells, and all of them are followed",
@@ -25,6 +28,8 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
     if not proof.proved:
         of = f"right on all {tried:,} strings, which proves nothing of others"
         return [of, f"no proof: {proof.reason}"]
+    if proof.counted:
+        return [_RIGHT, *_induction(proof.counted)]
     assert proof.explored is not None
     pairs = {pair for number in _along(proof) for pair in _cells(proof, machine, number)}
     own = _own_memory(proof)
@@ -34,7 +39,7 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
         _counted(proof.explored.situations, "situation", "situations"),
     ]
     lines = [
-        "proved: right on all strings of the task, whatever their length",
+        _RIGHT,
         f"bisimulation with the task's own machine{own}: {', '.join(counts)}",
         *(f"{name}: {_memory(proof, machine, number)}" for number, name in _memories(machine)),
         *(f"{name}: where the task's is {_listed(own)}" for name, own in _states(proof, machine)),
@@ -43,6 +48,20 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
     if alike:
         lines.append(f"two letters stand for {' and for '.join(map(str, alike))} treated alike")
     return [visible(each) for each in lines]
+
+
+def _induction(counted: Counted) -> list[str]:
+    parts = [
+        _counted(counted.cases, "case", "cases"),
+        _counted(counted.steps, "step", "steps"),
+        _counted(counted.repeated, "cycle that is repeated", "cycles that are repeated"),
+    ]
+    rests = _counted(counted.starts - 1, "rest", "different rests")
+    others = f", or with {rests} of those before" if counted.starts > 1 else ""
+    return [
+        f"induction over the counts: {', '.join(parts)}",
+        f"any number of sequences in a row: each begins with empty memories{others}",
+    ]
 
 
 def _counted(count: int, one: str, several: str) -> str:
@@ -128,6 +147,8 @@ def _state(own: Hashable, machine: Machine) -> str:
 def proof_json(proof: Result, machine: Machine) -> dict[str, Any]:
     """The same for `--json`."""
     held = {"proved": proof.proved, "reason": proof.reason}
+    if proof.counted:
+        return {**held, "induction": asdict(proof.counted)}
     if not proof.proved or proof.explored is None:
         return held
     along = _along(proof)

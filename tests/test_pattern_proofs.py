@@ -1,0 +1,336 @@
+"""Proofs by induction that machines count right: none that is wrong is proved, in any row."""
+
+import itertools
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import run
+from own_machines import mutant, when
+
+from stacktrans.machines.definition import (
+    CONSTANT,
+    STREAM,
+    Machine,
+    Memories,
+    Reads,
+    Rule,
+    Series,
+    Term,
+    Things,
+)
+from stacktrans.machines.running import NoRule, Stepper, Tables
+from stacktrans.model.checkpoint import save_machine
+from stacktrans.proving.proof import prove
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import NotASource
+from stacktrans.tasks.streams import Counting
+
+ANY, SOME, NONE = (0, 1, 2), (1, 2), (0,)
+"""What a place of a stack holds: kinds 1 and 2, or nothing."""
+PUSH, POP, IDLE = (1, 0), (0, 1), (0, 0)
+
+
+def pattern(written: str) -> Counting:
+    task = make_task("counting", "counting", {"pattern": written})
+    assert isinstance(task, Counting)
+    return task
+
+
+def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> Machine:
+    """A machine with stacks, each of which shows its top and the cell under it.
+
+    A rule: the symbol, what is in each place that is looked at, the action of each stack, what is
+    said, and the states before and after if there are several.
+    """
+    task, stacks = pattern(written), len(rules[0][2])
+    symbols = Things((Series("letter", tuple(range(len(task.source)))),))
+    kinds = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
+    found = []
+    for symbol, places, actions, says, *around in rules:
+        state, after = around or (0, 0)
+        read = when([task.source.symbols.index(symbol)], *places, [state])
+        pushed = tuple(Term(CONSTANT, 1) if act == PUSH else None for act in actions)
+        signals = tuple(itertools.chain.from_iterable(actions))
+        output = Term(CONSTANT, task.source.symbols.index(says)) if says else None
+        found.append(Rule(read, (), signals, output, pushed, Term(CONSTANT, after)))
+    numbers, both = range(stacks), range(2 * stacks)
+    memories = Memories(
+        tuple(f"stack {number}" for number in numbers),
+        tuple((2 * number + 1, 2 * number) for number in numbers),
+        tuple((2 * number, 2 * number) for number in numbers),
+        tuple(2 * (place // 2) for place in both),
+        tuple(map(str, both)),
+        tuple(place % 2 for place in both),
+    )
+    return Machine(
+        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        symbols, symbols, (kinds,) * stacks,
+        Things(tuple(Series(f"q{number}") for number in range(states))),
+        memories, None, Reads(STREAM, 0, 0, (), (), 0), tuple(found),
+    )  # fmt: skip
+
+
+def two_at_once() -> Machine:
+    """a^n b^n c^n: both stacks are pushed to, one is popped for each."""
+    free: list[Any] = [None] * 4
+    return counter("a^n b^n c^n", [
+        ("a", free, (PUSH, PUSH), None),
+        ("b", [None, SOME, None, None], (POP, IDLE), "b"),
+        ("b", free, (POP, IDLE), "c"),
+        ("c", [None, None, None, SOME], (IDLE, POP), "c"),
+        ("c", free, (IDLE, POP), "a"),
+    ])  # fmt: skip
+
+
+def carried() -> Machine:
+    """The same: what is popped is pushed on the other stack."""
+    free: list[Any] = [None] * 4
+    return counter("a^n b^n c^n", [
+        ("a", free, (PUSH, IDLE), None),
+        ("b", [None, SOME, None, None], (POP, PUSH), "b"),
+        ("b", free, (POP, PUSH), "c"),
+        ("c", [None, None, None, SOME], (IDLE, POP), "c"),
+        ("c", free, (IDLE, POP), "a"),
+    ])  # fmt: skip
+
+
+def one_after_another() -> Machine:
+    """a^n b^2n: both stacks are pushed to, and popped one after the other."""
+    free: list[Any] = [None] * 4
+    return counter("a^n b^2n", [
+        ("a", free, (PUSH, PUSH), None),
+        ("b", [SOME, None, None, None], (POP, IDLE), "b"),
+        ("b", [None, None, None, SOME], (IDLE, POP), "b"),
+        ("b", free, (IDLE, POP), "a"),
+    ])  # fmt: skip
+
+
+def every_other() -> Machine:
+    """The same: every second symbol pops the only stack."""
+    return counter("a^n b^2n", [
+        ("a", [None, None], (PUSH,), None, 0, 0),
+        ("b", [None, None], (IDLE,), "b", 0, 1),
+        ("b", [None, SOME], (POP,), "b", 1, 0),
+        ("b", [None, None], (POP,), "a", 1, 0),
+    ], states=2)  # fmt: skip
+
+
+def added() -> Machine:
+    """a^n b^m c^(n+m): one stack takes both."""
+    return counter("a^n b^m c^(n+m)", [
+        ("a", [None, None], (PUSH,), None),
+        ("b", [None, None], (PUSH,), None),
+        ("c", [None, SOME], (POP,), "c"),
+        ("c", [None, None], (POP,), "a"),
+    ])  # fmt: skip
+
+
+def crossed() -> Machine:
+    """a^n b^m c^n d^m: a stack for each count."""
+    free: list[Any] = [None] * 4
+    return counter("a^n b^m c^n d^m", [
+        ("a", free, (PUSH, IDLE), None),
+        ("b", free, (IDLE, PUSH), None),
+        ("c", [None, SOME, None, None], (POP, IDLE), "c"),
+        ("c", free, (POP, IDLE), "d"),
+        ("d", [None, None, None, SOME], (IDLE, POP), "d"),
+        ("d", free, (IDLE, POP), "a"),
+    ])  # fmt: skip
+
+
+def left_behind() -> Machine:
+    """a^n b^n: the first symbol of a sequence leaves a mark on what was left, which stays."""
+    return counter("a^n b^n", [
+        ("a", [None, None], (PUSH,), None, 0, 1),
+        ("a", [None, None], (PUSH,), None, 1, 1),
+        ("b", [None, SOME], (POP,), "b", 1, 1),
+        ("b", [None, None], (POP,), "a", 1, 0),
+    ], states=2)  # fmt: skip
+
+
+def growing() -> Machine:
+    """a^n b^n: nothing is ever popped from the other stack, which is only read where it is full."""
+    free: list[Any] = [None] * 4
+    return counter("a^n b^n", [
+        ("a", free, (PUSH, PUSH), None),
+        ("b", [None, SOME, SOME, None], (POP, IDLE), "b"),
+        ("b", [None, None, SOME, None], (POP, IDLE), "a"),
+    ])  # fmt: skip
+
+
+MACHINES = {
+    "two at once": two_at_once(),
+    "carried": carried(),
+    "one after another": one_after_another(),
+    "every other": every_other(),
+    "added": added(),
+    "crossed": crossed(),
+    "left behind": left_behind(),
+    "growing": growing(),
+}
+PATTERNS = {
+    "two at once": "a^n b^n c^n",
+    "carried": "a^n b^n c^n",
+    "one after another": "a^n b^2n",
+    "every other": "a^n b^2n",
+    "added": "a^n b^m c^(n+m)",
+    "crossed": "a^n b^m c^n d^m",
+    "left behind": "a^n b^n",
+    "growing": "a^n b^n",
+}
+
+
+def written(task: Counting, counts: Sequence[int]) -> list[str]:
+    names = [block.introduces for block in task.blocks if block.introduces]
+    values = dict(zip(names, counts, strict=True))
+    return [symbol for block in task.blocks for symbol in block.symbol * block.times(values)]
+
+
+@cache
+def rows(wanted: str) -> list[list[tuple[str, str]]]:
+    """Prompts and answers in a row: long ones alone, short ones after one another."""
+    task = pattern(wanted)
+    count = len([block for block in task.blocks if block.introduces])
+    found = []
+    for most, length in ((9 if count == 1 else 5, 1), (4 if count == 1 else 2, 3)):
+        each = [*itertools.product(range(1, most + 1), repeat=count)]
+        for row in itertools.product(each, repeat=length):
+            found.append([_split(task, counts) for counts in row])
+    return sorted(found, key=lambda row: (len(row), sum(len(part) for part, _ in row)))
+
+
+def _split(task: Counting, counts: Sequence[int]) -> tuple[str, str]:
+    symbols = written(task, counts)
+    known = next(
+        at for at in range(1, len(symbols) + 1) if answered(task, symbols[:at]) is not None
+    )
+    return "".join(symbols[:known]), "".join(symbols[known:])
+
+
+def answered(task: Counting, source: Sequence[str]) -> list[str | None] | None:
+    try:
+        return task.answer(source)
+    except NotASource:
+        return None
+
+
+def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
+    """Whether a machine goes on otherwise with a row, where it is known how it goes on."""
+    symbols = "".join(prompt + answer for prompt, answer in row) + machine.source[0]
+    try:
+        said = [*Stepper(Tables(machine)).run(machine.source.index(each) for each in symbols[:-1])]
+    except NoRule:
+        return True
+    place = 0
+    for prompt, answer in row:
+        place += len(prompt)
+        for step in range(place - 1, place + len(answer)):
+            if said[step] < 0 or machine.source[said[step]] != symbols[step + 1]:
+                return True
+        place += len(answer)
+    return False
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_machine_that_counts_right_is_proved(name: str) -> None:
+    machine = MACHINES[name]
+    assert not any(is_wrong(machine, row) for row in rows(PATTERNS[name]))
+    found = prove(machine, pattern(PATTERNS[name]))
+    assert found.proved, found.reason
+    assert found.counted
+    assert found.counted.steps < 500
+
+
+def mutants(machine: Machine, count: int) -> Iterator[Machine]:
+    """Machines one or two of whose rules are changed."""
+    drawn = random.Random(1)
+    for number in range(count):
+        other = mutant(machine, drawn)
+        yield mutant(other, drawn) if number % 2 else other
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_no_mutant_is_proved_that_counts_wrongly(name: str) -> None:
+    wanted = PATTERNS[name]
+    task, proved, refuted = pattern(wanted), 0, 0
+    for other in mutants(MACHINES[name], 40):
+        found = prove(other, task)
+        wrong = next((row for row in rows(wanted) if is_wrong(other, row)), None)
+        if found.proved:
+            assert wrong is None, other.rules
+            proved += 1
+        elif found.wrong is not None:
+            symbols = [task.source.symbols[each] for each in found.wrong]
+            answer = answered(task, symbols)
+            assert answer is not None
+            assert is_wrong(other, [("".join(symbols), "".join(map(str, answer)))])
+            # It is the shortest of all.
+            assert wrong is None or (len(wrong) == 1 and len(wrong[0][0]) == len(symbols))
+            refuted += 1
+        elif wrong and len(wrong) > 1:
+            assert found.reason is not None
+            assert "where sequences follow one another" in found.reason
+            refuted += 1
+    assert proved > 6
+    assert refuted > 15
+    assert proved + refuted > 35
+
+
+def test_what_goes_wrong_at_a_great_count_is_found() -> None:
+    """The machine counts in its state as far as it has one, and takes more for that many."""
+    rules: list[tuple[Any, ...]] = [
+        ("a", [None, None], (PUSH,), None, state, min(state + 1, 29)) for state in range(30)
+    ]
+    free = [None, SOME], [None, None]
+    rules += [("b", free[0], (POP,), "b", state, state) for state in range(30)]
+    rules += [("b", free[1], (POP,), "b" if state == 29 else "a", state, 0) for state in range(30)]
+    found = prove(counter("a^n b^n", rules, states=30), pattern("a^n b^n"))
+    assert found.wrong == (0,) * 29 + (1,)
+
+
+def test_lists_that_count_are_proved() -> None:
+    """a^n b^n: a list inserts at each a, and its head moves left at each b."""
+    task, one = pattern("a^n b^n"), Term(CONSTANT, 1)
+    letters, kinds = Things((Series("letter", (0, 1)),)), Things((Series("empty"), Series("mark")))
+    memories = Memories(
+        ("list", "list right of its head"), (), ((0, 0),), (0, 0), ("insert", "left"), (0, 1),
+        ((1, 0, 2),),
+    )  # fmt: skip
+    rules = (
+        Rule(when([0], None, None, None), (), (1, 0), None, (one,), Term(CONSTANT, 0)),
+        Rule(when([1], None, [1], None), (), (0, 1), one, (None,), Term(CONSTANT, 0)),
+        Rule(when([1], None, [0], None), (), (0, 1), Term(CONSTANT, 0), (None,), Term(CONSTANT, 0)),
+    )
+    machine = Machine(
+        "own", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), letters, letters,
+        (kinds, kinds), Things((Series("q0"),)), memories, None,
+        Reads(STREAM, 0, 0, (), (), 0), rules,
+    )  # fmt: skip
+    assert prove(machine, task).proved
+
+
+def test_why_patterns_are_not_proved_is_said() -> None:
+    machine = MACHINES["added"]
+    only_sums = "only lengths that are sums of counts are followed"
+    assert prove(machine, pattern("a^n b^m c^nm")).reason == only_sums
+    other = prove(MACHINES["crossed"], pattern("a^n b^m c^(n+m)"))
+    assert other.reason == "the machine does not read and write what the task does"
+
+
+def test_verify_proves_a_machine_that_counts(tmp_path: Path) -> None:
+    config = resolve(task="anbncn", recipe="counting")
+    save_machine(tmp_path / "machine", config, replace(carried(), task="anbncn"), "")
+    quick = ("--exhaustive", "50", "--count", "20", "--longest", "100")
+    said = run("verify", tmp_path / "machine", *quick).stdout.decode().splitlines()
+    assert "proved: right on all strings of the task, whatever their length" in said
+    assert "any number of sequences in a row: each begins with empty memories" in said
+    held = json.loads(run("verify", tmp_path / "machine", *quick, "--json").stdout)
+    assert held["proof"]["proved"]
+    assert held["proof"]["induction"]["starts"] == 1
