@@ -42,7 +42,9 @@ from stacktrans.showing.machines import dot
 LETTERS = 8
 
 
-def reversing(directory: Path, symbols: int = LETTERS, wrong: int | None = None) -> Path:
+def reversing(
+    directory: Path, symbols: int = LETTERS, wrong: int | None = None, push: float = 20
+) -> Path:
     """A checkpoint that reverses when hard, made by hand; of one letter it says the next instead.
 
     The linear controller sees the symbol, one-hot, and then the vector read, one-hot too.
@@ -62,8 +64,8 @@ def reversing(directory: Path, symbols: int = LETTERS, wrong: int | None = None)
     weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
     source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
     signals, values = weights["operation.signals.weight"], weights["operation.values.weight"]
-    pop, push = signals
-    push[source] = 40
+    pop, pushing = signals
+    pushing[source] = 20 + push
     weights["operation.signals.bias"][:] = -20
     pop[1], pop[target] = 40, 40
     values[:, source] = 20 * torch.eye(symbols)
@@ -141,8 +143,8 @@ def test_shipped_models_are_machines_that_are_right(name: str) -> None:
     assert len(found.machine.rules) <= 8
 
 
-def test_it_is_said_where_signals_are_undecided() -> None:
-    done = run("extract", "reversal-stack")
+def test_it_is_said_where_signals_are_undecided(tmp_path: Path) -> None:
+    done = run("extract", reversing(tmp_path, push=0.5))
     assert done.returncode == 0
     assert b"signals are undecided" in done.stderr
 

@@ -1,9 +1,11 @@
 """Machines of streams, and of stacks and lists with actions; many strings in compiled code."""
 
+import contextlib
 import itertools
 import json
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from command_line import run
 from test_machines import counting
 
 from stacktrans.commands.terminal import print_out
-from stacktrans.extraction import refining
+from stacktrans.extraction import deadline
 from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.runs import Recorder
@@ -109,17 +111,25 @@ def test_a_machine_of_a_stream_is_a_checkpoint(saved: Path) -> None:
 
 
 def test_it_is_compared_with_as_many_strings_as_one_likes() -> None:
-    done = run("extract", "anbncn", "--strings", "20", "--lengths", "100:200", "--json")
+    more = ("--strings", "20", "--lengths", "100:200", "--workers", "2")
+    done = run("extract", "anbncn", *more, "--json")
     found = json.loads(done.stdout)["agreement"][-1]
     assert found == {"what": "random of length 100:200, uniformly", "strings": 20, "agreeing": 20}
 
 
-def test_it_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    refined = []
-    monkeypatch.setattr(refining.Refining, "_resolve", lambda *_: refined.append(1))
-    with pytest.raises(CannotExtract, match="after 1 round"):
-        extract(checkpoint.load("parenthesis-stack", hard=True), seconds=0)
-    assert not refined
+@pytest.mark.parametrize("seconds", [0, 30, 150, 600, 2000])
+def test_it_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = itertools.count()  # the time, which goes on whenever it is asked for
+    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(asked)))
+    with contextlib.suppress(CannotExtract):
+        extract(checkpoint.load("parenthesis-stack", hard=True), seconds=seconds)
+    assert next(asked) < seconds + 50
+
+
+def test_it_is_said_that_there_was_no_time() -> None:
+    done = run("extract", "parenthesis-stack", "--time-limit", "0.001s")
+    assert done.returncode == 1
+    assert b"no machine found within 0.001 s" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["xor-buffered", "reversal-stack", "anbncn"])

@@ -8,6 +8,7 @@ import typer
 from stacktrans.commands.options import (
     CheckpointArgument,
     JsonOption,
+    WorkersOption,
     load_model,
     parse_lengths,
     parse_seconds,
@@ -55,6 +56,7 @@ def extract(
     time_limit: Annotated[
         str, typer.Option(metavar="TIME", help="After this nothing more is learned: 30s, 5m.")
     ] = "60s",
+    workers: WorkersOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Extract the machine that a model is when its signals are made 0 or 1.
@@ -94,7 +96,7 @@ def extract(
         check_positive(**{"--strings": strings})
     range_, seconds = parse_lengths(lengths), parse_seconds(time_limit, "--time-limit")
     assert seconds is not None
-    loaded = load_model(checkpoint, "auto", hard=True)
+    loaded = load_model(checkpoint, "auto", hard=True, workers=workers)
     found = extracted_from(loaded, complain if not as_json else lambda _: None, seconds)
     if strings:
         found = compared_with(loaded, found, strings, range_)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.influence import distances
+from stacktrans.extraction.influence import distances, nearest
 from stacktrans.extraction.runs import NOTHING
 from stacktrans.extraction.vectors import Vectors
 from stacktrans.tasks.layouts import Ids, Mask
@@ -24,20 +24,24 @@ class Split(NamedTuple):
         column: what is done that tells its parts apart; `NOTHING` if only neighbours do.
         place: where things were tried, in
         context: [places] this step.
+        origins: where in strings those were pushed that it was told of; None if this is no matter.
         values: what was done with those of each of
         classes: its parts.
         examples: [n] some members, and
         parts: [n] their parts.
+        apart: the class of members of other origins, if there are any.
     """
 
     own: int
     column: int
     place: int
     context: Ids
+    origins: Ids | None
     values: Ids
     classes: Ids
     examples: Ids
     parts: Ids
+    apart: int
 
 
 class Experiment(NamedTuple):
@@ -46,6 +50,7 @@ class Experiment(NamedTuple):
     column: int
     place: int
     context: Ids
+    origins: Ids | None = None
 
 
 NO_EXPERIMENT = Experiment(NOTHING, NOTHING, np.zeros(0, np.int64))
@@ -103,6 +108,7 @@ class Classes:
         likely: Ids,
         experiment: Experiment = NO_EXPERIMENT,
         lasting: bool = False,
+        apart: Ids | None = None,
     ) -> bool:
         """Part a class by the values of its members; whether that parts it.
 
@@ -114,6 +120,7 @@ class Classes:
                 count.
             experiment: what told values.
             lasting: whether what is parted is kept apart.
+            apart: members of which the values tell nothing: they become a class of their own.
         """
         own = int(self.of[numbers[0]])
         if self.vectors is None:
@@ -128,22 +135,41 @@ class Classes:
         classes = fresh[np.searchsorted(different, values)]
         self.of[numbers] = classes
         some = np.linspace(0, len(numbers) - 1, min(len(numbers), REMEMBERED)).astype(np.int64)
-        self.splits.append(Split(own, *experiment, different, fresh, numbers[some], classes[some]))
+        away = NOTHING if apart is None else self.count + len(ranked) - 1
+        self.splits.append(
+            Split(own, *experiment, different, fresh, numbers[some], classes[some], away)
+        )
         found = np.minimum(np.searchsorted(different, likely), len(different) - 1)
         known = different[found] == likely
         self.of[others[known]] = fresh[found[known]]
         if len(left := others[~known]) and self.vectors is not None:
             vectors = self.vectors.of(left), self.vectors.of(numbers[some])
-            self.of[left] = classes[some][distances(*vectors).argmin(axis=1)]
+            self.of[left] = classes[some][nearest(*vectors)]
         self.met[numbers] = True
         self.sure[others] = self.met[others] & known
         self.count += len(ranked) - 1
+        if apart is not None:
+            self.of[apart], self.count = away, self.count + 1
+            self.sure[apart] &= self.met[apart]
+            fresh = np.append(fresh, away)
         for parted in self._parted:
             if own in parted:
                 parted.update(dict.fromkeys(fresh.tolist(), parted[own]))
         if lasting:
             self._parted.append({each: each for each in fresh.tolist()})
         return True
+
+    def value_of(self, own: int, column: int) -> int:
+        """What is done with members of a class by which it was parted last; `NOTHING` if it is new.
+
+        Args:
+            own: the class.
+            column: which of the things done.
+        """
+        for split in reversed(self.splits):
+            if split.column == column != NOTHING and own in split.classes:
+                return int(split.values[split.classes == own][0])
+        return NOTHING
 
     def join(self, one: int, other: int) -> None:
         """Make two classes one."""

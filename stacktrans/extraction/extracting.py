@@ -8,16 +8,16 @@ from.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stacktrans.extraction.agreement import Agreement, compared, differing
+from stacktrans.extraction.deadline import GRACE, Deadline, OutOfTime
 from stacktrans.extraction.naming import Named, named
 from stacktrans.extraction.network import CannotExtract, Network
-from stacktrans.extraction.refining import Refining
+from stacktrans.extraction.refining import refined
 from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
 from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
@@ -49,6 +49,8 @@ SECONDS = 60
 """After how many seconds nothing more is learned."""
 PATIENCE = 2
 """After how many rounds that bring nothing it ends."""
+AT_ONCE = 100
+"""How many strings are compared at once."""
 DIFFERING = 40
 """How many strings at which they differ are learned from at once."""
 AGREEING = 0.5
@@ -127,12 +129,12 @@ class _Extraction:
 
     def __init__(self, checkpoint: Checkpoint, note: Callable[[str], None], seconds: float) -> None:
         self._checkpoint, self._note = checkpoint, note
+        self._deadline = Deadline(seconds)
         self._network = Network(checkpoint)
-        self._recorder = Recorder(self._network, GRID)
+        self._recorder = Recorder(self._network, GRID, self._deadline)
         self._short = short_strings(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
-        self._begun, self._seconds = time.monotonic(), seconds
 
     def run(self) -> Extracted:
         """See `extract`."""
@@ -142,6 +144,7 @@ class _Extraction:
         first = LEARNED_FROM + (EACH * symbols if symbols > MANY else 0)
         for lengths, count in zip(self._ranges, (first, LEARNED_FROM // 2), strict=True):
             self._learn_from(drawn_strings(self._checkpoint, lengths, count, seed=1))
+        self._deadline.check()
         best, fewest, worse = None, -1, 0
         for number, tolerance in enumerate(TOLERANCES, start=1):
             try:
@@ -150,22 +153,22 @@ class _Extraction:
                 if best is None:
                     raise
                 break
-            wrong = self._differing(machine, self._strings(seed=number + 1))
+            best = best or machine
+            try:
+                wrong = self._all_differing(machine, self._strings(seed=number + 1))
+            except OutOfTime:
+                break
             self._note(f"round {number}: {len(machine.rules)} rules, {len(wrong)} strings differ")
             worse += 1
-            if best is None or len(wrong) < fewest:
+            if fewest < 0 or len(wrong) < fewest:
                 best, fewest, worse = machine, len(wrong), 0
             instructive = self._trained_on(wrong)
-            if not instructive or worse == PATIENCE or self._over():
+            if not instructive or worse == PATIENCE or self._deadline.over:
                 break
             some = np.linspace(0, len(instructive) - 1, min(len(instructive), DIFFERING))
             self._learn_from([instructive[at] for at in some.astype(int).tolist()])
         assert best is not None
         return self._judged(best, number)
-
-    def _over(self) -> bool:
-        """Whether there is no time left to learn."""
-        return time.monotonic() - self._begun > self._seconds
 
     def _learn_from(self, strings: Sequence[Tried]) -> None:
         self._recorder.run(
@@ -188,16 +191,38 @@ class _Extraction:
         return [*self._short.strings, *drawn]
 
     def _machine(self, tolerance: float) -> Machine:
-        refining = Refining(self._recorder, tolerance, self._over)
-        refining.refine()
+        alike = refined(self._recorder, tolerance, self._deadline)
         checkpoint = self._checkpoint
         buffered = checkpoint.config.model.buffers is not None
-        names = named(checkpoint.task, checkpoint.layout, buffered, refining)
-        rules = RuleLearner(refining, names).learn(self._over)
+        names = named(checkpoint.task, checkpoint.layout, buffered, alike)
+        rules = RuleLearner(alike, names, self._deadline).learn()
         return machine_of(checkpoint, self._network, names, rules)
+
+    def _all_differing(self, machine: Machine, strings: Sequence[Tried]) -> list[Tried]:
+        """The strings to which network and machine say different things.
+
+        Raises:
+            OutOfTime: there is no time left to compare so many.
+        """
+        wrong = []
+        for first in range(0, len(strings), AT_ONCE):
+            self._deadline.check(GRACE)
+            wrong += self._differing(machine, strings[first : first + AT_ONCE])
+        return wrong
 
     def _differing(self, machine: Machine, strings: Sequence[Tried]) -> list[Tried]:
         return differing(self._checkpoint, self._network.model, machine, strings)
+
+    def _differing_in_time(
+        self, machine: Machine, strings: Sequence[Tried]
+    ) -> tuple[int, list[Tried]]:
+        """How many strings there was time for, some at least, and those that differ."""
+        wrong: list[Tried] = []
+        for first in range(0, len(strings), AT_ONCE):
+            if first and self._deadline.passed_by(2 * GRACE):
+                return first, wrong
+            wrong += self._differing(machine, strings[first : first + AT_ONCE])
+        return len(strings), wrong
 
     def _judged(self, machine: Machine, rounds: int) -> Extracted:
         """The machine with its agreement on fresh strings; raises `CannotExtract`."""
@@ -213,9 +238,9 @@ class _Extraction:
             checked.append((f"random of length {lengths}", drawn))
         agreement, wrong = [], []
         for what, strings in checked:
-            found = self._differing(machine, strings)
+            tried, found = self._differing_in_time(machine, strings)
             wrong += found
-            agreement.append(Agreement(what, len(strings), len(strings) - len(found)))
+            agreement.append(Agreement(what, tried, tried - len(found)))
         undecided = self._recorder.undecided / max(self._recorder.signals, 1)
         overall = sum(each.agreeing for each in agreement) / sum(each.strings for each in agreement)
         if overall < AGREEING:
@@ -223,6 +248,7 @@ class _Extraction:
                 f"no machine found: after {rounds} rounds the best, of {machine.states.size} "
                 f"states and {len(machine.rules)} rules, gives the hard model's answer to only "
                 f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
+                + ("; there was no time for more" if self._deadline.over else "")
             )
         shortest = min(wrong, key=_length, default=None)
         return Extracted(
@@ -232,7 +258,7 @@ class _Extraction:
             self._recorder.strings,
             rounds,
             undecided,
-            time.monotonic() - self._begun,
+            self._deadline.taken,
         )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stacktrans.extraction.network import Outcome
+from stacktrans.extraction.deadline import UNLIMITED, Deadline
+from stacktrans.extraction.network import AT_ONCE, Outcome
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder, Steps
 from stacktrans.kernels.compiling import Array
 from stacktrans.tasks.layouts import Ids, Mask
@@ -20,13 +21,14 @@ class Influence:
     Args:
         recorder: of the steps.
         steps: themselves.
+        deadline: after which there are no more.
 
     Attributes:
         contents: [N, places] what stands in each place.
     """
 
-    def __init__(self, recorder: Recorder, steps: Steps) -> None:
-        self._recorder, self._network = recorder, recorder.network
+    def __init__(self, recorder: Recorder, steps: Steps, deadline: Deadline = UNLIMITED) -> None:
+        self._recorder, self._network, self._deadline = recorder, recorder.network, deadline
         operations = self._network.operations
         self._rings = [end // 2 for end, _ in operations.reads]
         self._tops = {ring: place for place, ring in reversed([*enumerate(self._rings, start=1)])}
@@ -50,7 +52,11 @@ class Influence:
     def done(
         self, contents: Ids, place: int | None = None, vectors: Array | None = None
     ) -> Outcome:
-        """What would be done where [n, places] stand there, and in one place, vectors [n, D]."""
+        """What would be done where [n, places] stand there, and in one place, vectors [n, D].
+
+        Raises:
+            OutOfTime: there is no time left for it.
+        """
         recorder, size = self._recorder, self._network.size
         read = np.zeros((len(contents), len(self._rings), size), self._network.empty.dtype)
         for at, ring in enumerate(self._rings, start=1):
@@ -59,7 +65,7 @@ class Influence:
         states = recorder.states.of(contents[:, -1])
         if place == self.places - 1 and vectors is not None:
             states = vectors
-        return self._network.step(states, contents[:, 0], read)
+        return self._network.step(states, contents[:, 0], read, self._deadline.check)
 
     def direct(self, done: Outcome, contents: Ids, column: int) -> Ids:
         """[n] a signal that is given, or the output; `NOTHING` where it does not matter."""
@@ -75,3 +81,12 @@ def distances(ones: Array, others: Array) -> Array:
     squares = (ones * ones).sum(axis=1)[:, None] + (others * others).sum(axis=1)
     found: Array = squares - 2 * ones @ others.T
     return found
+
+
+def nearest(ones: Array, others: Array) -> Ids:
+    """[n] which of the vectors [m, D] is nearest to each of some [n, D]."""
+    parts = [
+        distances(ones[first : first + AT_ONCE], others).argmin(axis=1)
+        for first in range(0, len(ones), AT_ONCE)
+    ]
+    return np.concatenate(parts)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes
-from stacktrans.extraction.refining import Refining
 from stacktrans.extraction.runs import EMPTY, NOTHING
 from stacktrans.machines.definition import Series, Things
 from stacktrans.tasks.base import Task
@@ -48,7 +48,7 @@ class Named(NamedTuple):
     state_numbers: Ids
 
 
-def named(task: Task, layout: Layout, buffered: bool, refining: Refining) -> Named:
+def named(task: Task, layout: Layout, buffered: bool, alike: Alike) -> Named:
     """The names of all things that were met."""
     letters = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
     number = {letter: index for index, letter in enumerate(letters)}
@@ -70,37 +70,37 @@ def named(task: Task, layout: Layout, buffered: bool, refining: Refining) -> Nam
         symbols.append(Series("nothing"))
     of_symbols = Things(tuple(symbols))
     outputs = Things((target, *ending))
-    _merge_states(refining)
+    _merge_states(alike)
     kinds: list[Things] = []
     numbers: list[Ids] = []
-    for ring, classes in enumerate(refining.kinds):
-        if (alphabet := refining.operations.alphabets[ring]) != ring:
+    for ring, classes in enumerate(alike.kinds):
+        if (alphabet := alike.operations.alphabets[ring]) != ring:
             kinds.append(kinds[alphabet])
             numbers.append(numbers[alphabet])
             continue
-        if not refining.ring_matters(ring):
+        if not alike.ring_matters(ring):
             kinds.append(Things((Series("empty"),)))
             numbers.append(np.zeros(classes.count, np.int64))
             continue
-        own_letters = _kind_letters(refining, ring, _letters(of_symbols), _letters(outputs))
-        refining.merge(ring, _alike(classes, own_letters))
-        own_letters = _kind_letters(refining, ring, _letters(of_symbols), _letters(outputs))
+        own_letters = _kind_letters(alike, ring, _letters(of_symbols), _letters(outputs))
+        alike.merge(classes, _alike(classes, own_letters))
+        own_letters = _kind_letters(alike, ring, _letters(of_symbols), _letters(outputs))
         things, own = _series(classes, own_letters)
         kinds.append(things)
         numbers.append(own)
-    first = int(refining.states.of[0])
-    order = [first, *(each for each in refining.states.there if each != first)]
+    first = int(alike.states.of[0])
+    order = [first, *(each for each in alike.states.there if each != first)]
     states = Things(tuple(Series(f"q{index}") for index in range(len(order))))
-    of_states = np.zeros(refining.states.count, np.int64)
+    of_states = np.zeros(alike.states.count, np.int64)
     of_states[order] = np.arange(len(order))
     return Named(letters, of_symbols, outputs, tuple(kinds), states, numbers, of_states)
 
 
-def _merge_states(refining: Refining) -> None:
+def _merge_states(alike: Alike) -> None:
     """Make one of states that nothing tells apart any more."""
-    there = refining.states.there
+    there = alike.states.there
     if 1 < len(there) <= MOST_COMPARED:
-        refining.merge(None, itertools.combinations(there, 2))
+        alike.merge(alike.states, itertools.combinations(there, 2))
 
 
 def _alike(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
@@ -123,16 +123,16 @@ def _letters(things: Things) -> Ids:
     return np.array([NOTHING if letter is None else letter for _, letter in things.each])
 
 
-def _kind_letters(refining: Refining, ring: int, read: Ids, said: Ids) -> dict[int, int]:
+def _kind_letters(alike: Alike, ring: int, read: Ids, said: Ids) -> dict[int, int]:
     """The letters of the kinds of a ring that have one, by those of symbols and outputs."""
-    steps, classes, alphabets = refining.steps, refining.kinds[ring], refining.operations.alphabets
+    steps, classes, alphabets = alike.steps, alike.kinds[ring], alike.operations.alphabets
     pushed, told = [], []
-    for place in (at for at, own in enumerate(refining.push_rings) if alphabets[own] == ring):
+    for place in (at for at, own in enumerate(alike.push_rings) if alphabets[own] == ring):
         numbers = steps.pushed[:, place]
         rows = classes.known(numbers) != NOTHING
         pushed.append(np.column_stack([classes.of[numbers[rows]], read[steps.inputs[rows]]]))
-    for place in (at for at, own in enumerate(refining.read_rings) if alphabets[own] == ring):
-        if not refining.matters[1 + place]:
+    for place in (at for at, own in enumerate(alike.read_rings) if alphabets[own] == ring):
+        if not alike.matters[1 + place]:
             continue
         rows = steps.outputs != NOTHING
         of_place = classes.of[steps.reads[rows, place]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -117,18 +117,24 @@ class Network:
         of_buffers = sigmoid(sums[:, self.operations.signals :])
         return np.concatenate([soft, of_buffers], axis=1)
 
-    def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
+    def step(
+        self, states: Array, ids: Ids, reads: Array, check: Callable[[], None] = lambda: None
+    ) -> Outcome:
         """One step each of N strings.
 
         Args:
             states: [N, D].
             ids: [N] what is read.
             reads: [N, reads, m] the vectors read from the memory before it.
+            check: is asked now and then, and raises what ends it.
 
         Raises:
             StacktransError: the model's numbers overflow.
         """
-        parts = [self._step(states[at], ids[at], reads[at]) for at in _parts(len(ids))]
+        parts = []
+        for at in _parts(len(ids)):
+            check()
+            parts.append(self._step(states[at], ids[at], reads[at]))
         return Outcome(
             np.concatenate([part.signals for part in parts]),
             np.concatenate([part.outputs for part in parts]),

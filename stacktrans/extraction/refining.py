@@ -14,32 +14,23 @@ nothing, and counts as what the experiment says, or as its nearest neighbour.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.extraction.alike import Alike
+from stacktrans.extraction.causes import EMPTY_CLASS, Cause, Causes, Conflict
 from stacktrans.extraction.classes import Classes, Experiment
-from stacktrans.extraction.grouping import (
-    bounds,
-    deviating,
-    divided,
-    exchanged,
-    few_apart,
-    usual_values,
-)
-from stacktrans.extraction.influence import Influence, distances
+from stacktrans.extraction.deadline import UNLIMITED, Deadline, OutOfTime
+from stacktrans.extraction.grouping import divided, usual_values
+from stacktrans.extraction.influence import Influence
 from stacktrans.extraction.network import CannotExtract
-from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder
-from stacktrans.kernels.compiling import Array
+from stacktrans.extraction.runs import NOTHING, Recorder
 from stacktrans.tasks.layouts import Ids, Mask
 
 MOST_STATES, MOST_KINDS = 200, 4096
 """How many classes of states, and of the vectors of a memory, are looked for."""
 MOST_CONFLICTS = 500
 """How many contradictions are looked into before it is given up."""
-PAIRS = 64
-"""How many pairs of steps that contradict one another are experimented with."""
 REFERENCES = 4
 """In how many of the steps everything that stands in a place is tried."""
 COMPARED = 600
@@ -50,121 +41,35 @@ MOST_MERGED = 5
 """Of how many classes it is tried at once whether they are one."""
 AGREED = 150
 """How many steps that agree are counted in besides those of a conflict."""
-EMPTY_CLASS = 0
-"""The class of what is read when a ring is empty."""
-ROOM = 2**62
-"""Up to where keys are counted."""
 
 
-class Conflict(NamedTuple):
-    """Steps that are alike, but not in what is done.
-
-    Attributes:
-        rows: [n] their numbers.
-        values: [n] what is done.
-        column: which of the things done.
-        name: what tells it from other conflicts.
-    """
-
-    rows: Ids
-    values: Ids
-    column: int
-    name: tuple[int, ...]
-
-
-class Cause(NamedTuple):
-    """What makes the difference in a conflict.
-
-    Attributes:
-        place: where it stands.
-        share: the share of pairs of steps in which it does.
-        contexts: [n, places] steps in which other things there change what is done.
-    """
-
-    place: int
-    share: float
-    contexts: Ids
-
-
-class Refining:
-    """The classes of what was met in the runs of a network.
+def refined(recorder: Recorder, tolerance: float = 0.0, deadline: Deadline = UNLIMITED) -> Alike:
+    """The classes of what was met in runs, parted until nothing contradicts.
 
     Args:
         recorder: of the runs.
         tolerance: the share of steps that may do otherwise than others that are alike.
-        over: whether there is no time left; what was found until then counts.
+        deadline: after which what was found until then counts.
 
-    Attributes:
-        steps: the steps of the runs.
-        states: classes of states.
-        symbols: classes of the ids that are read.
-        kinds: of each ring, classes of vectors; that of number 0 is what is read when it is
-            empty.
-        operations: what signals do with the rings.
-        matters: [places] whether what stands in each place matters.
-        read_rings: which ring each of the reads is of.
-        push_rings: which ring each of the pushes is of.
+    Raises:
+        CannotExtract: they are too many.
     """
+    refining = _Refining(recorder, tolerance, deadline)
+    refining.refine()
+    return refining.alike
 
-    def __init__(
-        self, recorder: Recorder, tolerance: float = 0.0, over: Callable[[], bool] = lambda: False
-    ) -> None:
-        self._recorder, self._tolerance, self._over = recorder, tolerance, over
-        self.steps = recorder.steps()
-        self._influence = Influence(recorder, self.steps)
-        self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
-        self.symbols = Classes(few_apart(recorder.parts), None)
-        self.operations = operations = recorder.network.operations
-        own = [
-            Classes((np.arange(len(each)) != EMPTY).astype(np.int64), each)
-            for each in recorder.kinds
-        ]
-        self.kinds = [own[alphabet] for alphabet in operations.alphabets]
-        self.read_rings = [end // 2 for end, _ in operations.reads]
-        self.push_rings = [end // 2 for _, end in operations.pushes]
-        self.matters: Mask = np.zeros(self._influence.places, np.bool_)
-        self.matters[[0, -1]] = True
-        self._signals = self.steps.signals.copy()
-        for signal, _ in operations.pops:  # nothing is popped from an empty ring
-            self._signals[
-                self._influence.popped_empty(signal, self._influence.contents), signal
-            ] = NOTHING
+
+class _Refining:
+    """Parts classes; arguments are those of `refined`."""
+
+    def __init__(self, recorder: Recorder, tolerance: float, deadline: Deadline) -> None:
+        self._recorder, self._tolerance, self._deadline = recorder, tolerance, deadline
+        influence = Influence(recorder, recorder.steps(), deadline)
+        self.alike = Alike(recorder, influence, deadline)
         self._generator = np.random.default_rng(0)
+        self._causes = Causes(self.alike, influence, self._generator)
+        self._influence = influence
         self._given_up: set[tuple[int, ...]] = set()
-
-    def ring_matters(self, ring: int) -> bool:
-        """Whether it matters what a ring holds."""
-        alphabets = self.operations.alphabets
-        return any(
-            matters and alphabets[own] == alphabets[ring]
-            for own, matters in zip(self.read_rings, self.matters[1:-1], strict=True)
-        )
-
-    def signal_values(self, signal: int) -> Ids:
-        """[N] a signal; `NOTHING` where it does not matter."""
-        used = self._uses.get(signal)
-        if used is None or used < 0 or self.ring_matters(used):
-            values: Ids = self._signals[:, signal]
-            return values if used is not None else np.full(len(values), NOTHING)
-        return np.full(len(self._signals), NOTHING)
-
-    def usual(self, values: Ids) -> Ids:
-        """[N] things that are done; `NOTHING` where most steps that are alike do something else."""
-        firsts, groups = self._groups()
-        found = values.copy()
-        for group in divided(values, groups, len(firsts)).tolist():
-            rows = np.flatnonzero((groups == group) & (values != NOTHING))
-            found[rows[values[rows] != np.bincount(values[rows]).argmax()]] = NOTHING
-        return found
-
-    @property
-    def _uses(self) -> dict[int, int]:
-        """The ring that each signal is of; -1 for those of buffers. What does nothing has none."""
-        operations = self.operations
-        uses = {signal: end // 2 for signal, end in (*operations.pops, *operations.pushes)}
-        uses |= {signal: taken // 2 for signal, taken, _ in operations.moves}
-        of_buffers = range(operations.signals, self.steps.signals.shape[1])
-        return uses | dict.fromkeys(of_buffers, -1)
 
     def refine(self) -> None:
         """Part classes until nothing contradicts, or there is no time left.
@@ -174,163 +79,54 @@ class Refining:
         """
         resolved = 0
         while True:
-            while (found := self._conflict()) and not self._over():
-                self._resolve(found)
+            while (found := self._conflict()) and not self._deadline.over:
+                try:
+                    self._resolve(found)
+                except OutOfTime:
+                    return
                 resolved += 1
                 self._check_counts(resolved)
-            if self._over() or not self._confirm():
-                break
-
-    def _confirm(self) -> bool:
-        """Count as evidence for a class that in its place another one has other things done."""
-        changed = False
-        for place in np.flatnonzero(self.matters)[1:].tolist():
-            classes, numbers = self._places[place]
-            firsts, groups = self._groups(without=place)
-            matters = np.zeros(len(firsts), np.bool_)
-            for column in self._columns:
-                matters[divided(self._values(column), groups, len(firsts))] = True
-            met = np.unique(numbers[matters[groups]])
-            changed |= not classes.sure[met].all()
-            classes.sure[met] = True
-        return changed
-
-    @property
-    def _places(self) -> list[tuple[Classes, Ids]]:
-        """What steps depend on: classes, and the numbers in each step; the symbol comes first."""
-        steps = self.steps
-        reads = [(self.kinds[ring], steps.reads[:, at]) for at, ring in enumerate(self.read_rings)]
-        return [(self.symbols, steps.inputs), *reads, (self.states, steps.states)]
-
-    @property
-    def _results(self) -> list[tuple[Classes, Ids]]:
-        """What steps lead to: classes, and numbers in each step."""
-        steps = self.steps
-        pushed = [
-            (self.kinds[ring], steps.pushed[:, at]) for at, ring in enumerate(self.push_rings)
-        ]
-        return [*pushed, (self.states, steps.after)]
-
-    @property
-    def _output(self) -> int:
-        """The column of outputs, after those of signals."""
-        return int(self.steps.signals.shape[1])
-
-    @property
-    def _columns(self) -> list[int]:
-        """The numbers of all things done that matter: signals, output, what they lead to."""
-        direct = [
-            signal for signal, ring in self._uses.items() if ring < 0 or self.ring_matters(ring)
-        ]
-        return [*direct, self._output, *self._later]
-
-    @property
-    def _later(self) -> list[int]:
-        """Those of the pushed vectors that matter, and of the next state."""
-        first = self._output + 1
-        pushed = [
-            first + place for place, ring in enumerate(self.push_rings) if self.ring_matters(ring)
-        ]
-        return [*pushed, first + len(self.push_rings)]
-
-    def _values(self, column: int) -> Ids:
-        """[N] one of the things that are done: signals, output, kinds pushed, next state."""
-        if column < self._output:
-            return self.signal_values(column)
-        if column == self._output:
-            return self.steps.outputs
-        classes, numbers = self._results[column - self._output - 1]
-        return classes.known(numbers)
-
-    def _numbers(self, column: int) -> Ids:
-        """[N] the same, as numbers of vectors."""
-        if column <= self._output:
-            return self._values(column)
-        return self._results[column - self._output - 1][1]
-
-    def _groups(self, without: int = NOTHING) -> tuple[Ids, Ids]:
-        """Steps that are alike in all that matters: the first of each group, and of each its group.
-
-        What stands in the place `without` does not count.
-        """
-        keys, room = np.zeros(len(self.steps.inputs), np.int64), 1
-        for place in np.flatnonzero(self.matters).tolist():
-            classes, numbers = self._places[place]
-            if place == without or classes.count == 1:
-                continue
-            if room * classes.count >= ROOM:
-                keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
-                room = len(keys)
-            keys = keys * classes.count + classes.of[numbers]
-            room *= classes.count
-        _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
-        return firsts, groups.reshape(-1)
+            if self._deadline.over or not self.alike.confirm():
+                return
 
     def _conflict(self) -> Conflict | None:
         """The conflict of the most steps, about signals and outputs before anything else."""
-        firsts, groups = self._groups()
-        while self._propagate(groups, len(firsts)):
-            firsts, groups = self._groups()
+        firsts, groups = self.alike.groups()
+        while self.alike.propagate(groups, len(firsts)) and not self._deadline.over:
+            firsts, groups = self.alike.groups()
         sizes = np.bincount(groups)
-        later = self._later
-        direct = [column for column in self._columns if column not in later]
-        for columns in (direct, later):
+        later = self.alike.later
+        for columns in (self.alike.direct, later):
             best: tuple[int, int, int] | None = None
             for column in columns:
                 few = AGREED * self._tolerance if column in later else 0
-                parted = divided(self._values(column), groups, len(firsts), self._tolerance, few)
+                values = self.alike.values(column)
+                parted = divided(values, groups, len(firsts), self._tolerance, few)
                 for group in parted.tolist():
                     found = int(sizes[group]), group, column
-                    if (best is None or found > best) and self._name(
+                    if (best is None or found > best) and self.alike.name(
                         column, firsts[group]
                     ) not in self._given_up:
                         best = found
             if best:
                 _, group, column = best
-                values = self._values(column)
+                values = self.alike.values(column)
                 rows = np.flatnonzero((groups == group) & (values != NOTHING))
-                return Conflict(rows, values[rows], column, self._name(column, firsts[group]))
+                return Conflict(rows, values[rows], column, self.alike.name(column, firsts[group]))
         return None
-
-    def _name(self, column: int, row: int) -> tuple[int, ...]:
-        own = (
-            int(classes.of[numbers[row]]) if matters else NOTHING
-            for (classes, numbers), matters in zip(self._places, self.matters, strict=True)
-        )
-        return (column, *own)
-
-    def _propagate(self, groups: Ids, count: int) -> bool:
-        """Have what nothing is known of be like what other steps that are alike lead to.
-
-        Where several symbols count as alike still, only what is likely anyway is taken for known.
-        """
-        changed = False
-        single = (np.bincount(self.symbols.of) == 1)[self.symbols.of[self.steps.inputs]]
-        for classes, numbers in self._results:
-            values = classes.known(numbers)
-            first, last = bounds(values, groups, count)
-            agreed = np.where(first == last, last, NOTHING)[groups]
-            likely = (numbers >= 0) & (values == NOTHING) & (agreed != NOTHING)
-            rows = np.flatnonzero(likely & (single | (classes.of[numbers] == agreed)))
-            classes.of[numbers[rows]] = agreed[rows]
-            classes.sure[numbers[rows]] = True
-            changed |= len(rows) > 0
-        return changed
 
     def _resolve(self, found: Conflict) -> None:
         """Make one of what need not be apart, or part what makes the difference."""
-        if found.column > self._output and self._merged(found):
+        if found.column > self.alike.output and self._merged(found):
             return
-        causes = self._causes(found)
+        causes = self._causes.found(found)
         state = self._influence.places - 1
-        known = [
-            cause for cause in causes[:1] if self.matters[cause.place] and cause.place != state
-        ]
+        known = causes and self.alike.matters[causes[0].place] and causes[0].place != state
         if not known and self._explained(found):
             return
         for cause in causes:
-            if not self.matters[cause.place]:
-                self.matters[cause.place] = True
+            if not self.alike.matters[cause.place]:
+                self.alike.matters[cause.place] = True
                 return
             if self._parted(found, cause):
                 return
@@ -344,8 +140,8 @@ class Refining:
         rows, values = self._some_of_each(found)
         best: tuple[Classes, Ids] | None = None
         most = EXPLAINS
-        for place in np.flatnonzero(self.matters)[1:-1].tolist():
-            classes, numbers = self._places[place]
+        for place in np.flatnonzero(self.alike.matters)[1:-1].tolist():
+            classes, numbers = self.alike.places[place]
             if (
                 len(np.unique(numbers[rows])) > 1
                 and (share := classes.told(numbers[rows], values)) > most
@@ -359,7 +155,7 @@ class Refining:
         others = members[~np.isin(members, in_conflict)]
         usual = usual_values(in_conflict, found.values)
         unknown = np.full(len(others), NOTHING - 1)
-        later = found.column > self._output
+        later = found.column > self.alike.output
         return classes.part(np.unique(in_conflict), usual, others, unknown, lasting=later)
 
     def _some_of_each(self, found: Conflict) -> tuple[Ids, Ids]:
@@ -372,98 +168,21 @@ class Refining:
         chosen = order[sorting[rank < max(3, COMPARED // len(different))]][: 2 * COMPARED]
         return found.rows[chosen], found.values[chosen]
 
-    def _tried(self, contents: Ids, column: int) -> Ids:
-        """[n] what would be done where [n, places] stand there; `NOTHING` where nothing is."""
-        done = self._influence.done(contents)
-        if column <= self._output:
-            return self._influence.direct(done, contents, column)
-        push = column - self._output - 1
-        classes, _ = self._results[push]
-        if push == len(self.push_rings):
-            return self._sifted(classes, done.states)
-        found = self._sifted(classes, done.pushed[:, push], EMPTY_CLASS + 1)
-        found[done.signals[:, self.operations.pushes[push][0]] == 0] = NOTHING
-        return found
-
-    def _sifted(self, classes: Classes, vectors: Array, root: int = 0) -> Ids:
-        """[n] the classes of vectors [n, D]: what each makes the network do where it was tried."""
-        found = np.full(len(vectors), root)
-        for split in classes.splits:
-            rows = np.flatnonzero(found == split.own)
-            if not len(rows):
-                continue
-            known = np.zeros(len(rows), np.bool_)
-            if split.column != NOTHING:
-                contents = np.repeat(split.context[None], len(rows), axis=0)
-                done = self._influence.done(contents, split.place, vectors[rows])
-                values = self._influence.direct(done, contents, split.column)
-                at = np.minimum(np.searchsorted(split.values, values), len(split.values) - 1)
-                known = split.values[at] == values
-                found[rows[known]] = split.classes[at[known]]
-            if len(left := rows[~known]):
-                assert classes.vectors is not None
-                examples = classes.vectors.of(split.examples)
-                nearest = distances(vectors[left], examples).argmin(axis=1)
-                found[left] = split.parts[nearest]
-        return classes.now(found)
-
     def _merged(self, found: Conflict) -> bool:
         """Make one of different results if nothing but results tells them apart."""
-        classes, _ = self._results[found.column - self._output - 1]
+        classes, _ = self.alike.results[found.column - self.alike.output - 1]
         different, counts = np.unique(found.values, return_counts=True)
         ranked = different[np.argsort(-counts, kind="stable")][:MOST_MERGED].tolist()
         pairs = [
             pair
             for pair in itertools.combinations(ranked, 2)
-            if EMPTY_CLASS not in pair or classes is self.states
+            if EMPTY_CLASS not in pair or classes is self.alike.states
         ]
-        return self._merge(classes, pairs, fewer=found.column)
-
-    def _causes(self, found: Conflict) -> list[Cause]:
-        """What makes the difference, the commonest cause first.
-
-        It is looked for in pairs of steps. If nothing does alone, one thing after another is
-        exchanged.
-        """
-        contents = self._influence.contents
-        ones, others = self._pairs(found)
-        wanted = found.values[others]
-        of_one, of_other = contents[found.rows[ones]], contents[found.rows[others]]
-        single = [exchanged(of_one, of_other, [place]) for place in range(contents.shape[1])]
-        causes = self._flips([of_one] * len(single), single, wanted, found.column)
-        if not causes:
-            order = [*range(contents.shape[1])]
-            path = [of_one, *(exchanged(of_one, of_other, order[: n + 1]) for n in order)]
-            causes = self._flips(path[:-1], path[1:], wanted, found.column)
-        return sorted(causes, key=lambda cause: -cause.share - 0.05 * (cause.place == 0))
-
-    def _flips(self, before: list[Ids], after: list[Ids], wanted: Ids, column: int) -> list[Cause]:
-        """Causes among exchanges in each place, [n, places] before and after it."""
-        count = len(wanted)
-        values = self._tried(np.concatenate(after), column).reshape(-1, count)
-        found = []
-        for place, (steps, others, own) in enumerate(zip(before, after, values, strict=True)):
-            changed = (steps[:, place] != others[:, place]) & (own == wanted)
-            if changed.any():
-                found.append(Cause(place, float(changed.mean()), steps[changed]))
-        return found
-
-    def _pairs(self, found: Conflict) -> tuple[Ids, Ids]:
-        """Pairs of steps with different values, as places in the conflict; of each value some."""
-        order = self._generator.permutation(len(found.rows))
-        values = found.values[order]
-        sorting = np.argsort(values, kind="stable")
-        _, starts = np.unique(values[sorting], return_index=True)
-        sizes = np.diff([*starts, len(values)])
-        rank = np.arange(len(values)) - np.repeat(starts, sizes)
-        mixed = order[sorting[np.argsort(rank, kind="stable")]][: 2 * PAIRS]
-        ones = mixed[:PAIRS]
-        others = [mixed[found.values[mixed] != found.values[one]] for one in ones]
-        return ones, np.array([self._generator.choice(own) for own in others])
+        return self.alike.merge(classes, pairs, fewer=found.column)
 
     def _parted(self, found: Conflict, cause: Cause) -> bool:
         """Part what stands in a place by what it makes the network do; whether it was parted."""
-        classes, numbers = self._places[cause.place]
+        classes, numbers = self.alike.places[cause.place]
         in_conflict = numbers[found.rows]
         own = int(classes.of[in_conflict[0]])
         members = np.flatnonzero(classes.of == own)
@@ -473,24 +192,64 @@ class Refining:
         for context in cause.contexts[some]:
             contents = np.repeat(context[None], len(members), axis=0)
             contents[:, cause.place] = members
-            values = self._tried(contents, found.column)
+            values = self._causes.tried(contents, found.column)
             right = int((values[np.searchsorted(members, in_conflict)] == found.values).sum())
             if best is None or right > best[0]:
                 best = right, values, context
         assert best is not None
         _, values, context = best
         met = np.isin(members, in_conflict)
-        later = found.column > self._output
-        experiment = Experiment(NOTHING if later else found.column, cause.place, context)
+        away, origins = self._away(cause.place, members, met, values)
+        rest = ~met & ~away
+        self._keep_what_was_said(classes, found, in_conflict, members, values)
+        later = found.column > self.alike.output
+        experiment = Experiment(NOTHING if later else found.column, cause.place, context, origins)
         parted = classes.part(
-            members[met], usual, members[~met], values[~met], experiment, lasting=later
+            members[met],
+            usual,
+            members[rest],
+            values[rest],
+            experiment,
+            lasting=later,
+            apart=None if origins is None else members[away],
         )
-        if parted and found.column == self._output and classes is not self.states:
+        if parted and found.column == self.alike.output and classes is not self.alike.states:
             self._merge_alike(classes)
         return parted
 
+    def _away(self, place: int, members: Ids, met: Mask, values: Ids) -> tuple[Mask, Ids | None]:
+        """Members whose values tell nothing, and the origins of the others; None if there are none.
+
+        A vector that is pushed in another part of strings than those that are met in the conflict
+        may never stand there. If the experiment does not treat all such vectors alike, it says
+        nothing of what they are.
+        """
+        if 0 < place < self._influence.places - 1:
+            origins = self.alike.origins[self.alike.read_rings[place - 1]][members]
+            here = np.unique(origins[met])
+            away: Mask = ~np.isin(origins, here)
+            if len(np.unique(values[away])) > 1:
+                return away, here
+        return np.zeros(len(members), np.bool_), None
+
+    def _keep_what_was_said(
+        self, classes: Classes, found: Conflict, in_conflict: Ids, members: Ids, values: Ids
+    ) -> None:
+        """Have members count as what was said with them, if only others deviate from it.
+
+        Those that deviate were put among them by an experiment, which may have been misleading.
+        """
+        before = classes.value_of(int(classes.of[members[0]]), found.column)
+        deviating = found.values != before
+        if not deviating.all() and not classes.met[in_conflict[deviating]].any():
+            values[classes.met[members]] = before
+
     def _merge_alike(self, classes: Classes) -> None:
-        """Make one of kinds that have the same said where they were parted last and before."""
+        """Make one of kinds that have the same said where they were parted last and before.
+
+        What they lead to is no matter yet: too much counts as alike still to tell it apart. Nor is
+        what is said with others that are among them by a guess, which are parted next.
+        """
         last = classes.splits[-1]
         pairs = [
             (int(one), int(other))
@@ -502,58 +261,19 @@ class Refining:
         ]
         for one, other in pairs:
             if classes.now(np.array([one, other]))[0] != classes.now(np.array([one, other]))[1]:
-                self._merge(classes, [(one, other)])
-
-    def merge(self, ring: int | None, pairs: Iterable[tuple[int, int]]) -> None:
-        """Make one of each pair of kinds of a ring, or of states, if nothing contradicts it."""
-        self._merge(self.states if ring is None else self.kinds[ring], pairs)
-
-    def _merge(
-        self, classes: Classes, pairs: Iterable[tuple[int, int]], fewer: int | None = None
-    ) -> bool:
-        """The same; whether any was made one.
-
-        If there have to be `fewer` contradictions about one of the things that are done, there may
-        not be more about others, lest these part what is made one.
-        """
-        before, merged = self._count_conflicts(), False
-        for one, other in pairs:
-            if self._over():
-                break
-            if fewer is not None and classes.kept_apart(one, other):
-                continue
-            held = classes.of.copy()
-            classes.join(one, other)
-            after = self._count_conflicts()
-            worse = sum(after.values()) > sum(before.values())
-            if fewer is not None:
-                rest = [after[column] > before[column] for column in after if column != fewer]
-                worse = any(rest) or after[fewer] >= before[fewer]
-            if worse:
-                classes.of = held
-                del classes.joined[other]
-            else:
-                before, merged = after, True
-        return merged
-
-    def _count_conflicts(self) -> dict[int, int]:
-        """How many steps do otherwise than most that are alike, by each of the things done."""
-        firsts, groups = self._groups()
-        return {
-            column: deviating(self._values(column), groups, len(firsts)) for column in self._columns
-        }
+                self.alike.merge(classes, [(one, other)], evident=True)
 
     def _check_counts(self, resolved: int) -> None:
         strings = self._recorder.strings
         if resolved > MOST_CONFLICTS:
-            kinds = sum(each.count for each in self.kinds)
+            kinds = sum(each.count for each in self.alike.kinds)
             raise CannotExtract(
                 f"no machine found: in {strings} strings steps still contradict one another with "
-                f"{self.states.count} states and {kinds} kinds of pushed vectors"
+                f"{self.alike.states.count} states and {kinds} kinds of pushed vectors"
             )
         for what, count, most in (
-            ("states", self.states.count, MOST_STATES),
-            *(("kinds of pushed vectors", each.count, MOST_KINDS) for each in self.kinds),
+            ("states", self.alike.states.count, MOST_STATES),
+            *(("kinds of pushed vectors", each.count, MOST_KINDS) for each in self.alike.kinds),
         ):
             if count > most:
                 raise CannotExtract(

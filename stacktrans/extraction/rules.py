@@ -9,14 +9,15 @@ end rules are made as general as the steps that were met allow.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes
+from stacktrans.extraction.deadline import GRACE, UNLIMITED, Deadline
 from stacktrans.extraction.naming import Named
-from stacktrans.extraction.refining import Refining
 from stacktrans.extraction.runs import NOTHING
 from stacktrans.machines.definition import CONSTANT, Rule, Term, Things
 from stacktrans.tasks.layouts import Ids, Mask
@@ -62,24 +63,26 @@ class RuleLearner:
     """Learns the rules of steps.
 
     Args:
-        refining: the steps and the classes of what they are made of.
+        alike: the steps and the classes of what they are made of.
         names: what these are called.
+        deadline: after which sorts are parted no further.
 
     Attributes:
         sorts: for each place, the sort of each thing.
         unexplained: how many steps do something else than their rule.
     """
 
-    def __init__(self, refining: Refining, names: Named) -> None:
-        steps = refining.steps
+    def __init__(self, alike: Alike, names: Named, deadline: Deadline = UNLIMITED) -> None:
+        self._deadline = deadline
+        steps = alike.steps
         reads = [
-            names.kind_numbers[ring][refining.kinds[ring].of[steps.reads[:, place]]]
-            * refining.matters[1 + place]
-            for place, ring in enumerate(refining.read_rings)
+            names.kind_numbers[ring][alike.kinds[ring].of[steps.reads[:, place]]]
+            * alike.matters[1 + place]
+            for place, ring in enumerate(alike.read_rings)
         ]
-        states = names.state_numbers[refining.states.of[steps.states]]
-        things = [names.symbols, *(names.kinds[ring] for ring in refining.read_rings), names.states]
-        slots = self._slots(refining, names)
+        states = names.state_numbers[alike.states.of[steps.states]]
+        things = [names.symbols, *(names.kinds[ring] for ring in alike.read_rings), names.states]
+        slots = self._slots(alike, names)
         columns = [column for slot in slots for column in (slot.values, slot.likely)]
         table = np.column_stack([steps.inputs, *reads, states, *columns])
         table, counts = np.unique(table, axis=0, return_counts=True)
@@ -91,38 +94,42 @@ class RuleLearner:
         ]
         self._letters = [_letters_of(each) for each in things]
         self.sorts = [np.array([series for series, _ in each.each]) for each in things]
-        self._push_signals = [signal for signal, _ in refining.operations.pushes]
+        self._push_signals = [signal for signal, _ in alike.operations.pushes]
         self.pairs: list[tuple[int, int]] = []
         self.unexplained = 0
 
     @staticmethod
-    def _slots(refining: Refining, names: Named) -> list[_Slot]:
-        steps = refining.steps
+    def _slots(alike: Alike, names: Named) -> list[_Slot]:
+        steps = alike.steps
         slots = []
         for signal in range(steps.signals.shape[1]):
-            values = refining.usual(refining.signal_values(signal))
+            values = alike.usual(alike.signal_values(signal))
             slots.append(_Slot(values, values, None))
-        outputs = refining.usual(steps.outputs)
+        outputs = alike.usual(steps.outputs)
         slots.append(_Slot(outputs, outputs, names.outputs))
-        for place, ring in enumerate(refining.push_rings):
-            if not refining.ring_matters(ring):
+        for place, ring in enumerate(alike.push_rings):
+            if not alike.ring_matters(ring):
                 nothing = np.full(len(steps.inputs), NOTHING)
                 slots.append(_Slot(nothing, nothing, names.kinds[ring]))
                 continue
-            classes, numbers = refining.kinds[ring], names.kind_numbers[ring]
+            classes, numbers = alike.kinds[ring], names.kind_numbers[ring]
             met = steps.pushed[:, place]
-            known = refining.usual(classes.known(met))
+            known = alike.usual(classes.known(met))
             slots.append(_slot(classes, met, known, numbers, names.kinds[ring]))
-        known = refining.usual(refining.states.known(steps.after))
+        known = alike.usual(alike.states.known(steps.after))
         numbers = names.state_numbers
-        slots.append(_slot(refining.states, steps.after, known, numbers, names.states))
+        slots.append(_slot(alike.states, steps.after, known, numbers, names.states))
         return slots
 
-    def learn(self, over: Callable[[], bool] = lambda: False) -> list[Rule]:
-        """The rules; once it is `over`, sorts are parted no further."""
+    def learn(self) -> list[Rule]:
+        """The rules.
+
+        Raises:
+            OutOfTime: there is no time left to make any.
+        """
         for _ in range(MOST_ROUNDS):
             groups = self._groups()
-            if over() or not self._part(groups):
+            if self._deadline.over or not self._part(groups):
                 break
         return [*self._general(groups)]
 
@@ -145,6 +152,7 @@ class RuleLearner:
 
     def _terms(self, slot: _Slot, rows: Ids) -> Terms:
         """All terms that give what is done in some steps; none if there is no such term."""
+        self._deadline.check(GRACE)
         candidates = self._candidates(slot, rows)
         if candidates is None:
             return ANYTHING
@@ -177,6 +185,8 @@ class RuleLearner:
         parted: set[tuple[int, int]] = set()
         self.unexplained = 0
         for group in groups:
+            if self._deadline.over:
+                break
             for slot, terms in zip(self.slots, group.terms, strict=True):
                 if terms is ANYTHING or terms:
                     continue
@@ -282,6 +292,7 @@ class RuleLearner:
         order = [*range(count, len(when)), *range(1, count), 0]
         for place in order:
             for wider in self._wider(place, keys, when):
+                self._deadline.check(GRACE)
                 found = _matching(keys, [*when[:place], wider, *when[place + 1 :]])
                 if place == 0 and not (found & ~matching).any():
                     continue  # a symbol that is never read here

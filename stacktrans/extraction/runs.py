@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.extraction.deadline import UNLIMITED, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.vectors import Vectors
 from stacktrans.kernels.compiling import Array
@@ -90,6 +91,7 @@ class Recorder:
     Args:
         network: what is run.
         grid: see `Vectors`.
+        deadline: after which runs are broken off; the steps that were met until then count.
 
     Attributes:
         states: those that were met; the first is the initial one.
@@ -100,8 +102,8 @@ class Recorder:
         parts: see `parts_of`.
     """
 
-    def __init__(self, network: Network, grid: float) -> None:
-        self.network = network
+    def __init__(self, network: Network, grid: float, deadline: Deadline = UNLIMITED) -> None:
+        self.network, self._deadline = network, deadline
         self.states = Vectors(network.start, grid)
         operations = network.operations
         own = [Vectors(network.empty, grid) for _ in range(operations.rings)]
@@ -148,7 +150,7 @@ class Recorder:
         states = np.repeat(network.start[None], len(active), axis=0)
         numbers = np.zeros(len(active), np.int64)
         step = 0
-        while active:
+        while active and not self._deadline.over:
             ids = np.array([self._input(string, step) for string in active])
             read_numbers, reads = self._read(active)
             done = network.step(states, ids, reads)
