@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from command_line import run
 
+SOFT = Path(__file__).parent / "data" / "models"
+"""Models whose strengths are not quite 0 or 1."""
+
 PAIRS = "abc\tcba\nhello\tolleh\nab\tbb\n\nabcdef\tfedcb\nx\tx\n"
 ANSWERS = ["cba", "olleh", "ba", "fedcba", "x"]
 RIGHT = ["right", "right", "wrong", "wrong", "right"]
@@ -110,7 +113,7 @@ def test_of_long_strings_what_is_around_the_error_is_shown(tmp_path: Path) -> No
 
 
 def test_several_models_are_shown_in_one_table(data: Path) -> None:
-    names = ["reverse-stack", "copy-queue", "copy-queue"]
+    names = [str(SOFT / name) for name in ("reverse-stack", "copy-queue", "copy-queue")]
     alone = [json.loads(run("eval", name, "--data", data, "--json").stdout) for name in names]
     content = data.read_bytes()
     done = run("eval", *names, "--data", "-", "--json", stdin=content)

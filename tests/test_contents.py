@@ -15,6 +15,9 @@ from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block, bar, contents_view, drawn
 
+SOFT = Path(__file__).parent / "data" / "models"
+"""Models whose strengths are not quite 0 or 1."""
+
 CHECKPOINTS = Path(__file__).parent.parent / "checkpoints"
 CONFIG = resolve(task="copy", settings={"model": {"memory": "stack"}})
 
@@ -59,7 +62,7 @@ def test_what_is_read_is_what_is_held_at_an_end(name: str, part: str, ends: list
 
 def test_what_was_pushed_first_is_at_the_bottom_or_the_front() -> None:
     for name in ("reverse-stack", "copy-queue"):
-        (held,) = followed(name, "abcd").steps[4].contents.values()
+        (held,) = followed(str(SOFT / name), "abcd").steps[4].contents.values()
         assert [row.symbol for row in held] == ["<s>", "a", "b", "c", "d"]
 
 
@@ -84,7 +87,7 @@ def test_json_has_the_contents(model: Path) -> None:
 
 
 def test_each_step_is_a_row_of_bars() -> None:
-    lines = run("inspect", "checkpoints/reverse-stack", "ab", "--contents").stdout.decode()
+    lines = run("inspect", SOFT / "reverse-stack", "ab", "--contents").stdout.decode()
     assert lines.splitlines()[1:] == [
         "step  input  output   pop  push  stack",
         "1     <s>            0.12  0.90  │<s>█",

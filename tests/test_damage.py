@@ -40,6 +40,9 @@ from stacktrans.settings.model_config import (
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 
+SOFT = Path(__file__).parent / "data" / "models"
+"""Models whose strengths are not quite 0 or 1."""
+
 CPU = torch.device("cpu")
 FIRST_FORMAT = Path(__file__).parent / "data" / "format-1"
 FILES = ("config.yaml", "model.safetensors", "training.pt")
@@ -146,7 +149,7 @@ def test_a_checkpoint_without_checksums_is_not_whole(saved: Path) -> None:
 
 def test_checkpoints_of_the_first_format_have_no_checksums(saved: Path) -> None:
     (saved / SUMS).unlink()
-    shutil.copy(shipped("checkpoints") / "copy-queue" / "model.safetensors", saved)
+    shutil.copy(SOFT / "copy-queue" / "model.safetensors", saved)
     shutil.copy(FIRST_FORMAT / "copy-queue.yaml", saved / "config.yaml")
     read(saved)
 

@@ -44,7 +44,7 @@ def test_a_session_in_a_notebook(tmp_path: Path) -> None:
     assert answers["text/plain"] == "['olleh', 'kcats']"
     assert "reverse: RNN 64" in trace["text/html"]
     assert "answer: cba" in trace["text/html"]
-    assert strengths["text/plain"] == "[0.1, 0.9]"
+    assert strengths["text/plain"] == "[0.0, 1.0]"
     assert "read top" in picture["image/svg+xml"]
     assert "coarse" in accuracy["text/html"]
     assert "after 4 batches" in run["text/html"]

@@ -18,6 +18,9 @@ from stacktrans.showing.contents import Block
 from stacktrans.showing.drawn_contents import COLOURS, Placed, colours_of, panels_of
 from stacktrans.showing.traces import Row, heat_map, rows_of, shade
 
+SOFT = Path(__file__).parent / "data" / "models"
+"""Models whose strengths are not quite 0 or 1."""
+
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
 
 
@@ -131,7 +134,7 @@ def test_pictures_of_other_kinds_are_refused(
 
 def test_pictures_show_what_the_memory_holds(tmp_path: Path) -> None:
     path = tmp_path / "picture.svg"
-    done = run("inspect", "checkpoints/reverse-stack", "ab", "--plot", path)
+    done = run("inspect", SOFT / "reverse-stack", "ab", "--plot", path)
     assert done.returncode == 0
     labels = re.findall("<!-- (.*?) -->", path.read_text())
     shown = [html.unescape(label) for label in labels[labels.index("stack holds") + 1 :]]

@@ -27,6 +27,9 @@ from stacktrans.settings.layers import Settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.trainer import Interrupted, Trainer
 
+SOFT = Path(__file__).parent / "data" / "models"
+"""Models whose strengths are not quite 0 or 1."""
+
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {
     "hidden_size": 8, "memory.size": 4, "embedding_size": 4, "output_size": 8,
@@ -123,7 +126,7 @@ def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path
     data = write(tmp_path / "greek.tsv", lines_of([(each, each[::-1]) for each in strings]))
     settings = {"measure.accuracy_every": 20, "learning_rate": 0.005, "averaging": 0}
     asked: Any = {"data": data, "settings": settings, "max_steps": 40}
-    found = stacktrans.train(from_="reverse-stack", out=tmp_path / "from", **asked)
+    found = stacktrans.train(from_=SOFT / "reverse-stack", out=tmp_path / "from", **asked)
     assert found.summary.outcome == "solved"
     assert found.summary.steps == 40
     assert found.model.transduce(["αcβ", "βfedcbaα"]) == ["βcα", "αabcdefβ"]

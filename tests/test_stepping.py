@@ -23,6 +23,9 @@ from stacktrans.commands.stepping import ALTERNATE, CLEAR, USUAL
 from stacktrans.model import checkpoint
 from stacktrans.showing.stepping import bar_of, screen
 
+SOFT = Path(__file__).parent / "data" / "models"
+"""Models whose strengths are not quite 0 or 1."""
+
 WIDTH, HEIGHT = 70, 24
 SOURCE = "abc"
 
@@ -132,13 +135,13 @@ def test_a_terminal_is_needed() -> None:
 
 
 def test_a_screen_shows_the_current_symbols_and_the_rows_from_the_top() -> None:
-    lines = screen(followed("reverse-stack", SOURCE), CONFIG, 4, 80, 24)
+    lines = screen(followed(str(SOFT / "reverse-stack"), SOURCE), CONFIG, 4, 80, 24)
     assert lines[1] == "step 5 of 8"
     assert lines[3:5] == ["input  <s> a b c [|||] c b a", "output           [c]"]
     assert [line.split()[0] for line in lines[7:12]] == ["|||@5", "c@4", "b@3", "a@2", "<s>@1"]
     assert re.fullmatch(r"pop  0\.7\d █+.?", lines[13])
     assert lines[15].startswith("read top:  b@3 0.7")
-    last = screen(followed("reverse-stack", SOURCE), CONFIG, 7, 80, 24)
+    last = screen(followed(str(SOFT / "reverse-stack"), SOURCE), CONFIG, 7, 80, 24)
     assert last[1] == "step 8 of 8; answer: cba  (right)"
 
 

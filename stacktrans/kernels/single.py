@@ -94,7 +94,7 @@ def _exp_single(x: Any) -> Any:
 
 
 def _sigmoid(x: Any) -> Any:
-    return 1.0 / (1.0 + math.exp(min(-x, arithmetic.LARGEST)))
+    return 1.0 / (1.0 + math.exp(-x))
 
 
 def _tanh(x: Any) -> Any:
