@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run
-
-SOFT = Path(__file__).parent / "data" / "models"
-"""Models whose strengths are not quite 0 or 1."""
+from soft_models import SOFT
 
 PAIRS = "abc\tcba\nhello\tolleh\nab\tbb\n\nabcdef\tfedcb\nx\tx\n"
 ANSWERS = ["cba", "olleh", "ba", "fedcba", "x"]

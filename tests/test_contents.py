@@ -8,15 +8,13 @@ import pytest
 from command_line import run
 from rich.cells import cell_len
 from rich.console import Console
+from soft_models import SOFT
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.trace import SMALLEST, Held, Step, Trace, trace
 from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block, bar, contents_view, drawn
-
-SOFT = Path(__file__).parent / "data" / "models"
-"""Models whose strengths are not quite 0 or 1."""
 
 CHECKPOINTS = Path(__file__).parent.parent / "checkpoints"
 CONFIG = resolve(task="copy", settings={"model": {"memory": "stack"}})

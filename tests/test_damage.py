@@ -21,6 +21,7 @@ import yaml
 from changed_checkpoints import reseal
 from command_line import SMALL, TRAIN
 from shapes import shaped
+from soft_models import SOFT
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
@@ -39,9 +40,6 @@ from stacktrans.settings.model_config import (
 )
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
-
-SOFT = Path(__file__).parent / "data" / "models"
-"""Models whose strengths are not quite 0 or 1."""
 
 CPU = torch.device("cpu")
 FIRST_FORMAT = Path(__file__).parent / "data" / "format-1"

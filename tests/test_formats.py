@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 from changed_checkpoints import reseal
+from soft_models import SOFT
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
@@ -61,7 +62,7 @@ def accuracy(path: Path) -> float:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.usefixtures("other_recipes")
 def test_a_model_answers_the_same_whatever_the_recipes_say_today(name: str, tmp_path: Path) -> None:
-    whole = DATA / "models" / name
+    whole = SOFT / name
     older = tmp_path / name
     older.mkdir()
     shutil.copy(whole / "model.safetensors", older)
@@ -138,7 +139,7 @@ def test_a_whole_configuration_that_lacks_a_setting_is_refused_with_its_name(
 
 def test_a_checkpoint_that_lacks_a_setting_is_refused_with_its_name(tmp_path: Path) -> None:
     copied = tmp_path / "copied"
-    shutil.copytree(DATA / "models" / "copy-queue", copied)
+    shutil.copytree(SOFT / "copy-queue", copied)
     path = copied / "config.yaml"
     path.write_text(path.read_text().replace("    symbols: 128\n", "    {}\n"))
     reseal(copied)
@@ -149,7 +150,7 @@ def test_a_checkpoint_that_lacks_a_setting_is_refused_with_its_name(tmp_path: Pa
 def test_a_run_that_can_not_be_said_any_more_does_not_go_on(tmp_path: Path) -> None:
     last = tmp_path / "run" / "last"
     last.mkdir(parents=True)
-    shutil.copy(DATA / "models" / "copy-queue" / "model.safetensors", last)
+    shutil.copy(SOFT / "copy-queue" / "model.safetensors", last)
     torch.save({}, last / "training.pt")
     text = (DATA / "format-2" / "copy-queue.yaml").read_text()
     (last / "config.yaml").write_text(text.replace("smoothing: 0.9\n", "smoothing: 0.8\n"))

@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 from command_line import run
+from soft_models import SOFT
 from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
 
 from stacktrans.model import checkpoint
 from stacktrans.showing.page import Shown, page_of
 from stacktrans.showing.words import step_words
-
-SOFT = Path(__file__).parent / "data" / "models"
-"""Models whose strengths are not quite 0 or 1."""
 
 SOURCE = "abcdef"
 HOSTILE = [

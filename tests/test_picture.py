@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command_line import run
 from PIL import Image, ImageColor, ImageSequence
+from soft_models import SOFT
 
 from stacktrans.inference.trace import Held, Part, Step, Trace
 from stacktrans.settings.resolve import resolve
@@ -17,9 +18,6 @@ from stacktrans.showing.animation import animate_trace, fullest
 from stacktrans.showing.contents import Block
 from stacktrans.showing.drawn_contents import COLOURS, Placed, colours_of, panels_of
 from stacktrans.showing.traces import Row, heat_map, rows_of, shade
-
-SOFT = Path(__file__).parent / "data" / "models"
-"""Models whose strengths are not quite 0 or 1."""
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
 

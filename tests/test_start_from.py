@@ -12,6 +12,7 @@ import yaml
 from changed_checkpoints import change_config
 from command_line import run
 from small_runs import assert_same_run, ignore, stop_after
+from soft_models import SOFT
 from test_pairs import lines_of, reversals, write
 from test_text import write as write_text
 from torch import Tensor
@@ -26,9 +27,6 @@ from stacktrans.settings.contest import contestants
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.trainer import Interrupted, Trainer
-
-SOFT = Path(__file__).parent / "data" / "models"
-"""Models whose strengths are not quite 0 or 1."""
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {

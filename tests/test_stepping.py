@@ -17,14 +17,12 @@ from pathlib import Path
 import pytest
 from command_line import ENVIRONMENT, STACKTRANS, run
 from rich.cells import cell_len
+from soft_models import SOFT
 from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
 
 from stacktrans.commands.stepping import ALTERNATE, CLEAR, USUAL
 from stacktrans.model import checkpoint
 from stacktrans.showing.stepping import bar_of, screen
-
-SOFT = Path(__file__).parent / "data" / "models"
-"""Models whose strengths are not quite 0 or 1."""
 
 WIDTH, HEIGHT = 70, 24
 SOURCE = "abc"
