@@ -89,15 +89,18 @@ def two_at_once() -> Machine:
     ])  # fmt: skip
 
 
-def carried() -> Machine:
-    """The same: what is popped is pushed on the other stack."""
+def carried(after: tuple[int, int] = IDLE) -> Machine:
+    """The same: what is popped is pushed on the other stack.
+
+    `after` is what is done with the first stack at the end of a sequence.
+    """
     free: list[Any] = [None] * 4
     return counter("a^n b^n c^n", [
         ("a", free, (PUSH, IDLE), None),
         ("b", [None, SOME, None, None], (POP, PUSH), "b"),
         ("b", free, (POP, PUSH), "c"),
         ("c", [None, None, None, SOME], (IDLE, POP), "c"),
-        ("c", free, (IDLE, POP), "a"),
+        ("c", free, (after, POP), "a"),
     ])  # fmt: skip
 
 
@@ -275,8 +278,10 @@ def test_no_mutant_is_proved_that_counts_wrongly(name: str) -> None:
             assert wrong is None or (len(wrong) == 1 and len(wrong[0][0]) == len(symbols))
             refuted += 1
         elif wrong and len(wrong) > 1:
-            assert found.reason is not None
-            assert "where sequences follow one another" in found.reason
+            assert found.reason == "an answer is wrong where sequences follow one another"
+            assert found.row is not None
+            symbols = [task.source.symbols[each] for each in found.row]
+            assert "".join(symbols[: len(wrong[0][0])]) == wrong[0][0]
             refuted += 1
     assert proved > 6
     assert refuted > 15
@@ -334,3 +339,18 @@ def test_verify_proves_a_machine_that_counts(tmp_path: Path) -> None:
     held = json.loads(run("verify", tmp_path / "machine", *quick, "--json").stdout)
     assert held["proof"]["proved"]
     assert held["proof"]["induction"]["starts"] == 1
+
+
+def test_verify_refutes_a_machine_that_is_wrong_only_after_another_sequence(tmp_path: Path) -> None:
+    config = resolve(task="anbncn", recipe="counting")
+    save_machine(tmp_path / "machine", config, replace(carried(PUSH), task="anbncn"), "")
+    quick = ("--exhaustive", "50", "--count", "20", "--longest", "100")
+    found = run("verify", tmp_path / "machine", *quick)
+    assert found.returncode == 1
+    *_, alone, row = found.stdout.decode().splitlines()
+    assert alone == "right on all 31 strings, which proves nothing of others"
+    assert row == "wrong: an answer is wrong where sequences follow one another, in abcabc"
+    held = json.loads(run("verify", tmp_path / "machine", *quick, "--json").stdout)
+    assert not held["right"]
+    assert held["counterexample"] is None
+    assert held["proof"]["row"] == [*"abcabc"]

@@ -65,5 +65,5 @@ def verify(
         print_json({**facts, "hard": hard, **verification_json(found, loaded.machine)})
     else:
         print_out(verification_view(found, loaded, checkpoint))
-    if found.counterexample:
+    if not found.right:
         raise typer.Exit(WRONG)

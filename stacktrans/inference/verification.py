@@ -65,6 +65,11 @@ class Verification:
     proof: Result | None = None
 
     @property
+    def right(self) -> bool:
+        """Whether nothing wrong was found, be it only where sequences follow one another."""
+        return self.counterexample is None and not (self.proof and self.proof.row)
+
+    @property
     def count(self) -> int:
         """How many strings were tried."""
         return sum(stage.count for stage in self.stages)

@@ -23,10 +23,17 @@ Step = tuple[int, int | None]
 
 
 class Found(NamedTuple):
-    """What came of an induction: `counted`, or the prompt of a sequence that goes wrong."""
+    """What came of an induction.
+
+    Attributes:
+        counted: what it was made of; None if something goes wrong.
+        wrong: the prompt of a sequence that goes wrong by itself.
+        row: sequences that follow one another, of which the last goes wrong.
+    """
 
     counted: Counted | None
     wrong: tuple[int, ...] | None = None
+    row: tuple[int, ...] | None = None
 
 
 def fits(machine: Machine, task: Counting) -> bool:
@@ -45,7 +52,7 @@ def prove_pattern(machine: Machine, task: Counting) -> Found:
     """Follow all sequences of a pattern, any number of them in a row, from empty memories on.
 
     Raises:
-        Unproved: it cannot be said whether all are right, or only some that follow others are not.
+        Unproved: it cannot be said whether all are right.
     """
     parts, tables = parts_of(task), Tables(machine)
     try:
@@ -56,8 +63,7 @@ def prove_pattern(machine: Machine, task: Counting) -> Found:
     if not goes_wrong(tables, [step for row in rows for step in row]):
         raise Unproved("what sequences leave behind in memories is not known well enough")
     if found.before:
-        written = "".join(task.source.decode([symbol for row in rows for symbol, _ in row]))
-        raise Unproved(f"an answer is wrong where sequences follow one another, in {written}")
+        return Found(None, row=tuple(symbol for row in rows for symbol, _ in row))
     counts = _shortest_wrong(tables, parts, found.counts)
     known = next(index for index, part in enumerate(parts) if part.inner is not None)
     prompt = [symbol for symbol, _ in sequence(parts, counts) if symbol < known]

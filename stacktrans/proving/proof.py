@@ -34,7 +34,9 @@ UNREAD, FEW, KEPT, ALONG, TURNED, ANYTHING = (
 """What is assumed of a memory: that nothing is read from it, that it holds few cells, that it is
 never popped, that it goes with the task's own, its top or its bottom where that is pushed; or
 nothing."""
-_OTHER, _WRONG = "the machine does not read and write what the task does", "an answer is wrong"
+_OTHER = "the machine does not read and write what the task does"
+_WRONG = "an answer is wrong"
+_WRONG_IN_A_ROW = "an answer is wrong where sequences follow one another"
 _LADDER = (FEW, KEPT, ALONG, TURNED, ANYTHING)
 
 
@@ -45,6 +47,7 @@ class Result:
     Attributes:
         reason: why there is no proof; None if there is one.
         wrong: a source that is answered wrongly, by the numbers of its symbols, if one was found.
+        row: sequences of a stream that follow one another, of which the last goes wrong, likewise.
         assumed: what holds of each memory, one of the words above.
         classes: the symbols of sources in classes, two of which stand for each.
         explored: what was looked at; None if nothing was.
@@ -54,6 +57,7 @@ class Result:
 
     reason: str | None
     wrong: tuple[int, ...] | None = None
+    row: tuple[int, ...] | None = None
     assumed: tuple[str, ...] = ()
     classes: tuple[tuple[int, ...], ...] = ()
     explored: Explored | None = None
@@ -95,7 +99,8 @@ def _by_induction(machine: Machine, task: Counting) -> Result:
         found = prove_pattern(machine, task)
     except Unproved as problem:
         return Result(str(problem))
-    return Result(_WRONG if found.wrong else None, found.wrong, counted=found.counted)
+    reason = _WRONG if found.wrong else _WRONG_IN_A_ROW if found.row else None
+    return Result(reason, found.wrong, found.row, counted=found.counted)
 
 
 def _fits(machine: Machine, task: Task) -> bool:
@@ -144,7 +149,13 @@ class _Attempt:
                     return self._refuted(whole)
                 self._look_closer(assumed)
                 continue
-            return Result(None, None, tuple(assumed), self._classes, explored, self._reference)
+            return Result(
+                None,
+                assumed=tuple(assumed),
+                classes=self._classes,
+                explored=explored,
+                reference=self._reference,
+            )
 
     def _reads(self, number: int) -> list[int]:
         """The ends of a memory that some rule looks at."""

@@ -27,7 +27,7 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
     """A proof in sentences, or why there is none, after so many strings were right."""
     if not proof.proved:
         of = f"right on all {tried:,} strings, which proves nothing of others"
-        return [of, f"no proof: {proof.reason}"]
+        return [of, f"{'wrong' if proof.row else 'no proof'}: {_why(proof, machine)}"]
     if proof.counted:
         return [_RIGHT, *_induction(proof.counted)]
     assert proof.explored is not None
@@ -48,6 +48,13 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
     if alike:
         lines.append(f"two letters stand for {' and for '.join(map(str, alike))} treated alike")
     return [visible(each) for each in lines]
+
+
+def _why(proof: Result, machine: Machine) -> str:
+    """Why there is no proof."""
+    symbols = [machine.source[each] for each in proof.row or ()]
+    written = (" " if machine.words[0] else "").join(symbols)
+    return visible(f"{proof.reason}, in {written}" if written else str(proof.reason))
 
 
 def _induction(counted: Counted) -> list[str]:
@@ -146,7 +153,9 @@ def _state(own: Hashable, machine: Machine) -> str:
 
 def proof_json(proof: Result, machine: Machine) -> dict[str, Any]:
     """The same for `--json`."""
-    held = {"proved": proof.proved, "reason": proof.reason}
+    held: dict[str, Any] = {"proved": proof.proved, "reason": proof.reason}
+    if proof.row:
+        held["row"] = [machine.source[each] for each in proof.row]
     if proof.counted:
         return {**held, "induction": asdict(proof.counted)}
     if not proof.proved or proof.explored is None:

@@ -61,7 +61,7 @@ def verification_json(found: Verification, machine: Machine | None) -> dict[str,
     """The same for `verify --json`; with the machine, if it is one."""
     wrong = found.counterexample
     return {
-        "right": wrong is None,
+        "right": found.right,
         "stages": [asdict(stage) for stage in found.stages],
         "counterexample": wrong
         and {
