@@ -21,8 +21,9 @@ class Measure(Strict):
     """A number that is measured of every run.
 
     Attributes:
-        of: an accuracy, the share of lengths at which every string is right, or the perplexity of
-            a text.
+        of: an accuracy, the share of lengths at which every string is right, the perplexity of a
+            text, or `machine`: 1 if a machine can be extracted that answers every string as the
+            model with hard signals does, 0 if not.
         strings: those that the run's summary measured on; None draws others.
         lengths: of strings that are drawn; those of the task's test range if not given.
         depth: of derivations, instead of lengths.
@@ -31,7 +32,7 @@ class Measure(Strict):
         hard: make the memory's signals 0 or 1.
     """
 
-    of: Literal["coarse", "fine", "symbols", "lengths", "perplexity"]
+    of: Literal["coarse", "fine", "symbols", "lengths", "perplexity", "machine"]
     strings: Literal["train", "development", "valid", "test"] | None = None
     lengths: Range | None = None
     depth: PositiveInt | None = None
@@ -45,8 +46,10 @@ class Measure(Strict):
         drawn = self.model_fields_set - {"of", "strings"}
         if self.strings and drawn:
             raise ValueError(f"{min(drawn)}: cannot be used with strings: {self.strings}")
-        if self.strings and self.of == "lengths":
-            raise ValueError("of: lengths needs strings that are drawn")
+        if self.strings and self.of in ("lengths", "machine"):
+            raise ValueError(f"of: {self.of} needs strings that are drawn")
+        if self.of == "machine" and (others := drawn - {"lengths", "count"}):
+            raise ValueError(f"{min(others)}: cannot be used with of: machine")
         if self.of == "perplexity" and self.strings not in ("valid", "test"):
             raise ValueError("of: perplexity needs strings: valid or test")
         if self.of != "perplexity" and self.strings == "valid":

@@ -22,6 +22,7 @@ _ACCURACIES = {
     "symbols": "symbol accuracy",
     "lengths": "share of the lengths at which every string is right",
     "perplexity": "perplexity",
+    "machine": "whether there is a machine that answers as the model with hard signals does",
 }
 _MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
 """What Markdown would take for emphasis, code, a link, a picture or a heading."""

@@ -1,9 +1,10 @@
 """How many runs of a sweep are solved, how soon, and which are not."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from stacktrans.common.statistics import confidence_interval
+from stacktrans.sweeps.file import Solved
 from stacktrans.sweeps.plan import Plan
 from stacktrans.sweeps.table import Cell
 
@@ -32,17 +33,36 @@ def solved_in_words(plan: Plan, cells: Sequence[Cell]) -> str:
         return ""
     count, seconds = sum(cell.runs for cell in judged), [s for cell in judged for s in cell.seconds]
     share = _interval(confidence_interval(len(seconds) / count, count))
-    least = f"{bound.least:g}{' per cent' if plan.file.percent else ''}"
-    said = f"Solved, with {bound.measure} at least {least}: {len(seconds)} of {count} runs {share}"
+    least = f"{bound.measure} at least {_least(plan, bound)}"
+    said = f"Solved, with {least}: {len(seconds)} of {count} runs {share}"
     if seconds:
         said += (
             f", half of these within {median(seconds):.0f} seconds, all within {max(seconds):.0f}"
         )
+    said += "".join(f". {each}" for each in _also_in_words(plan, cells))
     missed = [_named(cell) for cell in judged if len(cell.seconds) < cell.runs]
     if missed:
         more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
         said += f". Not all runs of {', '.join(missed[:NAMED])}{more}"
     return f"{said}."
+
+
+def _also_in_words(plan: Plan, cells: Sequence[Cell]) -> Iterator[str]:
+    """How many of the solved runs are as good with hard signals, and of how many is a machine."""
+    bound = plan.file.solved
+    for name, measure in plan.file.measures.items():
+        own = [cell for cell in cells if cell.measure == name and cell.solved]
+        discrete = measure.hard or measure.of == "machine"
+        if not (bound and own and discrete) or name == bound.measure:
+            continue
+        also, count = sum(cell.also for cell in own), sum(cell.solved or 0 for cell in own)
+        share = f"{also} of {count} {_interval(confidence_interval(also / count, count))}"
+        has = "a machine" if measure.of == "machine" else f"{name} at least {_least(plan, bound)}"
+        yield f"Of the solved runs, {share} have {has}"
+
+
+def _least(plan: Plan, bound: Solved) -> str:
+    return f"{bound.least:g}{' per cent' if plan.file.percent else ''}"
 
 
 def _named(cell: Cell) -> str:

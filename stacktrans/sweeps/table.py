@@ -28,6 +28,7 @@ class Cell:
         spread: least, median and greatest of the values.
         mean_interval: of their mean, by the bootstrap.
         solved: how many of the runs that count are solved; None if nothing says when they are.
+        also: how many of these come up to the same bound by this measure, too.
         solved_interval: of the share of these, Wilson's.
         planned: number of runs that there should be.
         values: of the finished runs that count: of each group of runs the winner.
@@ -42,6 +43,7 @@ class Cell:
     spread: tuple[float, float, float] | None
     mean_interval: tuple[float, float] | None
     solved: int | None
+    also: int
     solved_interval: tuple[float, float] | None
     median_batches_to_solve: float | None
     median_seconds_to_solve: float | None
@@ -92,6 +94,9 @@ def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Re
         spread=spread(values) if values else None,
         mean_interval=bootstrap_interval(values) if values else None,
         solved=len(solved) if judged else None,
+        also=sum(at_least(_value(record, measure), bound.least / file.unit) for record in solved)
+        if bound
+        else 0,
         solved_interval=confidence_interval(len(solved) / count, count) if judged else None,
         median_batches_to_solve=median(run["batches"] for run in solved) if solved else None,
         median_seconds_to_solve=median(seconds) if seconds else None,

@@ -66,7 +66,7 @@ def _worked(job: Job) -> Record:
     running = job.directory / RUNNING
     running.touch()
     try:
-        return _record(job)
+        return _record(job, _kept(found or {}, job.measures))
     except Exception as error:  # whatever it is, the other runs continue
         with contextlib.suppress(OSError):  # of a directory that is gone, too
             (job.directory / "error.txt").write_text(traceback.format_exc())
@@ -146,7 +146,17 @@ def value_of(record: Record, name: str, measure: Measure) -> float | None:
     return found["value"] if found.get("measure") == measure.model_dump(mode="json") else None
 
 
-def _record(job: Job) -> Record:
+def _kept(record: Record, measures: Mapping[str, Measure]) -> dict[str, Any]:
+    """What was measured of a run by measures that are still the same."""
+    return {
+        name: record["measured"][name]
+        for name, measure in measures.items()
+        if value_of(record, name, measure) is not None
+    }
+
+
+def _record(job: Job, known: Mapping[str, Any]) -> Record:
+    """The record of a run, of which some may have been measured before, by the measure's name."""
     _refuse_another_run(job)
     if not (job.directory / SUMMARY).exists():
         _train(job)
@@ -166,7 +176,8 @@ def _record(job: Job) -> Record:
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},
         **({"perplexities": texts} if texts else {}),
         "measured": {
-            name: _measured(job, measure, summary) for name, measure in job.measures.items()
+            name: known.get(name) or _measured(job, measure, summary)
+            for name, measure in job.measures.items()
         },
         "command": job.run.command,
         **_of_race(job, summary),
@@ -250,6 +261,8 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     if measure.strings:
         place = summary["texts"] if measure.of == "perplexity" else summary
         return {"measure": asked, "value": place[measure.strings][measure.of]}
+    if measure.of == "machine":
+        return {"measure": asked, "value": _has_a_machine(job, measure)}
     loaded = load(job.directory, job.device, measure.hard)
     lengths, law = measure.range_of(loaded.config.task, loaded.task)
     scores = scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)
@@ -262,3 +275,18 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     else:
         value = float(getattr(Accuracy.of(scores), measure.of))
     return {"measure": asked, "value": value, "coarse": by_length}
+
+
+def _has_a_machine(job: Job, measure: Measure) -> float:
+    """Whether a machine can be extracted of a run that answers as it does: 1 or 0."""
+    from stacktrans.extraction.extracting import compared_with, extract
+    from stacktrans.extraction.network import CannotExtract
+    from stacktrans.model.checkpoint import load
+
+    loaded = load(job.directory, job.device, hard=True)
+    lengths, _ = measure.range_of(loaded.config.task, loaded.task)
+    try:
+        found = compared_with(loaded, extract(loaded), measure.count, lengths)
+    except CannotExtract:
+        return 0.0
+    return float(found.whole)
