@@ -91,7 +91,7 @@ def _by_rules(
         for string, own, limit in zip(strings, run.said(read, limits), limits, strict=True):
             ended = own is not None and bool(len(own)) and own[-1] == layout.end
             kept = None if own is None else own[:-1] if ended else own[:limit]
-            found.append(None if kept is None else _scored(string, kept, ended))
+            found.append(None if kept is None else _scored(string, layout.in_turn(kept), ended))
         return found
     assert isinstance(layout, InStep)
     said = run.said([layout.read(string.ids) for string in strings])

@@ -306,8 +306,15 @@ def machine_of(
 def _reads(checkpoint: Checkpoint) -> Reads:
     layout = checkpoint.layout
     if isinstance(layout, JointSequence):
-        first = layout.first_source, layout.first_target
-        return Reads(JOINT, *first, (layout.begin,), (layout.separator,), layout.end)
+        return Reads(
+            JOINT,
+            layout.first_source,
+            layout.first_target,
+            (layout.begin,),
+            (layout.separator,),
+            layout.end,
+            backwards=layout.backwards,
+        )
     if isinstance(layout, Padded):
         given = layout.given.each, layout.given.further
         return Reads(PADDED, 0, -1, (), (layout.blank,), layout.end, given)

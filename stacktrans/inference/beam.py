@@ -9,6 +9,7 @@ is first can't be overtaken.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -158,7 +159,8 @@ def _search(
         if not beams[-1].running[:, :best].any():
             break
         chosen = rows * width + beams[-1].parents
-    return _answers(beams, best, endless=marks.end is None and marks.last is None)
+    found = _answers(beams, best, endless=marks.end is None and marks.last is None)
+    return [[replace(each, target=layout.in_turn(each.target)) for each in row] for row in found]
 
 
 def _answers(beams: Sequence[_Beam], best: int, endless: bool) -> list[list[Answer]]:

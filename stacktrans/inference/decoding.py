@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,7 +55,8 @@ def transduce(
     ]
     marks = marks_of(layout)
     said = model.answers(questions, marks, logs)
-    return [_greedy(marks, each, most) for each, most in zip(said, limits, strict=True)]
+    answers = [_greedy(marks, each, most) for each, most in zip(said, limits, strict=True)]
+    return [replace(each, target=layout.in_turn(each.target)) for each in answers]
 
 
 def in_step(model: Predictor, read: Sequence[Ids], logs: bool = True) -> list[Said]:

@@ -28,7 +28,7 @@ class Prediction:
         edits: the fewest symbols to insert, delete or replace in the answer to make it the target
             (Levenshtein's distance), of those that are scored.
         symbols: how many of the target's symbols are scored.
-        fine: the share of the target, its end included, before the first error.
+        fine: the share of the target, its end included, that was said before the first error.
         pair: source and target as ids.
     """
 
@@ -98,10 +98,10 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         own = [said[place] for place in places] if said else []
         edits = Levenshtein.distance(own, [target[place] for place in places])
         written = with_marks(written, pair.scored) if said else []
-    wrong = [place for place in places if said[place : place + 1] != target[place : place + 1]]
-    if not (ended and len(said) == len(target)):
-        wrong.append(len(target))
-    before = sum(place < wrong[0] for place in places) if wrong else 0
+    wrong = _wrong(said, target, places, ended)
+    in_turn = checkpoint.layout.in_turn
+    first = _wrong(in_turn(said), in_turn(target), places, ended)[:1]
+    before = sum(place < first[0] for place in places) if first else 0
     return Prediction(
         task.source.join(task.source.decode(pair.source)),
         task.target.join(task.target.decode(target)),
@@ -113,3 +113,10 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         before / max(len(places) + counts_end, 1) if wrong else 1.0,
         pair,
     )
+
+
+def _wrong(said: list[int], target: list[int], places: list[int], ended: bool) -> list[int]:
+    """The places of a target at which something else is said; that of its end is after the last."""
+    wrong = [place for place in places if said[place : place + 1] != target[place : place + 1]]
+    whole = ended and len(said) == len(target)
+    return wrong if whole else [*wrong, len(target)]

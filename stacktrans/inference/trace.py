@@ -242,7 +242,8 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
 
 def _steps(checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool) -> list[Step]:
     task, layout = checkpoint.task, checkpoint.layout
-    inputs, symbols, first_answer = source.tolist(), task.source.decode(source), 1
+    inputs, target, first_answer = source.tolist(), layout.in_turn(target), 1
+    symbols = task.source.decode(layout.in_turn(source))
     if isinstance(layout, JointSequence | Stream):
         read = [layout.first_target + index for index in target]
         inputs = [*layout.prefix(source).tolist(), *read]

@@ -154,6 +154,7 @@ class Reads(NamedTuple):
         after: symbols read after the source.
         end: the output that ends an answer; -1 for none.
         steps: of padded sources, the steps for each symbol, and further ones.
+        backwards: whether sources are read, and answers said, from the last symbol to the first.
     """
 
     kind: str
@@ -163,6 +164,7 @@ class Reads(NamedTuple):
     after: tuple[int, ...]
     end: int
     steps: tuple[int, int] = (1, 0)
+    backwards: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,10 +223,14 @@ class Machine:
             return length
         return self.buffers.steps_per_symbol * length + self.buffers.extra_steps
 
+    def in_turn(self, symbols: Sequence[int]) -> Sequence[int]:
+        """A string in the order in which it is read or said; or, of that, the string."""
+        return symbols[::-1] if self.reads.backwards else symbols
+
     def read(self, source: Sequence[int]) -> list[int]:
         """What is read of a source, by the numbers of its symbols, before an own output is."""
         reads = self.reads
-        inner = [reads.first_source + symbol for symbol in source]
+        inner = [reads.first_source + symbol for symbol in self.in_turn(source)]
         if reads.kind == PADDED:
             each, further = reads.steps
             blank = reads.after[0]

@@ -28,8 +28,9 @@ from stacktrans.machines.words import sentence
 
 MACHINE = "machine.json"
 """The file of a checkpoint that is a machine."""
-FORMAT = 2
-"""Of the first format are machines that read only the ends of what they have."""
+FORMAT = 3
+"""Of the first format are machines that read only the ends of what they have; of the first two,
+those that read no strings from their ends."""
 
 
 def written(machine: Machine) -> str:
@@ -144,6 +145,7 @@ def _machine(held: dict[str, Any]) -> Machine:
             after,
             int(reads["end"]),
             (int(reads["steps"][0]), int(reads["steps"][1])),
+            bool(reads.get("backwards", False)),
         ),
         rules=tuple(map(_rule, held["rules"])),
     )

@@ -306,9 +306,9 @@ def _after(stepper: Stepper, read: list[int], most: int) -> Said:
     reads = stepper.machine.reads
     (last,) = deque(stepper.run(read), maxlen=1)
     outputs = [last, *answer_after(stepper, last, most, reads.first_target, [reads.end])]
-    if outputs[-1] == reads.end:
-        return Said(outputs[:-1], True)
-    return Said(outputs[:most], False)
+    ended = outputs[-1] == reads.end
+    said = outputs[:-1] if ended else outputs[:most]
+    return Said([*stepper.machine.in_turn(said)], ended)
 
 
 def answer_after(

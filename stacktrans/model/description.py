@@ -22,4 +22,5 @@ def model_line(config: RunConfig) -> str:
     if model.embedding_size == "one-hot":
         embeddings = "one-hot inputs"
     buffers = ", buffers" if model.buffers else ""
-    return f"{config.task.name}: {controller}, memory {memory}, {embeddings}{buffers}"
+    backwards = ", backwards" if model.backwards else ""
+    return f"{config.task.name}: {controller}, memory {memory}, {embeddings}{buffers}{backwards}"

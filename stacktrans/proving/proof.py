@@ -84,6 +84,8 @@ def prove(machine: Machine, task: Task) -> Result:
         return Result("no algorithm of this task is known")
     if not _fits(machine, task):
         return Result(_OTHER)
+    if machine.reads.backwards:
+        return Result("only machines that read from the beginning are followed")
     if machine.memories.moves:
         return Result("lists are followed only where they count")
     try:

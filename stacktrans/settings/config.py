@@ -123,6 +123,7 @@ class RunConfig(Extended):
         """The task, laid out as the model reads it; raises `TaskError`."""
         made = make_task(self.task.name, self.task.generator, self.task.parameters)
         made.in_step = self.model.buffers is not None
+        made.backwards = self.model.backwards
         return made
 
     def identity(self) -> str:

@@ -175,8 +175,10 @@ class StartConfig(Extended):
         return next((self.signal_bias[key] for key in found), 0.0)
 
 
-class ModelConfig(Strict):
+class ModelConfig(Extended):
     """The shape of a transducer and how it starts."""
+
+    LATER: ClassVar[frozenset[str]] = frozenset({"backwards"})
 
     memory: Annotated[SerializeAsAny[MemoryConfig], BeforeValidator(MemoryConfig.read)]
     """memory that the controller operates: one of `stacktrans list memories`, or {name: ..., size:
@@ -191,6 +193,9 @@ class ModelConfig(Strict):
     itself."""
     buffers: BuffersConfig | None = None
     """buffers that inputs are read from and outputs written to; null for none."""
+    backwards: bool = False
+    """whether sources are read, and targets said, from the last symbol to the first: what is to be
+    said first may be known only at the end. For tasks of pairs, without buffers."""
     start: StartConfig = StartConfig()
     """initial weights."""
     kernel: Literal["auto", "fused", "torch"] = "auto"

@@ -215,6 +215,16 @@ def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> No
             "buffered model, which would read the answer before it gives it; expected a task of "
             "pairs, such as reverse"
         )
+    if run.model.backwards and (run.model.buffers or not isinstance(layout, JointSequence)):
+        why = "has no targets after its sources; expected a task of pairs, such as reverse"
+        raise UsageError(
+            f"{nearest_place(layers, ('model', 'backwards'))}: "
+            + (
+                "cannot be used with buffers"
+                if run.model.buffers
+                else f"task {run.task.name} {why}"
+            )
+        )
     if run.training.source_loss and not isinstance(layout, JointSequence):
         raise UsageError(
             f"{nearest_place(layers, ('training', 'source_loss'))}: task {run.task.name} has no "

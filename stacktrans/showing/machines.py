@@ -22,7 +22,9 @@ def machine_line(machine: Machine) -> str:
     )
     states = _counted(machine.states.size, "state")
     with_memories = f", {memories}" if memories else ""
-    return f"{machine.task}: {states}{with_memories}, {_counted(len(machine.rules), 'rule')}"
+    rules = _counted(len(machine.rules), "rule")
+    backwards = ", backwards" if machine.reads.backwards else ""
+    return f"{machine.task}: {states}{with_memories}, {rules}{backwards}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -100,6 +100,8 @@ class Task(ABC):
         paths: which of its parameters only say where files are; none if it reads no pairs.
         in_step: whether a target of another length than its source is said in step with it, too,
             as buffered models do, and not after it.
+        backwards: whether a target that is said after its source is said from its last symbol to
+            the first, and its source is read so.
     """
 
     source: Alphabet
@@ -109,6 +111,7 @@ class Task(ABC):
     columns: tuple[str, ...] = ("source", "target")
     paths: ClassVar[tuple[str, ...]] = ()
     in_step: bool = False
+    backwards: bool = False
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -116,7 +119,9 @@ class Task(ABC):
         sizes = len(self.source), len(self.target)
         if self.same_length:
             return SameLength(*sizes)
-        return Padded(*sizes, self.steps) if self.in_step else JointSequence(*sizes)
+        if self.in_step:
+            return Padded(*sizes, self.steps)
+        return JointSequence(*sizes, self.backwards)
 
     @property
     def steps(self) -> Steps:

@@ -4,7 +4,7 @@ import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from stacktrans.common.errors import StacktransError
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Symbols = TypeVar("Symbols", Ids, list[int], list[str])
 SEQUENCES_IN_A_ROW = 200
 """How many sequences of a stream are measured one after another (joulin2015, section 5)."""
 ASCII = "".join(map(chr, range(0x21, 0x7F)))
@@ -152,6 +153,10 @@ class Layout(ABC):
     def roles(self, source: Alphabet, target: Alphabet) -> tuple[list[Role], list[Role]]:
         """What each input id and each output id stands for, with these alphabets."""
         return source.roles(), target.roles()
+
+    def in_turn(self, symbols: Symbols) -> Symbols:
+        """A string in the order in which a model reads or says it; or, of that, the string."""
+        return symbols
 
     @abstractmethod
     def steps(self, pair: Pair) -> int:
@@ -385,11 +390,13 @@ class JointSequence(Layout):
     """The layout `<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
     Source and target symbols have ids, and so embeddings, of their own. The
-    model reads all but `</s>` and is scored on b1 .. bl and `</s>`.
+    model reads all but `</s>` and is scored on b1 .. bl and `</s>`. Read backwards, the strings are
+    `<s> ak .. a1 ||| bl .. b1 </s>`.
 
     Args:
         source_size: number of source symbols.
         target_size: number of target symbols.
+        backwards: whether sources are read, and targets said, from the last symbol to the first.
 
     Attributes:
         end: the output id of `</s>`; the others are the target symbols.
@@ -400,7 +407,8 @@ class JointSequence(Layout):
     begin, separator, first_source = 0, 1, 2
     last = None
 
-    def __init__(self, source_size: int, target_size: int) -> None:
+    def __init__(self, source_size: int, target_size: int, backwards: bool = False) -> None:
+        self.backwards = backwards
         self.first_target = self.first_source + source_size
         self.inputs = self.first_target + target_size
         self.end, self.outputs = target_size, target_size + 1
@@ -410,10 +418,14 @@ class JointSequence(Layout):
         said = [("target", *role) for role in target.roles()]
         return [("begin",), ("separator",), *read, *said], [*target.roles(), ENDING]
 
+    def in_turn(self, symbols: Symbols) -> Symbols:
+        return symbols[::-1] if self.backwards else symbols
+
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer: `<s> a1 .. ak |||`."""
         read = np.empty(len(source) + 2, np.int64)
-        read[0], read[1:-1], read[-1] = self.begin, source + self.first_source, self.separator
+        read[0], read[-1] = self.begin, self.separator
+        read[1:-1] = self.in_turn(source) + self.first_source
         return read
 
     def longest_answer(self, length: int, limit: int | None) -> int:
@@ -425,6 +437,7 @@ class JointSequence(Layout):
 
     def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
         ((source, target, *_),) = pairs
+        target = self.in_turn(target)
         unscored = np.zeros(len(source) + 1, dtype=np.int64)
         read = np.maximum(target, 0) + self.first_target  # where it can't be said, any will do
         inputs = np.concatenate([self.prefix(source), read])

@@ -1,0 +1,171 @@
+"""Models that read sources, and say targets, from the last symbol to the first.
+
+Such a model, with the weights of another, says to a string turned around what the other says to
+the string, turned around.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from command_line import run
+from small_runs import ignore, small_run, trainer_of
+
+from stacktrans.common.errors import UsageError
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.extraction.extracting import Extracted, extract
+from stacktrans.inference.beam import search
+from stacktrans.inference.evaluation import score
+from stacktrans.inference.predictions import predictions
+from stacktrans.inference.trace import trace
+from stacktrans.inference.transduction import transduce_strings
+from stacktrans.model.checkpoint import Checkpoint, load, save, save_machine
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.layouts import JointSequence, Pair
+
+BACKWARDS = "backwards=true"
+SOURCES = ("!", "!#", '#!"', '!"##', '""!#!"')
+
+
+def turned(directory: Path, forwards: Checkpoint) -> Checkpoint:
+    """The same weights in a model that works backwards."""
+    config = forwards.config
+    model = config.model.model_copy(update={"backwards": True})
+    weights = {name: torch.from_numpy(each) for name, each in forwards.weights.items()}
+    save(directory, config.model_copy(update={"model": model}), weights)
+    return load(directory)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Checkpoint]:
+    """A model that has learned nothing, and the same model backwards."""
+    folder = tmp_path_factory.mktemp("drawn")
+    trainer = trainer_of(small_run("max_steps=1"), folder / "forwards")
+    trainer.run(ignore)
+    forwards = load(folder / "forwards")
+    return forwards, turned(folder / "backwards", forwards)
+
+
+@pytest.fixture(scope="module")
+def reverse(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A model that is right: what is turned around twice is as it was."""
+    return turned(tmp_path_factory.mktemp("reverse") / "model", load("reverse-stack"))
+
+
+@pytest.fixture(scope="module")
+def extracted(reverse: Checkpoint) -> Extracted:
+    return extract(reverse)
+
+
+def answers(model: Checkpoint, *sources: str) -> list[str | None]:
+    return [line.output for line in transduce_strings(model, sources, None)]
+
+
+def test_what_is_read_and_said_is_turned_around() -> None:
+    layout = JointSequence(5, 3, backwards=True)
+    inputs, targets, scored = layout.example([Pair(np.array([1, 2, 4]), np.array([0, 2]))], False)
+    assert inputs.tolist() == [0, 6, 4, 3, 1, 9, 7]
+    assert targets[scored].tolist() == [2, 0, layout.end]
+    assert layout.prefix(np.array([1, 2, 4])).tolist() == [0, 6, 4, 3, 1]
+
+
+def test_the_answer_to_a_string_turned_around_is_turned_around(
+    drawn: tuple[Checkpoint, Checkpoint],
+) -> None:
+    forwards, backwards = drawn
+    said = answers(forwards, *SOURCES)
+    assert len({*said}) > 1
+    turned_around = answers(backwards, *(source[::-1] for source in SOURCES))
+    assert turned_around == [answer and answer[::-1] for answer in said]
+
+
+def test_so_are_those_that_a_beam_finds(drawn: tuple[Checkpoint, Checkpoint]) -> None:
+    sources = [*map(drawn[0].task.source.encode, SOURCES)]
+    one, other = (
+        search(model.predictor, model.layout, asked, width=4, best=3)
+        for model, asked in zip(drawn, (sources, [each[::-1] for each in sources]), strict=True)
+    )
+    for row, turned_row in zip(one, other, strict=True):
+        assert [each.target[::-1] for each in row] == [each.target for each in turned_row]
+        assert [each.log_probability for each in row] == pytest.approx(
+            [each.log_probability for each in turned_row]
+        )
+
+
+def test_fine_accuracy_is_what_is_said_before_the_first_error(
+    drawn: tuple[Checkpoint, Checkpoint],
+) -> None:
+    forwards, backwards = drawn
+    pairs = forwards.task.sample(generator(1, Purpose.SAMPLE), Lengths(1, 6), 60, "uniform")
+    turned_around = [Pair(pair.source[::-1], pair.target[::-1]) for pair in pairs]
+    for model, asked in ((forwards, pairs), (backwards, turned_around)):
+        scores = score(model.predictor, model.layout, asked)
+        found = predictions(model, asked, np.zeros(len(asked), np.bool_), beam=1)
+        assert scores.fine.tolist() == pytest.approx([each.fine for each in found])
+        for each in found:
+            places = zip(each.answer, each.target, strict=False)
+            differing = [place for place, (own, right) in enumerate(places, 1) if own != right]
+            longer = min(len(each.answer), len(each.target)) + 1
+            assert each.first_wrong in (None, *differing[:1], longer)
+    assert score(forwards.predictor, forwards.layout, pairs).fine.tolist() == (
+        score(backwards.predictor, backwards.layout, turned_around).fine.tolist()
+    )
+
+
+def test_a_model_that_is_followed_reads_the_last_symbol_first(reverse: Checkpoint) -> None:
+    followed = trace(reverse, [*"abc"])
+    assert (followed.answer, followed.correct) == ("cba", True)
+    assert [step.input for step in followed.steps] == ["<s>", *"cba", "|||", *"abc"]
+    assert [step.output for step in followed.steps[4:]] == [*"abc", "</s>"]
+
+
+def test_its_machine_is_one_that_works_backwards(
+    reverse: Checkpoint, extracted: Extracted, tmp_path: Path
+) -> None:
+    assert extracted.machine.reads.backwards
+    assert extracted.whole
+    save_machine(tmp_path / "machine", reverse.config, extracted.machine, "")
+    said = run("transduce", tmp_path / "machine", stdin=b"abc\nxyzzy\n").stdout.decode()
+    assert said == "cba\nyzzyx\n"
+    measured = json.loads(run("eval", tmp_path / "machine", "--count", "50", "--json").stdout)
+    assert {each["coarse"] for each in measured["results"]} == {1.0}
+    found = run("verify", tmp_path / "machine", "--count", "20", "--longest", "200")
+    assert found.returncode == 0
+    assert "no proof: only machines that read from the beginning are followed" in (
+        found.stdout.decode()
+    )
+    shown = json.loads(run("inspect", tmp_path / "machine", "--json", "ab").stdout)
+    assert shown["answer"] == "ba"
+
+
+def test_it_learns(tmp_path: Path) -> None:
+    config = small_run(BACKWARDS, "max_steps=60")
+    trainer = trainer_of(config, tmp_path / "run")
+    losses: list[float] = []
+    trainer.run(lambda record: losses.append(record.loss))
+    assert losses[-1] < losses[0]
+    assert load(tmp_path / "run").config.model.backwards
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        ("reverse", ["buffers={}"], "=true: cannot be used with buffers"),
+        ("xor", [], "=true: task xor has no targets after its sources"),
+        ("anbn", [], "=true: task anbn has no targets after its sources"),
+    ],
+)
+def test_it_is_for_targets_after_their_sources(task: str, changes: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        stack = {"model": {"memory": "stack" if task != "anbn" else "stack-rnn"}}
+        resolve(task=task, settings=stack, assignments=[BACKWARDS, *changes])
+
+
+def test_a_run_forwards_is_the_same_run_as_before() -> None:
+    assert "backwards" not in small_run().to_yaml()
+    assert small_run().identity() == small_run("backwards=false").identity()
+    assert small_run().identity() != small_run(BACKWARDS).identity()
