@@ -160,8 +160,8 @@ def test_it_learns(tmp_path: Path) -> None:
     ],
 )
 def test_it_is_for_targets_after_their_sources(task: str, changes: list[str], message: str) -> None:
+    stack = {"model": {"memory": "stack" if task != "anbn" else "stack-rnn"}}
     with pytest.raises(UsageError, match=re.escape(message)):
-        stack = {"model": {"memory": "stack" if task != "anbn" else "stack-rnn"}}
         resolve(task=task, settings=stack, assignments=[BACKWARDS, *changes])
 
 
