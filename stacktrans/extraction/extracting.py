@@ -317,7 +317,8 @@ def _reads(checkpoint: Checkpoint) -> Reads:
         )
     if isinstance(layout, Padded):
         given = layout.given.each, layout.given.further
-        return Reads(PADDED, 0, -1, (), (layout.blank,), layout.end, given)
+        blank = (layout.blank,)
+        return Reads(PADDED, 0, -1, (), blank, layout.end, given, layout.backwards)
     if isinstance(layout, Stream):
         end = -1 if layout.follow is None else layout.follow
         return Reads(STREAM, 0, 0, (), (), end)

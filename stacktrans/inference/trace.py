@@ -279,7 +279,7 @@ def _buffered_steps(
     source = layout.read(source)
     symbols = _shown(checkpoint.task.source, source)
     if isinstance(layout, Padded):
-        answer = [*answer, END][: len(source)]
+        answer = [*layout.in_turn(answer), END][: len(source)]
     taken = [*checkpoint.follower.follow(source, contents)]
     read, write = np.array([each.signals[-2:] for each in taken]).reshape(-1, 2).T
     before = np.cumsum(read) - read

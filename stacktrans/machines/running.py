@@ -297,7 +297,8 @@ def answer(tables: Tables, source: Sequence[int], limit: int | None = None) -> S
     said = written(stepper, read) if machine.buffers else [*stepper.run(read)]
     if machine.reads.kind == PADDED:
         ended = machine.reads.end in said
-        return Said(said[: said.index(machine.reads.end)] if ended else said, ended)
+        said = said[: said.index(machine.reads.end)] if ended else said
+        return Said([*machine.in_turn(said)], ended)
     return Said(said, True)
 
 

@@ -195,7 +195,7 @@ class ModelConfig(Extended):
     """buffers that inputs are read from and outputs written to; null for none."""
     backwards: bool = False
     """whether sources are read, and targets said, from the last symbol to the first: what is to be
-    said first may be known only at the end. For tasks of pairs, without buffers."""
+    said first may be known only at the end. For tasks of pairs."""
     start: StartConfig = StartConfig()
     """initial weights."""
     kernel: Literal["auto", "fused", "torch"] = "auto"

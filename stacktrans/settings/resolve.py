@@ -205,6 +205,9 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
     return run
 
 
+_IN_STEP = "has no targets after its sources; expected a task of pairs, such as reverse"
+
+
 def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> None:
     """Raise `UsageError` for settings that what a model reads of a task leaves no sense."""
     if run.model.buffers and not isinstance(layout, JointSequence | SameLength):
@@ -215,20 +218,13 @@ def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> No
             "buffered model, which would read the answer before it gives it; expected a task of "
             "pairs, such as reverse"
         )
-    if run.model.backwards and (run.model.buffers or not isinstance(layout, JointSequence)):
-        why = "has no targets after its sources; expected a task of pairs, such as reverse"
+    if run.model.backwards and not isinstance(layout, JointSequence):
         raise UsageError(
-            f"{nearest_place(layers, ('model', 'backwards'))}: "
-            + (
-                "cannot be used with buffers"
-                if run.model.buffers
-                else f"task {run.task.name} {why}"
-            )
+            f"{nearest_place(layers, ('model', 'backwards'))}: task {run.task.name} {_IN_STEP}"
         )
     if run.training.source_loss and not isinstance(layout, JointSequence):
         raise UsageError(
-            f"{nearest_place(layers, ('training', 'source_loss'))}: task {run.task.name} has no "
-            "targets after its sources; expected a task of pairs, such as reverse"
+            f"{nearest_place(layers, ('training', 'source_loss'))}: task {run.task.name} {_IN_STEP}"
         )
 
 

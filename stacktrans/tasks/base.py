@@ -100,8 +100,8 @@ class Task(ABC):
         paths: which of its parameters only say where files are; none if it reads no pairs.
         in_step: whether a target of another length than its source is said in step with it, too,
             as buffered models do, and not after it.
-        backwards: whether a target that is said after its source is said from its last symbol to
-            the first, and its source is read so.
+        backwards: whether sources are read, and targets said, from the last symbol to the first,
+            unless there is a target symbol for each source symbol.
     """
 
     source: Alphabet
@@ -120,7 +120,7 @@ class Task(ABC):
         if self.same_length:
             return SameLength(*sizes)
         if self.in_step:
-            return Padded(*sizes, self.steps)
+            return Padded(*sizes, self.steps, self.backwards)
         return JointSequence(*sizes, self.backwards)
 
     @property

@@ -263,7 +263,20 @@ class Steps(NamedTuple):
         return min((bound(each) for each in range(steepest, 0, -1)), key=steps)
 
 
-class Padded(InStep):
+class EitherWay(Layout):
+    """Strings are read and said from the first symbol to the last or, if backwards, to the first.
+
+    Attributes:
+        backwards: whether from the last symbol to the first.
+    """
+
+    backwards: bool
+
+    def in_turn(self, symbols: Symbols) -> Symbols:
+        return symbols[::-1] if self.backwards else symbols
+
+
+class Padded(EitherWay, InStep):
     """Both sides filled up: `a1 .. ak` with blanks, `b1 .. bl` with `</s>`, which ends the answer.
 
     What hao2018 writes as w #^|w|, for targets of any length. The model is scored on b1 .. bl and
@@ -273,9 +286,13 @@ class Padded(InStep):
         source_size: number of source symbols.
         target_size: number of target symbols.
         given: the steps that a source is given.
+        backwards: whether both strings are turned around before they are filled up.
     """
 
-    def __init__(self, source_size: int, target_size: int, given: Steps) -> None:
+    def __init__(
+        self, source_size: int, target_size: int, given: Steps, backwards: bool = False
+    ) -> None:
+        self.backwards = backwards
         self.blank, self.inputs = source_size, source_size + 1
         self.end, self.outputs = target_size, target_size + 1
         self.given = given
@@ -284,11 +301,12 @@ class Padded(InStep):
         return [*source.roles(), ("blank",)], [*target.roles(), ENDING]
 
     def read(self, source: Ids) -> Ids:
-        return self._filled(source, self.blank, self.given.of(len(source)))
+        return self._filled(self.in_turn(source), self.blank, self.given.of(len(source)))
 
     def answered(self, said: Ids) -> tuple[Ids, bool]:
         ends = np.flatnonzero(said == self.end)
-        return (said[: ends[0]], True) if len(ends) else (said, False)
+        answer = said[: ends[0]] if len(ends) else said
+        return self.in_turn(answer), bool(len(ends))
 
     def steps(self, pair: Pair) -> int:
         return max(self.given.of(len(pair.source)), len(pair.source), len(pair.target) + 1)
@@ -296,8 +314,8 @@ class Padded(InStep):
     def example(self, pairs: Sequence[Pair], everything: bool) -> tuple[Ids, Ids, Mask]:
         (pair,) = pairs
         steps = self.steps(pair)
-        inputs = self._filled(pair.source, self.blank, steps)
-        targets = self._filled(pair.target, self.end, steps)
+        inputs = self._filled(self.in_turn(pair.source), self.blank, steps)
+        targets = self._filled(self.in_turn(pair.target), self.end, steps)
         return inputs, targets, np.arange(steps) <= len(pair.target)
 
     @staticmethod
@@ -386,7 +404,7 @@ class Sentences(Stream):
         return length + 20 if limit is None else limit
 
 
-class JointSequence(Layout):
+class JointSequence(EitherWay):
     """The layout `<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
     Source and target symbols have ids, and so embeddings, of their own. The
@@ -417,9 +435,6 @@ class JointSequence(Layout):
         read = [("source", *role) for role in source.roles()]
         said = [("target", *role) for role in target.roles()]
         return [("begin",), ("separator",), *read, *said], [*target.roles(), ENDING]
-
-    def in_turn(self, symbols: Symbols) -> Symbols:
-        return symbols[::-1] if self.backwards else symbols
 
     def prefix(self, source: Ids) -> Ids:
         """What is read before the first answer: `<s> a1 .. ak |||`."""
