@@ -42,14 +42,15 @@ def test_better_runs_have_more_turns() -> None:
     assert [had[name] for name in "bcad"] == pytest.approx([39, 26, 19, 16], abs=1)
 
 
-def test_one_after_another_has_the_first_turn() -> None:
+def test_one_after_another_has_its_first_turns() -> None:
     found = dict.fromkeys("abcd", Standing())
     taken: list[list[str]] = []
-    for _ in range(4):
+    for _ in range(7):
         taken.append(next_round(found, width=2))
-        had = {name: Standing(step=200, loss=1.0, test=0.5 * (name == "b")) for name in taken[-1]}
-        found |= had
-    assert taken == [["a", "b"], ["b", "c"], ["b", "d"], ["b", "a"]]
+        for name in taken[-1]:
+            test = 0.5 * (name == "b")
+            found[name] = Standing(step=found[name].step + 200, loss=1.0, test=test)
+    assert taken == [[*"ab"], [*"ba"], [*"bc"], [*"bc"], [*"bd"], [*"bd"], [*"ba"]]
 
 
 def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
@@ -69,9 +70,9 @@ def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
 
 
 def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() -> None:
-    found = {name: Standing(step=200, loss=1.0) for name in "abc"}
+    found = {name: Standing(step=400, loss=1.0) for name in "abc"}
     # It memorises.
-    found["c"] = Standing(step=200, train=0.9, fine=0.8, loss=0.1)
+    found["c"] = Standing(step=400, train=0.9, fine=0.8, loss=0.1)
     found["d"] = Standing()
     assert next_round(found, width=2) == ["a", "d"]
     # A few strings may be right by chance.

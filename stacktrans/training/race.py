@@ -34,6 +34,9 @@ BUDGET = 300.0
 """Seconds of a race that is given none."""
 TURN = 200
 """Batches of a turn."""
+FIRST_TURNS = 2
+"""Turns that a run has had before another begins, where it has begun. After fewer, hardly any run
+has learned so much that it could be told from others."""
 WIDTH = 2
 """Runs that have a turn in a round."""
 STALLED = 3
@@ -60,7 +63,7 @@ def next_round(standings: Standings, width: int) -> list[str]:
     The most promising has a turn in each round, unless it has stalled, beside those that will have
     had the fewest batches in the middle of that turn, where each batch of the third counts three
     times, of the fourth four times, and so on. So one after another begins, and the second need not
-    wait for the last.
+    wait for the last. The first batches do not count until there are `FIRST_TURNS`.
 
     Args:
         standings: of all runs, by name, in the order of strategies.
@@ -68,11 +71,15 @@ def next_round(standings: Standings, width: int) -> list[str]:
     """
     able = [name for name, each in standings.items() if each.can_go_on]
     place = _places(standings, able)
-    had = {name: place[name] * (standings[name].step + TURN / 2) for name in able}
+    had = {name: place[name] * (_counted(standings[name].step) + TURN / 2) for name in able}
     leading = [name for name in able if place[name] == 1 and standings[name].stalled < STALLED]
     first = sorted(leading, key=had.__getitem__)[:1]
     others = sorted((name for name in able if name not in first), key=had.__getitem__)
     return [*first, *others[: width - len(first)]]
+
+
+def _counted(step: int) -> int:
+    return step if step >= FIRST_TURNS * TURN else 0
 
 
 def _places(standings: Standings, able: Sequence[str]) -> dict[str, int]:
