@@ -53,6 +53,22 @@ def test_one_after_another_has_its_first_turns() -> None:
     assert taken == [[*"ab"], [*"ba"], [*"bc"], [*"bc"], [*"bd"], [*"bd"], [*"ba"]]
 
 
+def test_one_turn_with_large_batches_is_enough_to_begin() -> None:
+    found = {"a": Standing(step=200, loss=1.0), "b": Standing()}
+    found["a"] = found["a"].model_copy(update={"stalled": 3})
+    assert next_round(found, width=1, sizes={"a": 900}) == ["a"]
+    assert next_round(found, width=1, sizes={"a": 1000}) == ["b"]
+
+
+def test_a_run_has_the_fewer_turns_the_longer_it_has_stalled() -> None:
+    found = {name: Standing(step=400, loss=1.0, test=0.2, stalled=3) for name in "ab"}
+    assert next_round(found, width=1) == ["a"]
+    found["a"] = found["a"].model_copy(update={"stalled": 7})
+    assert next_round(found, width=1) == ["b"]
+    found["b"] = found["b"].model_copy(update={"stalled": 4})
+    assert next_round(found, width=1) == ["a"]
+
+
 def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
     found = standings(a=0.1, b=0.3, c=0.2)
     assert next_round(found, width=2)[0] == "b"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import locked, write_atomically
@@ -34,9 +35,11 @@ BUDGET = 300.0
 """Seconds of a race that is given none."""
 TURN = 200
 """Batches of a turn."""
-FIRST_TURNS = 2
-"""Turns that a run has had before another begins, where it has begun. After fewer, hardly any run
-has learned so much that it could be told from others."""
+BEGINNING = 200_000
+"""Symbols that a run is trained on, once it has begun, before another begins. After fewer, hardly
+any has learned so much that it could be told from others."""
+USUAL = 500
+"""About how many symbols a batch has where nothing says it."""
 WIDTH = 2
 """Runs that have a turn in a round."""
 STALLED = 3
@@ -50,7 +53,9 @@ COPIES = ".copies"
 Standings = Mapping[str, Standing]
 
 
-def next_round(standings: Standings, width: int) -> list[str]:
+def next_round(
+    standings: Standings, width: int, sizes: Mapping[str, int] = MappingProxyType({})
+) -> list[str]:
     """The runs that have a turn in a round, the most promising first, of those that can go on.
 
     A run promises what it achieves on strings longer than those trained on, in tenths of them:
@@ -63,23 +68,27 @@ def next_round(standings: Standings, width: int) -> list[str]:
     The most promising has a turn in each round, unless it has stalled, beside those that will have
     had the fewest batches in the middle of that turn, where each batch of the third counts three
     times, of the fourth four times, and so on. So one after another begins, and the second need not
-    wait for the last. The first batches do not count until there are `FIRST_TURNS`.
+    wait for the last. The first batches do not count until they have `BEGINNING` symbols; and those
+    of a run that has stalled count the more, the longer it has.
 
     Args:
         standings: of all runs, by name, in the order of strategies.
         width: how many have a turn in a round.
+        sizes: symbols in a batch of each, where that is known.
     """
     able = [name for name, each in standings.items() if each.can_go_on]
     place = _places(standings, able)
-    had = {name: place[name] * (_counted(standings[name].step) + TURN / 2) for name in able}
+    had = {name: place[name] * _counted(standings[name], sizes.get(name, USUAL)) for name in able}
     leading = [name for name in able if place[name] == 1 and standings[name].stalled < STALLED]
     first = sorted(leading, key=had.__getitem__)[:1]
     others = sorted((name for name in able if name not in first), key=had.__getitem__)
     return [*first, *others[: width - len(first)]]
 
 
-def _counted(step: int) -> int:
-    return step if step >= FIRST_TURNS * TURN else 0
+def _counted(standing: Standing, size: int) -> float:
+    """The batches that count as those of a run, to the middle of its next turn."""
+    had = standing.step if standing.step * size >= BEGINNING else 0
+    return (had + TURN / 2) * max(1, standing.stalled / STALLED)
 
 
 def _places(standings: Standings, able: Sequence[str]) -> dict[str, int]:
@@ -122,7 +131,13 @@ def begin(
         write_atomically(folder / name / CONFIG, own.to_yaml())
     copy(next(iter(configs.values())).task, folder / COPIES)
     standings = {name: Standing() for name in configs}
-    RaceState(command=[*command], budget=budget, standings=standings).save(directory)
+    sizes = {name: each.training.batch_symbols for name, each in configs.items()}
+    RaceState(
+        command=[*command],
+        budget=budget,
+        standings=standings,
+        sizes={name: size for name, size in sizes.items() if size},
+    ).save(directory)
     # Last, so that it is a race when all is there.
     folder.rename(directory / FOLDER)
 
@@ -241,7 +256,7 @@ class Race:
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
         """Carry out a round, and note it when it is complete or nothing can change it any more."""
         state = self.state
-        names = next_round(state.standings, WIDTH)
+        names = next_round(state.standings, WIDTH, state.sizes)
         while not self._decided and not all(map(state.ahead.get, names)):
             self._employ(pool, names)
             if not pool.at_work:
@@ -280,7 +295,7 @@ class Race:
             todo = [name for name in names if name in idle and not state.ahead.get(name)]
             todo = todo or [
                 name
-                for name in next_round(latest, len(latest))
+                for name in next_round(latest, len(latest), state.sizes)
                 if name in idle and len(state.ahead.get(name, ())) < MOST_AHEAD
             ]
             if not todo:

@@ -95,6 +95,7 @@ class RaceState(BaseModel):
         winner: the run that has solved the task; None before one has.
         standings: of all runs after the last round, by name, in the order of strategies.
         ahead: after each turn that a run has had since.
+        sizes: symbols in a batch of each run whose batches are made by these.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -106,6 +107,7 @@ class RaceState(BaseModel):
     winner: str | None = None
     standings: Annotated[dict[Name, Standing], Field(min_length=1)]
     ahead: dict[Name, list[Standing]] = {}
+    sizes: dict[Name, Annotated[int, Field(gt=0)]] = {}
 
     @property
     def latest(self) -> dict[str, Standing]:
