@@ -80,6 +80,32 @@ def reversing(
     return path
 
 
+def delaying(directory: Path, symbols: int = 2) -> Path:
+    """A buffered checkpoint that pushes all that it reads, and says it a step later, made by hand.
+
+    What it pushes at the end, which is no letter, is never read where it matters.
+    """
+    text = Path("tasks/copy.yaml").read_text().replace("symbols: 128", f"symbols: {symbols}")
+    (directory / "copy.yaml").write_text(text)
+    config = resolve(
+        task=str(directory / "copy.yaml"),
+        recipe="buffered",
+        settings={"model": {"memory": {"name": "stack", "size": symbols + 1}}},
+        assignments=["controller=linear", "embedding_size=one-hot", "output_size=null"],
+    )
+    layout = config.make_task().layout
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    weights["operation.signals.bias"][:] = torch.tensor([-20, 20, 20, 20])
+    weights["operation.values.weight"][:, : symbols + 1] = 20 * torch.eye(symbols + 1)
+    read = slice(layout.inputs, layout.inputs + symbols)
+    weights["classifier.weight"][:symbols, read] = 20 * torch.eye(symbols)
+    weights["classifier.bias"][symbols] = 10
+    path = directory / "model"
+    checkpoint.save(path, config, weights)
+    return path
+
+
 @pytest.fixture(scope="module")
 def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reversing(tmp_path_factory.mktemp("reverse"))
@@ -131,6 +157,12 @@ def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
     assert answer(Tables(found.machine), [0, 3, 5]).outputs == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
     assert prove(found.machine, model.task).wrong == (3,)
+
+
+def test_what_is_pushed_for_nothing_is_known_all_the_same(tmp_path: Path) -> None:
+    found = extract(checkpoint.load(delaying(tmp_path), hard=True))
+    assert found.whole
+    assert answer(Tables(found.machine), [0, 1, 1]).outputs == [0, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["parenthesis-stack", "xor-buffered"])

@@ -37,11 +37,13 @@ class _Slot:
         values: [N] what is done; `NOTHING` where it does not matter, or nothing is known.
         likely: [N] the same where it is only likely.
         things: what is numbered; None for numbers.
+        needed: whether a machine cannot go on without it, even where it does not matter.
     """
 
     values: Ids
     likely: Ids
     things: Things | None
+    needed: bool = True
 
 
 @dataclass
@@ -51,11 +53,13 @@ class Group:
     Attributes:
         key: the sort of what stands in each place, then whether letters are the same.
         rows: the steps.
+        letters: of each place, the letters of what stands there.
         terms: of each slot, all that would be right.
     """
 
     key: tuple[int, ...]
     rows: Ids
+    letters: list[frozenset[int]]
     terms: list[Terms]
 
 
@@ -89,7 +93,7 @@ class RuleLearner:
         self.things, self._counts = things, counts
         self.places, done = table[:, : len(things)], table[:, len(things) :].T
         self.slots = [
-            _Slot(*of_slot, slot.things)
+            _Slot(*of_slot, slot.things, slot.needed)
             for slot, of_slot in zip(slots, zip(done[::2], done[1::2], strict=True), strict=True)
         ]
         self._letters = [_letters_of(each) for each in things]
@@ -106,7 +110,7 @@ class RuleLearner:
             values = alike.usual(alike.signal_values(signal))
             slots.append(_Slot(values, values, None))
         outputs = alike.usual(steps.outputs)
-        slots.append(_Slot(outputs, outputs, names.outputs))
+        slots.append(_Slot(outputs, outputs, names.outputs, needed=False))
         for place, ring in enumerate(alike.push_rings):
             if not alike.ring_matters(ring):
                 nothing = np.full(len(steps.inputs), NOTHING)
@@ -146,7 +150,12 @@ class RuleLearner:
         order = np.argsort(groups.reshape(-1), kind="stable")
         ends = np.cumsum(np.bincount(groups.reshape(-1)))[:-1]
         return [
-            Group(tuple(key), rows, [self._terms(slot, rows) for slot in self.slots])
+            Group(
+                tuple(key),
+                rows,
+                [frozenset(own[rows].tolist()) for own in letters],
+                [self._terms(slot, rows) for slot in self.slots],
+            )
             for key, rows in zip(keys.tolist(), np.split(order, ends), strict=True)
         ]
 
@@ -177,7 +186,10 @@ class RuleLearner:
         for place, of_place in enumerate(self._letters):
             wanted = of_place[self.places[rows, place]]
             right = (letters[values] == wanted) & (series[values] == own) & (wanted != NOTHING)
-            found.append((Term(place, own), ~matters | right))
+            may = ~matters
+            if slot.needed:
+                may &= np.isin(wanted, slot.things.series[own].letters)
+            found.append((Term(place, own), may | right))
         return found
 
     def _part(self, groups: Sequence[Group]) -> bool:
@@ -296,12 +308,36 @@ class RuleLearner:
                 found = _matching(keys, [*when[:place], wider, *when[place + 1 :]])
                 if place == 0 and not (found & ~matching).any():
                     continue  # a symbol that is never read here
-                common = _common(terms, [groups[at].terms for at in np.flatnonzero(found).tolist()])
+                own = [groups[at] for at in np.flatnonzero(found).tolist()]
+                common = self._common(terms, own)
                 if common is not None:
                     when[place], matching, terms = wider, found, common
                     if wider is None:
                         break
         return matching, terms
+
+    def _common(self, terms: Sequence[Terms], groups: Sequence[Group]) -> list[Terms] | None:
+        """The terms that groups have in common; None if there is a slot for which there are none."""
+        found = list(terms)
+        for group in groups:
+            for number, own in enumerate(group.terms):
+                if own is ANYTHING:
+                    continue
+                held = found[number]
+                found[number] = own if held is ANYTHING else held & own
+                if not found[number]:
+                    return None
+        for number, slot in enumerate(self.slots):
+            held = found[number]
+            if held and slot.needed and slot.things:
+                found[number] = frozenset(
+                    term
+                    for term in held
+                    if all(_is_known(term, slot.things, group) for group in groups)
+                )
+                if not found[number]:
+                    return None
+        return found
 
     def _wider(
         self, place: int, keys: Ids, when: Sequence[set[int] | None]
@@ -349,23 +385,16 @@ def _matching(keys: Ids, when: Sequence[set[int] | None]) -> Mask:
     return found
 
 
-def _common(terms: Sequence[Terms], others: Sequence[Sequence[Terms]]) -> list[Terms] | None:
-    """The terms that all have in common; None if there is a slot for which there are none."""
-    found = list(terms)
-    for other in others:
-        for slot, own in enumerate(other):
-            if own is ANYTHING:
-                continue
-            held = found[slot]
-            found[slot] = own if held is ANYTHING else held & own
-            if not found[slot]:
-                return None
-    return found
-
-
 def _preferred(terms: frozenset[Term]) -> Term:
     """The term that says most simply what is done: of what is read, or else always the same."""
     return min(terms, key=lambda term: (term.place == CONSTANT, term.place, term.thing))
+
+
+def _is_known(term: Term, things: Things, group: Group) -> bool:
+    """Whether there is a thing with each letter that stands in the place of a term."""
+    if term.place == CONSTANT:
+        return True
+    return group.letters[term.place] <= frozenset(things.series[term.thing].letters or ())
 
 
 def _letters_of(things: Things) -> Ids:
