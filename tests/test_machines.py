@@ -16,7 +16,9 @@ from command_line import run
 from stacktrans.common.checksums import SUMS, sums_of
 from stacktrans.extraction import refining
 from stacktrans.extraction.extracting import Extracted, extract
-from stacktrans.extraction.network import CannotExtract
+from stacktrans.extraction.network import CannotExtract, Network
+from stacktrans.extraction.simplifying import simplified
+from stacktrans.extraction.strings import Tried
 from stacktrans.inference.decoding import transduce
 from stacktrans.machines.definition import (
     CONSTANT,
@@ -74,6 +76,42 @@ def reversing(
     if wrong is not None:
         read[:, wrong] = torch.roll(read[:, wrong], 1)
     said[:symbols, 2 + 2 * symbols :] = 20 * read
+    weights["classifier.bias"][symbols] = 10
+    path = directory / "model"
+    checkpoint.save(path, config, weights)
+    return path
+
+
+def reversing_beside(directory: Path, said: float, symbols: int = LETTERS) -> Path:
+    """As `reversing`, with a queue beside the stack, which all letters are pushed to as well.
+
+    What stands at its front shows, so strongly, in what is pushed to the stack.
+    """
+    config = resolve(
+        task="reverse",
+        recipe="default",
+        settings={"model": {"memory": {"name": "queue+stack", "size": symbols}}},
+        assignments=[
+            *("controller=linear", "embedding_size=one-hot", "output_size=null"),
+            f"parameters.symbols={symbols}",
+        ],
+    )
+    layout = config.make_task().layout
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
+    front = slice(layout.inputs, layout.inputs + symbols)
+    top = slice(layout.inputs + symbols, layout.inputs + 2 * symbols)
+    names = model.memory.signal_names
+    signals = weights["operation.signals.weight"]
+    weights["operation.signals.bias"][:] = -20
+    for pushing in ("push queue", "push stack"):
+        signals[names.index(pushing), source] = 40
+    signals[names.index("pop stack"), 1] = signals[names.index("pop stack"), target] = 40
+    for values in weights["operation.values.weight"].unflatten(0, (2, symbols)):
+        values[:, source] = 20 * torch.eye(symbols)
+    weights["operation.values.weight"][symbols:, front] = said * torch.eye(symbols)
+    weights["classifier.weight"][:symbols, top] = 20 * torch.eye(symbols)
     weights["classifier.bias"][symbols] = 10
     path = directory / "model"
     checkpoint.save(path, config, weights)
@@ -163,6 +201,22 @@ def test_what_is_pushed_for_nothing_is_known_all_the_same(tmp_path: Path) -> Non
     found = extract(checkpoint.load(delaying(tmp_path), hard=True))
     assert found.whole
     assert answer(Tables(found.machine), [0, 1, 1]).outputs == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("said", "shut"), [(0.4, ["push queue"]), (30, [])], ids=["needless", "needed"]
+)
+def test_a_memory_is_shut_if_that_changes_no_answer(
+    tmp_path: Path, said: float, shut: list[str]
+) -> None:
+    found = checkpoint.load(reversing_beside(tmp_path, said), hard=True)
+    strings = [Tried(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
+    simpler = simplified(found, Network(found).operations, strings)
+    biases = simpler.weights["operation.signals.bias"]
+    assert [
+        name for name, bias in zip(found.signal_names, biases, strict=True) if bias < -20
+    ] == shut
+    assert extract(found).whole
 
 
 @pytest.mark.parametrize("name", ["parenthesis-stack", "xor-buffered"])

@@ -42,7 +42,7 @@ def differing(
     checkpoint: Checkpoint, network: Predictor, machine: Machine, strings: Sequence[Tried]
 ) -> list[Tried]:
     """The strings to which machine and network give different answers, where they are scored."""
-    expected = _answers(checkpoint, network, strings)
+    expected = answers_of(checkpoint, network, strings)
     said = _by_rules(checkpoint, machine, strings)
     return [
         string
@@ -51,7 +51,7 @@ def differing(
     ]
 
 
-def _answers(checkpoint: Checkpoint, model: Predictor, strings: Sequence[Tried]) -> list[Ids]:
+def answers_of(checkpoint: Checkpoint, model: Predictor, strings: Sequence[Tried]) -> list[Ids]:
     """What a model says to each string, where it is scored, and whether that is all of it."""
     layout = checkpoint.layout
     if isinstance(layout, Stream):
@@ -108,7 +108,7 @@ def _step_by_step(
     found: list[Ids | None] = []
     for string in strings:
         try:
-            found += _answers(checkpoint, model, [string])
+            found += answers_of(checkpoint, model, [string])
         except NoRule:
             found.append(None)
     return found

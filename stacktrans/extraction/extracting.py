@@ -20,6 +20,7 @@ from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.refining import refined
 from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
+from stacktrans.extraction.simplifying import simplified
 from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
 from stacktrans.machines.definition import (
     JOINT,
@@ -130,11 +131,14 @@ class _Extraction:
     def __init__(self, checkpoint: Checkpoint, note: Callable[[str], None], seconds: float) -> None:
         self._checkpoint, self._note = checkpoint, note
         self._deadline = Deadline(seconds)
-        self._network = Network(checkpoint)
-        self._recorder = Recorder(self._network, GRID, self._deadline)
+        self._hard = checkpoint.predictor.made_hard(True)
         self._short = short_strings(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
+        operations = Network(checkpoint).operations
+        telling = self._trained_on(self._strings(seed=1)[::-1])
+        self._network = Network(simplified(checkpoint, operations, telling))
+        self._recorder = Recorder(self._network, GRID, self._deadline)
 
     def run(self) -> Extracted:
         """See `extract`."""
@@ -211,7 +215,7 @@ class _Extraction:
         return wrong
 
     def _differing(self, machine: Machine, strings: Sequence[Tried]) -> list[Tried]:
-        return differing(self._checkpoint, self._network.model, machine, strings)
+        return differing(self._checkpoint, self._hard, machine, strings)
 
     def _differing_in_time(
         self, machine: Machine, strings: Sequence[Tried]

@@ -317,7 +317,7 @@ class RuleLearner:
         return matching, terms
 
     def _common(self, terms: Sequence[Terms], groups: Sequence[Group]) -> list[Terms] | None:
-        """The terms that groups have in common; None if there is a slot for which there are none."""
+        """The terms that groups have in common; None if for a slot there are none."""
         found = list(terms)
         for group in groups:
             for number, own in enumerate(group.terms):

@@ -5,7 +5,7 @@ of this: a signal that is shut is one whose sum is far below 0, and what is not 
 of 0.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -52,6 +52,19 @@ def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
     complete = _with_all_biases(checkpoint)
     weights = {name: weight.copy() for name, weight in complete.weights.items()}
     _PARTS[part][1](complete, weights)
+    return replace(complete, weights=weights)
+
+
+def without_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoint:
+    """A model in which some signals are 0, or their actions are never taken.
+
+    Args:
+        checkpoint: a model with weights.
+        signals: their numbers; see `Checkpoint.signal_names`.
+    """
+    complete = _with_all_biases(checkpoint)
+    weights = {name: weight.copy() for name, weight in complete.weights.items()}
+    _shut_signals(weights, [*signals])
     return replace(complete, weights=weights)
 
 
@@ -124,11 +137,14 @@ def _shut(actions: set[str]) -> Callable[[Checkpoint, Weights], None]:
     """Have the signals of some actions be 0."""
 
     def shut(checkpoint: Checkpoint, weights: Weights) -> None:
-        rows = _rows_of(checkpoint, actions)
-        weights["operation.signals.weight"][rows] = 0
-        weights["operation.signals.bias"][rows] = SHUT
+        _shut_signals(weights, np.flatnonzero(_rows_of(checkpoint, actions)).tolist())
 
     return shut
+
+
+def _shut_signals(weights: Weights, signals: list[int]) -> None:
+    weights["operation.signals.weight"][signals] = 0
+    weights["operation.signals.bias"][signals] = SHUT
 
 
 def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
