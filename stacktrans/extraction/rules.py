@@ -181,14 +181,15 @@ class RuleLearner:
             return found
         letters, series = _letters_of(slot.things), _series_of(slot.things)
         own = int(np.bincount(series[values[matters]]).argmax())
-        if slot.things.series[own].letters is None:
+        own_letters = slot.things.series[own].letters
+        if own_letters is None:
             return found
         for place, of_place in enumerate(self._letters):
             wanted = of_place[self.places[rows, place]]
             right = (letters[values] == wanted) & (series[values] == own) & (wanted != NOTHING)
             may = ~matters
             if slot.needed:
-                may &= np.isin(wanted, slot.things.series[own].letters)
+                may &= np.isin(wanted, own_letters)
             found.append((Term(place, own), may | right))
         return found
 
