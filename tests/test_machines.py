@@ -34,14 +34,24 @@ from stacktrans.machines.definition import (
 from stacktrans.machines.files import MACHINE, read_machine, written
 from stacktrans.machines.running import NoRule, Tables, answer
 from stacktrans.machines.words import sentence
+from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.proving.proof import prove
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machine_svg import svg
 from stacktrans.showing.machines import dot
 
 LETTERS = 8
+
+
+def zeros(config: RunConfig) -> tuple[dict[str, torch.Tensor], int]:
+    """The weights of a model, all of them 0, and how many inputs it has."""
+    layout = config.make_task().layout
+    model = Transducer(config.model, layout.inputs, layout.outputs)
+    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    return weights, layout.inputs
 
 
 def reversing(
@@ -61,9 +71,7 @@ def reversing(
         settings={"model": {"memory": {"name": "stack", "size": symbols}}},
         assignments=["controller=linear", "embedding_size=one-hot", "output_size=null"],
     )
-    layout = config.make_task().layout
-    model = Transducer(config.model, layout.inputs, layout.outputs)
-    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    weights, _ = zeros(config)
     source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
     signals, values = weights["operation.signals.weight"], weights["operation.values.weight"]
     pop, pushing = signals
@@ -96,13 +104,11 @@ def reversing_beside(directory: Path, said: float, symbols: int = LETTERS) -> Pa
             f"parameters.symbols={symbols}",
         ],
     )
-    layout = config.make_task().layout
-    model = Transducer(config.model, layout.inputs, layout.outputs)
-    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    weights, inputs = zeros(config)
     source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
-    front = slice(layout.inputs, layout.inputs + symbols)
-    top = slice(layout.inputs + symbols, layout.inputs + 2 * symbols)
-    names = model.memory.signal_names
+    front = slice(inputs, inputs + symbols)
+    top = slice(inputs + symbols, inputs + 2 * symbols)
+    names = make_memory(config.model).signal_names
     signals = weights["operation.signals.weight"]
     weights["operation.signals.bias"][:] = -20
     for pushing in ("push queue", "push stack"):
@@ -131,12 +137,10 @@ def delaying(directory: Path, symbols: int = 2) -> Path:
         settings={"model": {"memory": {"name": "stack", "size": symbols + 1}}},
         assignments=["controller=linear", "embedding_size=one-hot", "output_size=null"],
     )
-    layout = config.make_task().layout
-    model = Transducer(config.model, layout.inputs, layout.outputs)
-    weights = {name: torch.zeros_like(weight) for name, weight in model.state_dict().items()}
+    weights, inputs = zeros(config)
     weights["operation.signals.bias"][:] = torch.tensor([-20, 20, 20, 20])
     weights["operation.values.weight"][:, : symbols + 1] = 20 * torch.eye(symbols + 1)
-    read = slice(layout.inputs, layout.inputs + symbols)
+    read = slice(inputs, inputs + symbols)
     weights["classifier.weight"][:symbols, read] = 20 * torch.eye(symbols)
     weights["classifier.bias"][symbols] = 10
     path = directory / "model"
