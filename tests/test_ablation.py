@@ -19,6 +19,7 @@ from stacktrans.model.ablation import parts_of, without
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.rounding import SHARPNESS
 
 CONTROLLERS = ("lstm", "gru", "rnn", "sigmoid", "linear")
 MEMORIES = ("stack", "deque", "queue+stack", "stack-rnn", "list-rnn")
@@ -114,6 +115,17 @@ def test_signals_are_blocked(memory: str, part: str, action: str) -> None:
     assert not torch.allclose(found, logits_of(random_model("lstm", memory)))
 
 
+@pytest.mark.parametrize("memory", ["stack", "stack-rnn", "list-rnn"])
+def test_signals_of_models_that_were_made_discrete_are_blocked(memory: str) -> None:
+    model = random_model("lstm", memory)
+    pushing = [name.split()[0] in {"push", "insert"} for name in model.signal_names]
+    model.weights["operation.signals.weight"][:] = 0
+    model.weights["operation.signals.bias"][:] = SHARPNESS * np.where(pushing, 1, -5)
+    found, whole = logits_of(without(model, "pushes")), logits_of(model)
+    assert not torch.allclose(found, whole)
+    assert_alike(found, logits_of(model, block("push insert")))  # which changes it for good
+
+
 @pytest.mark.parametrize("controller", ["lstm", "rnn", "sigmoid"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_without_state_each_step_begins_from_zeros(controller: str, layers: int) -> None:
@@ -164,6 +176,16 @@ def test_a_model_that_reverses_needs_each_of_its_parts() -> None:
     assert answer_of(model) == "hgfedcba"
     for part in parts_of(model):
         assert answer_of(without(model, part)) != "hgfedcba", part
+
+
+@pytest.mark.parametrize("name", ["anbn", "anbncn"])
+def test_shipped_counters_need_to_push_and_to_pop(name: str) -> None:
+    done = run("eval", name, "--count", "20", "--without", "pushes", "--without", "pops", "--json")
+    for each in json.loads(done.stdout):
+        coarse = {found["coarse"] for found in each["results"]}
+        assert max(coarse) < 0.5 if "without" in each["checkpoint"] else coarse == {1.0}
+    summary = json.loads((Path("checkpoints") / name / "summary.json").read_text())
+    assert max(each["coarse"] for each in summary["without"].values()) < 0.5
 
 
 def answer_of(model: Checkpoint) -> str | None:

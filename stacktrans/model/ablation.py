@@ -18,13 +18,16 @@ from stacktrans.model.shapes import weight_shapes
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import ModelConfig
 
-SHUT = -1e4
-"""The sum of a gate or a signal that is 0, also in single precision."""
+SHUT = -1e30
+"""The sum of a gate or a signal that is 0: far below those of other actions, too, which are great
+in a model that was made discrete."""
 KEEPING = {"lstm": "forget", "gru": "update"}
 """The gates that keep a state, by the controllers that have one."""
 PUSHING, POPPING = {"push", "insert"}, {"pop"}
 """The first words of the names of signals that push, and of those that pop."""
 Weights = dict[str, Numbers]
+Change = Callable[[Checkpoint, Weights], None]
+"""Changes a copy of a model's weights."""
 
 
 def parts_of(checkpoint: Checkpoint) -> list[str]:
@@ -49,10 +52,7 @@ def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
     if part not in own:
         has = f"it has {', '.join(own)}" if own else "it has nothing that it could be without"
         raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
-    complete = _with_all_biases(checkpoint)
-    weights = {name: weight.copy() for name, weight in complete.weights.items()}
-    _PARTS[part][1](complete, weights)
-    return replace(complete, weights=weights)
+    return _changed(checkpoint, _PARTS[part][1])
 
 
 def without_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoint:
@@ -62,9 +62,13 @@ def without_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoin
         checkpoint: a model with weights.
         signals: their numbers; see `Checkpoint.signal_names`.
     """
+    return _changed(checkpoint, lambda _, weights: _shut_signals(weights, signals))
+
+
+def _changed(checkpoint: Checkpoint, change: Change) -> Checkpoint:
     complete = _with_all_biases(checkpoint)
     weights = {name: weight.copy() for name, weight in complete.weights.items()}
-    _shut_signals(weights, [*signals])
+    change(complete, weights)
     return replace(complete, weights=weights)
 
 
@@ -133,7 +137,7 @@ def _first_map(weights: Weights) -> str:
     return "output.0.weight" if "output.0.weight" in weights else "classifier.weight"
 
 
-def _shut(actions: set[str]) -> Callable[[Checkpoint, Weights], None]:
+def _shut(actions: set[str]) -> Change:
     """Have the signals of some actions be 0."""
 
     def shut(checkpoint: Checkpoint, weights: Weights) -> None:
@@ -142,9 +146,9 @@ def _shut(actions: set[str]) -> Callable[[Checkpoint, Weights], None]:
     return shut
 
 
-def _shut_signals(weights: Weights, signals: list[int]) -> None:
-    weights["operation.signals.weight"][signals] = 0
-    weights["operation.signals.bias"][signals] = SHUT
+def _shut_signals(weights: Weights, signals: Sequence[int]) -> None:
+    weights["operation.signals.weight"][[*signals]] = 0
+    weights["operation.signals.bias"][[*signals]] = SHUT
 
 
 def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
@@ -162,7 +166,7 @@ def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
                 weights[f"{prefix}{seen}"][rows] = 0
 
 
-_PARTS: dict[str, tuple[Callable[[Checkpoint], bool], Callable[[Checkpoint, Weights], None]]] = {
+_PARTS: dict[str, tuple[Callable[[Checkpoint], bool], Change]] = {
     "memory": (_has_memory, _blind),
     "pushes": (_has_signal(PUSHING), _shut(PUSHING)),
     "pops": (_has_signal(POPPING), _shut(POPPING)),
