@@ -6,8 +6,8 @@ from collections import Counter
 
 import numpy as np
 
+from stacktrans.tasks.alphabets import LETTERS, Alphabet, meaningless_symbols
 from stacktrans.tasks.computed import Computed, Symbols, drawn_from, expect
-from stacktrans.tasks.layouts import LETTERS, Alphabet, meaningless_symbols
 from stacktrans.tasks.patterns import blocks_of
 
 

@@ -6,7 +6,7 @@ the second on, is odd.
 
 import numpy as np
 
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.rearrangement import Rearrangement
 
 

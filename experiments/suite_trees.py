@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from stacktrans.tasks.alphabets import LETTERS, Alphabet, meaningless_symbols
 from stacktrans.tasks.base import NotASource
 from stacktrans.tasks.computed import Computed, Symbols, drawn_from, expect
-from stacktrans.tasks.layouts import LETTERS, Alphabet, meaningless_symbols
 
 Steps = np.typing.NDArray[np.int64]
 YES, NO = "1", "0"

@@ -14,7 +14,8 @@ from stacktrans.inference.decoding import Answer, transduce
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.layouts import Ids, JointSequence, SameLength, Stream
+from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.layouts import JointSequence, SameLength, Stream
 
 LAYOUT = JointSequence(source_size=2, target_size=2)
 MEMORIES = ["stack", "queue", "deque", "none", "stack-rnn", "list-rnn"]

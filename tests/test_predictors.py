@@ -25,16 +25,8 @@ from stacktrans.model.shapes import weight_shapes
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import shapes_of
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.layouts import (
-    Ids,
-    JointSequence,
-    Layout,
-    Padded,
-    Pair,
-    SameLength,
-    Steps,
-    Stream,
-)
+from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Pair, SameLength, Steps, Stream
 
 ACTIONS: dict[str, Any] = {"count": 2, "depth": 3}
 MEMORIES: dict[str, dict[str, Any]] = {

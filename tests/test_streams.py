@@ -19,8 +19,9 @@ from stacktrans.model.predictor import Numbers
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task
+from stacktrans.tasks.alphabets import Ids, UnknownSymbol
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
-from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream, UnknownSymbol
+from stacktrans.tasks.layouts import Batch, Pair, Stream
 
 COUNTING = {
     "anbn": r"(a+)(b+)",

@@ -14,8 +14,9 @@ from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import make_task
+from stacktrans.tasks.alphabets import Alphabet, UnknownSymbol
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource
-from stacktrans.tasks.layouts import Alphabet, JointSequence, Pair, UnknownSymbol
+from stacktrans.tasks.layouts import JointSequence, Pair
 
 SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml") if path.stem != "text")
 

@@ -15,8 +15,9 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.of_machine import MachineModel
 from stacktrans.model.predictor import Predictor, Question
 from stacktrans.model.rules_run import RulesRun, rules_of
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Lengths, NoSuchLength
-from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Stream
+from stacktrans.tasks.layouts import InStep, JointSequence, Stream
 
 BLOCK = 250
 """How many random strings are compared at once."""

@@ -14,7 +14,7 @@ from stacktrans.extraction.deadline import UNLIMITED, Deadline
 from stacktrans.extraction.grouping import bounds, deviating, divided, few_apart
 from stacktrans.extraction.influence import Influence
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder
-from stacktrans.tasks.layouts import Ids, Mask
+from stacktrans.tasks.alphabets import Ids, Mask
 
 ROOM = 2**62
 """Up to where keys are counted."""

@@ -12,7 +12,7 @@ from stacktrans.extraction.grouping import exchanged
 from stacktrans.extraction.influence import Influence, nearest
 from stacktrans.extraction.runs import NOTHING
 from stacktrans.kernels.compiling import Array
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 
 PAIRS = 64
 """How many pairs of steps that contradict one another are experimented with."""

@@ -10,7 +10,7 @@ import numpy as np
 from stacktrans.extraction.influence import distances, nearest
 from stacktrans.extraction.runs import NOTHING
 from stacktrans.extraction.vectors import Vectors
-from stacktrans.tasks.layouts import Ids, Mask
+from stacktrans.tasks.alphabets import Ids, Mask
 
 REMEMBERED = 2000
 """How many vectors without evidence are compared with."""

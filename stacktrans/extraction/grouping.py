@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stacktrans.extraction.runs import NOTHING
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 
 FEW_SYMBOLS = 8
 """Up to how many symbols of a part of a string are apart from the beginning."""

@@ -12,7 +12,7 @@ from stacktrans.extraction.deadline import UNLIMITED, Deadline
 from stacktrans.extraction.network import AT_ONCE, Outcome
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder, Steps
 from stacktrans.kernels.compiling import Array
-from stacktrans.tasks.layouts import Ids, Mask
+from stacktrans.tasks.alphabets import Ids, Mask
 
 
 class Influence:

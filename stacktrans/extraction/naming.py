@@ -17,8 +17,9 @@ from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes
 from stacktrans.extraction.runs import EMPTY, NOTHING
 from stacktrans.machines.definition import Series, Things
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Padded
+from stacktrans.tasks.layouts import JointSequence, Layout, Padded
 
 MOST_COMPARED = 12
 """How many states or kinds are compared with one another at most."""

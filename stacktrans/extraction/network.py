@@ -18,7 +18,8 @@ from stacktrans.kernels.loading import prepare
 from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest
-from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Sentences, Stream
+from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.layouts import InStep, JointSequence, Sentences, Stream
 
 AT_ONCE = 4096
 """The most steps that are taken side by side."""

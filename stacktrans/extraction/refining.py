@@ -25,7 +25,7 @@ from stacktrans.extraction.grouping import divided, usual_values
 from stacktrans.extraction.influence import Influence
 from stacktrans.extraction.network import CannotExtract
 from stacktrans.extraction.runs import NOTHING, Recorder
-from stacktrans.tasks.layouts import Ids, Mask
+from stacktrans.tasks.alphabets import Ids, Mask
 
 MOST_STATES, MOST_KINDS = 200, 4096
 """How many classes of states, and of the vectors of a memory, are looked for."""

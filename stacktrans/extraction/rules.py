@@ -20,7 +20,7 @@ from stacktrans.extraction.deadline import GRACE, UNLIMITED, Deadline
 from stacktrans.extraction.naming import Named
 from stacktrans.extraction.runs import NOTHING
 from stacktrans.machines.definition import CONSTANT, Rule, Term, Things
-from stacktrans.tasks.layouts import Ids, Mask
+from stacktrans.tasks.alphabets import Ids, Mask
 
 ANYTHING = None
 """Terms of what does not matter: any would do."""

@@ -13,7 +13,8 @@ from stacktrans.extraction.deadline import UNLIMITED, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.vectors import Vectors
 from stacktrans.kernels.compiling import Array
-from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Padded, Stream
+from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.layouts import InStep, JointSequence, Layout, Padded, Stream
 
 NOTHING = -1
 """Stands for what does not matter: a vector that is not pushed, an output that nobody asks for."""

@@ -16,7 +16,7 @@ from stacktrans.extraction.operations import Operations
 from stacktrans.extraction.strings import Tried
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 
 AT_ONCE = 50
 """How many strings are answered before it is asked whether all answers were the same."""

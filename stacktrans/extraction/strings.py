@@ -15,8 +15,9 @@ import numpy as np
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength
-from stacktrans.tasks.layouts import Ids, Mask, Pair, Stream
+from stacktrans.tasks.layouts import Pair, Stream
 
 FEW = 3
 """The most different symbols in short strings of a task with many."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stacktrans.kernels.compiling import Array
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 
 
 class Vectors:

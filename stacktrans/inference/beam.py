@@ -17,7 +17,8 @@ import numpy as np
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.decoding import Answer, after_prefixes, marks_of, side_by_side, transduce
 from stacktrans.model.predictor import Marks, Numbers, Predictor, log_softmax
-from stacktrans.tasks.layouts import Ids, JointSequence, Layout, Mask, Stream
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layouts import JointSequence, Layout, Stream
 
 WIDEST = 4096
 """The most hypotheses of a source that are kept."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
 from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Run, Said
-from stacktrans.tasks.layouts import Ids, InStep, JointSequence, Layout, Stream
+from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.layouts import InStep, JointSequence, Layout, Stream
 
 PIECE = 1024
 """Steps of a source that are run at once."""

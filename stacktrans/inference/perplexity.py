@@ -11,8 +11,8 @@ from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.inference.evaluation import nats
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Predictor, log_softmax
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.corpus import Corpus, Vocabulary, as_stream, read_sentences
-from stacktrans.tasks.layouts import Ids
 
 STEPS_AT_ONCE = 512
 """Steps whose logits are held at once."""

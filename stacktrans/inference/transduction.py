@@ -16,9 +16,9 @@ from stacktrans.inference.decoding import Answer
 from stacktrans.inference.perplexity import Following, followings
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest
+from stacktrans.tasks.alphabets import UnknownSymbol
 from stacktrans.tasks.base import UNKNOWN, Task, with_marks
 from stacktrans.tasks.corpus import Corpus
-from stacktrans.tasks.layouts import UnknownSymbol
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from stacktrans.memory import Memory, Reading, make_memory
 from stacktrans.model.predictor import NO_MARKS, Marks, Question, Said, StepTaken
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 
 SIDE_BY_SIDE = 64
 """The most strings that are run at once: with more, what they hold leaves the processor's cache."""

@@ -12,7 +12,7 @@ from stacktrans.common.visible import json_text
 from stacktrans.model.transducer import Transducer, without_numbers
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.tasks.layouts import Role
+from stacktrans.tasks.alphabets import Role
 
 FREE = {"model.start", "model.kernel", "model.controller.state_gradient", "model.memory.capacity"}
 """Settings that may be others in a model with the weights of a trained one: it has the same shape

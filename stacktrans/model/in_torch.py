@@ -27,7 +27,7 @@ from stacktrans.model.predictor import (
 )
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.tasks.layouts import Ids, Mask
+from stacktrans.tasks.alphabets import Ids, Mask
 
 STEPS_IN_A_PIECE = 2**13
 """Steps of all strings of a batch that are run at once: few enough to stay in a cache."""

@@ -15,7 +15,7 @@ from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
 from stacktrans.memory.actions import EMPTY as EMPTY_CELL
 from stacktrans.model.predictor import NO_MARKS, Marks, Numbers, Question, Said, StepTaken
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 
 UNLIKELY = -1e9
 """The logit of what a machine does not say."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.tasks.layouts import Ids, Mask
+from stacktrans.tasks.alphabets import Ids, Mask
 
 if TYPE_CHECKING:
     from stacktrans.memory import Memory, Reading

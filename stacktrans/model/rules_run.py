@@ -10,7 +10,7 @@ from stacktrans.kernels.loading import call, prepare
 from stacktrans.kernels.rules import LOST, Rules, Strings, run_rules, work_of
 from stacktrans.machines.definition import CONSTANT, Machine, Term, Things
 from stacktrans.machines.running import ASKED_NOTHING, Tables
-from stacktrans.tasks.layouts import Ids
+from stacktrans.tasks.alphabets import Ids
 
 MOST_KEYS = 1 << 22
 """With more combinations of what there may be, there is no table of them."""

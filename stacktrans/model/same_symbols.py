@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.layouts import SYMBOL, Role
+from stacktrans.tasks.alphabets import SYMBOL, Role
 
 SCALE = 0.3
 """Standard deviation of the weights, times the length of an embedding over its expected length."""

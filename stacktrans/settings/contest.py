@@ -24,8 +24,9 @@ from stacktrans.settings.start_from import NOT_RACED
 from stacktrans.settings.strategies import Kind, strategies
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
+from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import FEATURE, JointSequence, Layout, SameLength, Sentences, Stream
+from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream
 
 
 def contestants(

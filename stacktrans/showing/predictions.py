@@ -10,8 +10,8 @@ from stacktrans.common.visible import json_text
 from stacktrans.inference.predictions import Prediction
 from stacktrans.showing.scores import Results
 from stacktrans.showing.tables import Column, Table, remark
+from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import Alphabet
 from stacktrans.tasks.lines import PairFormat, format_pair
 
 AROUND = 20

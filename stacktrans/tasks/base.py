@@ -14,16 +14,8 @@ from stacktrans.common.incoming import LONGEST
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.grammar.depth import DEEPEST
-from stacktrans.tasks.layouts import (
-    Alphabet,
-    Ids,
-    JointSequence,
-    Layout,
-    Padded,
-    Pair,
-    SameLength,
-    Steps,
-)
+from stacktrans.tasks.alphabets import Alphabet, Ids
+from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Pair, SameLength, Steps
 
 
 @dataclass(frozen=True)

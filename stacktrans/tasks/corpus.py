@@ -11,9 +11,10 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.incoming import decode_line
+from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.contents import read_lines
-from stacktrans.tasks.layouts import ENDING, Alphabet, Ids, Pair, Role, Sentences
+from stacktrans.tasks.layouts import ENDING, Pair, Sentences
 
 END = "</s>"
 """The symbol that ends every sentence, and is said as any other."""

@@ -13,6 +13,7 @@ import numpy as np
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
 from stacktrans.grammar.rules import check_keys
+from stacktrans.tasks.alphabets import Alphabet, Ids
 from stacktrans.tasks.base import (
     DepthLimit,
     LengthLaw,
@@ -23,7 +24,7 @@ from stacktrans.tasks.base import (
     NotASource,
     Task,
 )
-from stacktrans.tasks.layouts import Alphabet, Ids, Pair
+from stacktrans.tasks.layouts import Pair
 
 LONGEST_FOLLOWED = 1000
 """Symbols of a sentence after which it is no longer told what can come next: the time that this

@@ -14,10 +14,11 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.reading import STDIN, name_of
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.contents import PACKED
 from stacktrans.tasks.files import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file, columns_of
-from stacktrans.tasks.layouts import Ids, Pair, Steps
+from stacktrans.tasks.layouts import Pair, Steps
 from stacktrans.tasks.sets import Sets, read_sets
 from stacktrans.tasks.symbols import UNITS, Known, Sources, Writing
 

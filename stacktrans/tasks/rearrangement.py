@@ -6,8 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from stacktrans.tasks.alphabets import PRINTABLE, Ids, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task, drawn_strings
-from stacktrans.tasks.layouts import PRINTABLE, Ids, Pair, meaningless_symbols
+from stacktrans.tasks.layouts import Pair
 
 
 class Rearrangement(Task):

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task, drawn_strings
-from stacktrans.tasks.layouts import DIGITS, Alphabet, Ids, Pair, meaningless_symbols
+from stacktrans.tasks.layouts import Pair
 
 WAIT = "#"
 

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError
+from stacktrans.tasks.alphabets import MOST_SYMBOLS
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.contents import changed
 from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
 from stacktrans.tasks.flat import Flat, Numbering, Numbers
-from stacktrans.tasks.layouts import MOST_SYMBOLS, Pair, Steps
+from stacktrans.tasks.layouts import Pair, Steps
 from stacktrans.tasks.splits import Keys, keep_apart, oddities
 from stacktrans.tasks.symbols import Known, Writing, in_order
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stacktrans.common.incoming import LONGEST
+from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, drawn_lengths
-from stacktrans.tasks.layouts import DIGITS, Alphabet, Ids, Pair, Stream, meaningless_symbols
+from stacktrans.tasks.layouts import Pair, Stream
 from stacktrans.tasks.patterns import blocks_of
 
 _PROBLEM = re.compile(r"(0|1[01]*)\+(0|1[01]*)=")

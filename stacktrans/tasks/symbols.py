@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, shown
-from stacktrans.tasks.layouts import FEATURE, SYMBOL, UNSAYABLE, Alphabet, Ids, Role
+from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Ids, Role
+from stacktrans.tasks.layouts import UNSAYABLE
 
 UNKNOWN = "<unk>"
 """How a symbol is written that is not in the training set."""

@@ -16,8 +16,8 @@ from stacktrans.settings.contest import kind_of
 from stacktrans.settings.strategies import Kind
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
+from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Role
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import FEATURE, SYMBOL, Alphabet, Role
 
 FirstWeights = Callable[[Transducer], None]
 """Gives a model the weights that it begins with."""

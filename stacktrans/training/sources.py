@@ -19,8 +19,9 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.task_config import TaskLengths
 from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
-from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream
+from stacktrans.tasks.layouts import Batch, Pair, Stream
 from stacktrans.training.records import Accuracy, Record, Summary
 from stacktrans.training.state import Part
 

@@ -17,9 +17,10 @@ from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import StreamConfig
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Lengths, Task
 from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
-from stacktrans.tasks.layouts import Batch, Ids, Pair, Stream
+from stacktrans.tasks.layouts import Batch, Pair, Stream
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import Moment, Ran, Source
 from stacktrans.training.state import Count

@@ -1,0 +1,92 @@
+"""Alphabets: the symbols that strings are made of, and how these are written."""
+
+import string
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from stacktrans.common.errors import StacktransError
+
+Ids = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+ASCII = "".join(map(chr, range(0x21, 0x7F)))
+PRINTABLE = ASCII + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x100))))
+"""Printable characters: ASCII without the space, then Latin-1 letters."""
+DIGITS = string.digits + string.ascii_letters
+"""Digits and then letters."""
+LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
+"""Letters alone, so that digits and signs are left for marks."""
+MOST_SYMBOLS = 65_536
+
+
+class UnknownSymbol(StacktransError):
+    """A string holds a symbol that the task's alphabet lacks."""
+
+    def __init__(self, symbol: str, position: int) -> None:
+        self.symbol = symbol
+        self.position = position
+        super().__init__(f"symbol {position} is {symbol!r}, which the model does not know")
+
+
+Role = tuple[str, ...]
+"""What an id stands for, whatever its number in a model: its kind, and how it is written."""
+SYMBOL, FEATURE = "symbol", "feature"
+"""Roles of these kinds are of what strings are made of; all others are of marks."""
+
+
+class Alphabet:
+    """An ordered set of symbols, and how strings over it are written.
+
+    Args:
+        symbols: the symbols, in the order of their ids.
+        words: whether strings are words separated by spaces.
+    """
+
+    def __init__(self, symbols: Sequence[str], *, words: bool) -> None:
+        self.symbols = tuple(symbols)
+        self.words = words
+        self._ids = {symbol: index for index, symbol in enumerate(self.symbols)}
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def roles(self) -> list[Role]:
+        """What each id stands for."""
+        return [(SYMBOL, symbol) for symbol in self.symbols]
+
+    def split(self, line: str) -> list[str]:
+        """A written string's symbols, known or not."""
+        return line.split() if self.words else list(line)
+
+    def join(self, symbols: Sequence[str]) -> str:
+        """How a string of symbols is written."""
+        return (" " if self.words else "").join(symbols)
+
+    def encode(self, symbols: Sequence[str]) -> Ids:
+        """The ids of symbols; raises `UnknownSymbol`, positions counted from 1."""
+        ids = [self._ids.get(symbol, -1) for symbol in symbols]
+        if -1 in ids:
+            position = ids.index(-1)
+            raise UnknownSymbol(symbols[position], position + 1)
+        return np.array(ids, dtype=np.int64)
+
+    def decode(self, ids: Sequence[int] | Ids) -> list[str]:
+        """The symbols of ids."""
+        return [self.symbols[index] for index in ids]
+
+
+def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) -> Alphabet:
+    """An alphabet of `count` symbols and some marks after them.
+
+    As long as there are enough characters, the symbols are the first of these; otherwise they are
+    the words s1, s2, ..., and strings are written with spaces between symbols, marks included.
+
+    Raises:
+        ValueError: the count is out of range.
+    """
+    if type(count) is not int or not 1 <= count <= MOST_SYMBOLS:
+        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {MOST_SYMBOLS}")
+    words = count > len(characters)
+    symbols = [f"s{number}" for number in range(1, count + 1)] if words else characters[:count]
+    return Alphabet([*symbols, *marks], words=words)
