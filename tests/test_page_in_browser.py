@@ -191,6 +191,12 @@ def test_space_plays_and_pauses(chromium: Browser, tmp_path: Path) -> None:
     chromium.value("document.getElementById('play').focus()")
     chromium.press(" ")
     assert chromium.value(button) == "Pause"
+    # It goes on from where it was, and begins anew only at the end.
+    assert chromium.value(COUNT) != "1 / 6"
+    chromium.press("End")
+    chromium.value("document.getElementById('speed').value = '0.5'")
+    chromium.value("document.getElementById('play').click()")
+    assert (chromium.value(button), chromium.value(COUNT)) == ("Pause", "1 / 6")
 
 
 def hostile() -> Trace:

@@ -296,8 +296,7 @@ function pause() {
 }
 
 function play() {
-  if (state.place === LAST) addEventListener("resize", () => go(state.place));
-go(0);
+  if (state.place === LAST) go(0);
   clearInterval(state.timer);
   state.timer = setInterval(() => {
     go(state.place + 1);
