@@ -227,3 +227,13 @@ def test_numbers_too_large_for_a_model_are_refused(saved: Path) -> None:
     change_weights(saved, weights)
     with pytest.raises(CheckpointError, match=r"weight classifier.bias holds NaN or infinite"):
         checkpoint.load(saved, CPU)
+
+
+def test_an_open_pipe_is_written_to_by_its_name(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    write_atomically(Path(f"/dev/fd/{writing}"), "content")
+    os.close(writing)
+    with open(reading, encoding="utf-8") as stream:
+        assert stream.read() == "content"
+    with pytest.raises(OSError, match="/dev/full"):
+        write_atomically(Path("/dev/full"), "content")

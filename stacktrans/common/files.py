@@ -39,10 +39,17 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         OSError: it can't be written; the error names `path`.
     """
     content = content.encode() if isinstance(content, str) else content
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_bytes(content)
-        return
+    try:
+        # The name of an open pipe, as of /dev/fd/63, leads to no file when it is resolved.
+        if path.exists() and not path.is_file():
+            path.write_bytes(content)
+        else:
+            _replace(path.resolve(), content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write_flushed(temporary, content)
@@ -50,11 +57,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             shutil.copymode(path, temporary)
         os.replace(temporary, path)
         flush(path.parent)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

@@ -32,8 +32,10 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def csv_of(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Entries with the same names as CSV, under these names."""
-    return csv_text([[*entries[0]], *([*entry.values()] for entry in entries)])
+    """Entries as CSV under the names in any of them; what an entry lacks is empty."""
+    longest = max(entries, key=len)
+    names = dict.fromkeys([*longest, *(name for entry in entries for name in entry)])
+    return csv_text([[*names], *([entry.get(name, "") for name in names] for entry in entries)])
 
 
 def as_cell(value: Any) -> Any:
