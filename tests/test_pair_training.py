@@ -307,6 +307,17 @@ def test_models_of_files_are_measured_on_what_was_kept_apart(tmp_path: Path, tra
     text = b"abcx\txcba\n" * 3
     own = run("eval", tmp_path / "run", "--data", "-", "--json", stdin=text)
     assert json.loads(own.stdout)["results"][0]["count"] == 3
+    unknown = "ab<unk>d\tz\nxéd\tdéx\n".encode()
+    assert run("eval", tmp_path / "run", "--data", "-", "--predictions", tmp_path / "p.tsv",
+               stdin=unknown).returncode == 0  # fmt: skip
+    written = (tmp_path / "p.tsv").read_text(encoding="utf-8").splitlines()
+    assert [line.split("\t")[:2] for line in written] == [["ab<unk>d", "z"], ["xéd", "déx"]]
+    both = run("eval", tmp_path / "run", "reverse-stack", "--count", "5", "--csv")
+    rows = [line.split(",") for line in both.stdout.decode().splitlines()]
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert [row[rows[0].index("strings")] for row in rows[1:]] == ["development", "test", "", ""]
+    same = run("eval", tmp_path / "run", "--data", train, "--predictions", train)
+    assert "would replace --data" in same.stderr.decode()
     packed = tmp_path / "own.tsv.gz"
     packed.write_bytes(gzip.compress(text))
     assert run("eval", tmp_path / "run", "--data", packed).returncode == 0
@@ -380,7 +391,7 @@ def test_a_sweep_knows_pairs_in_files(tmp_path: Path, train: Path) -> None:
         "measures": {
             "test": {"of": "coarse", "strings": "test"},
             "chosen": {"of": "fine", "strings": "development"},
-            "short": {"of": "fine", "lengths": [1, 4], "count": 9},
+            "long": {"of": "fine", "lengths": [8, 8], "count": 9},
         },
     }
     path = write(tmp_path / "sweep.yaml", yaml.safe_dump(file))

@@ -1,6 +1,7 @@
 """Pairs of strings in files: how they are read, kept apart and scored."""
 
 import gzip
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,8 +23,9 @@ from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.files import DEV, TEST, TRAIN
 from stacktrans.tasks.flat import Flat, Numbering
+from stacktrans.tasks.layouts import Steps
 from stacktrans.tasks.lines import given_pairs, read_pairs
-from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.pairs import Pairs, task_of_data
 from stacktrans.tasks.sets import PairSet, Sets, chances_of_unknown
 
 TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"
@@ -225,6 +227,40 @@ def test_lines_with_one_source_stay_together(tmp_path: Path) -> None:
     assert not [note for note in found.notes if "sources of the" in note]
 
 
+def test_sources_that_are_read_alike_stay_together_however_they_are_written(tmp_path: Path) -> None:
+    pairs = [(" ".join("abcde"[:size]), "x y") for size in (1, 2, 3, 4) for _ in range(5)]
+    longest = [("a b c d e", "E D"), ("a b c d e ", "E D"), ("a  b c d e", "E F")]
+    path = write(tmp_path / "a.tsv", lines_of([*pairs, *longest]))
+    found = learned(path).data
+    assert len(found.sets[TEST]) == 3
+    assert f"1 source has more than one answer ({path}:21 and {path}:23)" in found.notes
+    featured = write(
+        tmp_path / "b.tsv",
+        lines_of([("ab" * size, f"V;PST{end}", "x") for size in range(1, 9) for end in ("", ";")]),
+    )
+    found = learned(featured).data
+    read = [{tuple(pair.source.tolist()) for pair in each} for each in found.sets]
+    assert not read[TRAIN] & (read[DEV] | read[TEST])
+
+
+def test_only_ordinary_spaces_separate_words(tmp_path: Path) -> None:
+    spaced = "il  y a 6\u00a0000 vins\tthere\u3000are 6\u2028000 \n"
+    path = write(tmp_path / "a.tsv", spaced * 3)
+    task = learned(path, dev=path, test=path, symbols="words")
+    assert task.source.symbols == ("6\u00a0000", "a", "il", "vins", "y", "<unk>")
+    assert task.target.symbols == ("6\u2028000", "there\u3000are")
+
+
+def test_targets_that_cannot_be_said_are_named(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", "a\tb\nc\td\n")
+    dev = write(tmp_path / "dev.tsv", "e\tb\nf\tz\n")
+    test = write(tmp_path / "test.tsv", "g\t\n")
+    assert learned(train, dev=dev, test=test).data.notes[1:] == [
+        "1 of 2 targets of the development set has symbols that no target to train on has, and "
+        f"counts as wrong ({dev}:2)"
+    ]
+
+
 def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", "a\tb\nc\td\n\na\tb\na\tx\na\tb\n")
     dev = write(tmp_path / "dev.tsv", "c\td\ne\tf\n")
@@ -232,12 +268,16 @@ def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
     notes = learned(train, dev=dev, test=test).data.notes
     assert notes[1:] == [
         f"2 pairs repeat an earlier one of the training set ({train}:4, {train}:6)",
-        "1 of 2 sources of the development set are in the training set, too, so that accuracy on "
+        "1 of 2 sources of the development set is in the training set, too, so that accuracy on "
         f"it tells less ({dev}:1)",
-        f"1 of 3 sources of the test set are in the training set, too, so that accuracy on it "
+        f"1 of 3 sources of the test set is in the training set, too, so that accuracy on it "
         f"tells less ({test}:2)",
         f"2 of 3 sources of the test set are in the development set, too ({test}:1, {test}:2)",
         f"2 sources have more than one answer ({train}:1 and {train}:5; {dev}:2 and {test}:1)",
+        "1 of 2 targets of the development set has symbols that no target to train on has, and "
+        f"counts as wrong ({dev}:2)",
+        "2 of 3 targets of the test set have symbols that no target to train on has, and count as "
+        f"wrong ({test}:1, {test}:3)",
     ]
 
 
@@ -255,7 +295,13 @@ def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
         (b"\xff\td\n", ":1: byte 1 is 0xff, which is not UTF-8"),
         (b"a\tb\n\tb\n", ":2: a source of 0 symbols; expected at least 1"),
         (b"x y\tb\n  \tb\n", ":2: a source of 0 symbols; expected at least 1"),
-        (b'{"source": "a"}\n', ":1: expected a JSON object with source and target, found"),
+        (b"x y\tb\n\t\n", ":2: a source of 0 symbols; expected at least 1"),
+        (b"ab\t\nbcd\t\nb\t\n", ": all targets to train on are empty"),
+        (b'{"source": "a"}\n', ":1: expected a JSON object with texts called source and target, f"),
+        (
+            b'{"source": "a", "target": "b"}\n{"source": "a", "target": "b", "features": "F"}\n',
+            ":1: expected a JSON object with texts called source and target and features, found",
+        ),
         (b'{"source": "a", "target": "b"}\n{"source": 1, "target": "b"}', ":2: expected a JSON"),
         (b'{"source": "a", "target": "b"}\n{', ":2: expected a JSON object with"),
         (b'{"source": "a\\tb", "target": "b"}\n', r":1: a string with '\\t' in it"),
@@ -274,6 +320,34 @@ def test_nothing_is_trained_on_a_file_with_a_bad_line(
     done = run("train", "--data", path, "--memory", "none", "--out", tmp_path / "run")
     assert done.returncode in (1, 2)
     assert not (tmp_path / "run").exists()
+
+
+def test_what_is_packed_is_known_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "A.GZ").write_bytes(gzip.compress(TINY.encode()))
+    assert len(learned(tmp_path / "A.GZ").data.sets[TRAIN]) == 1
+
+
+def test_a_file_has_a_name_that_can_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=r"expected a name in UTF-8"):
+        make_task("mine", "pairs", {"train": os.fsdecode(b"a\xff.tsv")})
+    train = write(tmp_path / "set½ é_²-x.tsv", TINY)
+    assert task_of_data(None, train, {}) == {
+        "name": "set-é_-x", "generator": "pairs", "parameters": {"train": str(train)},
+    }  # fmt: skip
+    assert resolve(settings={"task": task_of_data(None, train, {}), "model": {"memory": "stack"}})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_steps_are_the_fewest_and_rather_for_longer_sources(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers([1, 0], [9, 40], size=(rng.integers(1, 12), 2))
+    steepest = int((-(-(lengths[:, 1] + 1) // lengths[:, 0])).max())
+
+    def steps(each: int) -> tuple[int, int]:
+        further = max(0, int((lengths[:, 1] + 1 - each * lengths[:, 0]).max()))
+        return int((each * lengths[:, 0] + further).sum()), -each
+
+    assert Steps.for_pairs(lengths).each == -min(map(steps, range(1, steepest + 1)))[1]
 
 
 @pytest.mark.parametrize("content", [b"a\tb\n", gzip.compress(b"a\tb\n" * 99)[:-9], b""])
@@ -413,6 +487,11 @@ def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
     assert {*done.stdout.decode().splitlines()} == {"ab\tF\tba", "c\tG;F\tc"}
     done = run("generate", "--task", task, "--format", "jsonl", "--count", "1", "--lengths", "1")
     assert done.stdout.decode() == '{"source": "c", "features": "G;F", "target": "c"}\n'
+    out = tmp_path / "b.jsonl.gz"
+    assert run("generate", "--task", task, "--count", "9", "--out", out).returncode == 0
+    assert gzip.decompress(out.read_bytes()).startswith(b'{"source": ')
+    wrong = run("generate", "--task", task, "--format", "tsv", "--out", out)
+    assert wrong.stderr.decode().startswith("stacktrans: --format tsv: ")
     done = run("generate", "--task", task, "--lengths", "3:4")
     assert done.stderr.decode() == "stacktrans: no source of the files has a length in 3:4\n"
 

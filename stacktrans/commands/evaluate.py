@@ -19,7 +19,7 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_data, print_json, print_out
 from stacktrans.common.errors import UsageError, check_positive
-from stacktrans.common.files import check_place_of, write_atomically
+from stacktrans.common.files import check_place_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -74,8 +74,8 @@ def eval(
         typer.Option(
             metavar="FILE",
             help="Write source, target, answer and right or wrong, a line each, as JSON lines if "
-            "the file ends in .jsonl, as TSV otherwise; - for stdout, the tables then going to "
-            "stderr.",
+            "the file ends in .jsonl, as TSV otherwise, packed if it ends in .gz; - for stdout, "
+            "the tables then going to stderr.",
         ),
     ] = None,
     errors: Annotated[
@@ -162,6 +162,8 @@ def eval(
         check_plot(plot)
     if predictions and predictions != STDOUT:
         check_place_of(predictions)
+        if data and predictions.exists() and data.exists() and predictions.samefile(data):
+            raise UsageError(f"--predictions {predictions}: would replace --data")
     loaded = [
         each
         for name in checkpoints
@@ -313,7 +315,7 @@ def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> Non
         print_json(report.objects if len(report.objects) > 1 else report.objects[0])
     elif forms["--csv"] or forms["--latex"]:
         text = csv_of(report.entries) if forms["--csv"] else latex_text(report.table)
-        for line in text.splitlines():
+        for line in text.removesuffix("\n").split("\n"):
             print_data(line)
     else:
         print_out(*report.shown, beside=beside)
@@ -321,11 +323,11 @@ def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> Non
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:
     from stacktrans.showing.predictions import predicted_lines
+    from stacktrans.tasks.lines import form_of, write_lines
 
-    as_json = path.suffix in {".jsonl", ".json"}
-    lines = predicted_lines(results, model.task, "jsonl" if as_json else "tsv")
+    lines = predicted_lines(results, model.task, form_of(path))
     if path == STDOUT:
         for line in lines:
             print_data(line)
     else:
-        write_atomically(path, "".join(f"{line}\n" for line in lines))
+        write_lines(path, lines)

@@ -8,7 +8,7 @@ import typer
 from stacktrans.commands import completion
 from stacktrans.commands.options import TASK, DepthOption, parse_lengths
 from stacktrans.commands.terminal import print_data
-from stacktrans.common.errors import check_positive
+from stacktrans.common.errors import UsageError, check_positive
 
 
 def generate(
@@ -29,9 +29,13 @@ def generate(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
-    format: Annotated[Literal["tsv", "jsonl"], typer.Option(help="Output format.")] = "tsv",
+    format: Annotated[
+        Literal["tsv", "jsonl"] | None,
+        typer.Option(help="Output format. Default: jsonl if --out ends in .jsonl, tsv otherwise."),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write to this file, whole or not at all.")
+        Path | None,
+        typer.Option(help="Write to this file, whole or not at all, and packed if it ends in .gz."),
     ] = None,
 ) -> None:
     """Write pairs of a task: a source and its exact answer on each line.
@@ -40,26 +44,29 @@ def generate(
     a longer list begins with the shorter one.
 
         stacktrans generate --task reverse --count 3 --lengths 5:8 --seed 1
-        stacktrans generate --task copy --count 1000 --format jsonl --out a.jsonl
+        stacktrans generate --task copy --count 1000 --out a.jsonl.gz
+        stacktrans generate --task copy --format jsonl
         stacktrans generate --task parenthesis --depth 12
         stacktrans generate --task copy --set parameters.symbols=1000
     """
-    from stacktrans.common.files import write_atomically
     from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.resolve import load_task
     from stacktrans.tasks import make_task
     from stacktrans.tasks.base import drawn_pairs
-    from stacktrans.tasks.lines import format_pair
+    from stacktrans.tasks.lines import form_of, format_pair, write_lines
 
     check_positive(**{"--count": count, "--depth": depth})
-    config = load_task(task, set_ or [])
+    if format == "tsv" and out and form_of(out) == "jsonl":
+        raise UsageError(f"--format tsv: {out} would be read as JSON lines, by its name")
+    form = format or form_of(out or Path())
+    config = load_task(task, set_ or [], seed)
     maker = make_task(config.name, config.generator, config.parameters)
     given_bounds = [parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
     pairs = drawn_pairs(maker, bounds, count, seed, law)
-    lines = (format_pair(maker, pair, format) for pair in pairs)
+    lines = (format_pair(maker, pair, form) for pair in pairs)
     if out:
-        write_atomically(out, "".join(f"{line}\n" for line in lines))
+        write_lines(out, lines)
     else:
         for line in lines:
             print_data(line)

@@ -307,7 +307,7 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
     elif dry_run and as_json:
         print_json(found.config.model_dump(mode="json"))
     elif dry_run:
-        for line in found.config.to_yaml().splitlines():
+        for line in found.config.to_yaml().removesuffix("\n").split("\n"):
             print_data(line)
     else:
         _run(found, as_json)

@@ -1,6 +1,7 @@
 """Lines that come from files and pipes, as many as are there already."""
 
 import os
+import re
 import select
 import stat
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,8 @@ CHUNK = 1 << 16
 LONGEST_LINE = 1 << 24
 """The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""
 
+_WORD = re.compile(r"[^ \t\n\r\f\v]+")
+
 
 def decode_line(line: bytes) -> str:
     """A line without its end; raises `StacktransError` if it is too long or not text."""
@@ -29,6 +32,14 @@ def decode_line(line: bytes) -> str:
         raise StacktransError(
             f"byte {error.start + 1} is 0x{byte:02x}, which is not UTF-8"
         ) from None
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a string: what stands between spaces, tabs and the like of ASCII.
+
+    Other spaces of Unicode are part of words, since they could not be written back.
+    """
+    return _WORD.findall(text)
 
 
 class Piece(NamedTuple):

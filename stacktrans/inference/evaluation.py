@@ -22,7 +22,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, kept_apart
+from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs
 from stacktrans.tasks.layouts import Batch, InStep, Layout, Pair, Stream
 
 BLOCK = 250
@@ -244,14 +244,14 @@ def scores_of_range(
     """The scores of `count` strings that are drawn from a range, 1000 unless given.
 
     With `each`, of `count` strings of every length in it that the task has, 100 unless given. Of
-    pairs in files, those are measured that were not trained on, as many as there are unless given.
+    pairs in files, those of the test set are measured, as many as there are unless given.
     With a beam, see `with_predictions`.
 
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
     if checkpoint.task.paths:
-        own = kept_apart(checkpoint.task, lengths)[:count]
+        own = test_pairs(checkpoint.task, lengths)[:count]
         return with_predictions(
             checkpoint, own, score(checkpoint.predictor, checkpoint.layout, own), beam
         )

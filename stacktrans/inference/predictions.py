@@ -12,6 +12,7 @@ from stacktrans.inference.decoding import Answer
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.base import with_marks
 from stacktrans.tasks.layouts import JointSequence, Pair, Stream
+from stacktrans.tasks.lines import written_fields
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,11 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
     in_turn = checkpoint.layout.in_turn
     first = _wrong(in_turn(said), in_turn(target), places, ended)[:1]
     before = sum(place < first[0] for place in places) if first else 0
+    by_column = dict(zip(task.columns, written_fields(task, pair), strict=True))
+    target_written = by_column.pop("target")
     return Prediction(
-        task.source.join(task.source.decode(pair.source)),
-        task.target.join(task.target.decode(target)),
+        "\t".join(by_column.values()),
+        target_written,
         task.target.join(written),
         not wrong,
         wrong[0] + 1 if wrong else None,

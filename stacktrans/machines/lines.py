@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.incoming import check_length, decode_line, line_groups
+from stacktrans.common.incoming import check_length, decode_line, line_groups, split_words
 from stacktrans.machines.definition import SAME_LENGTH, STREAM, Machine
 from stacktrans.machines.files import MACHINE, read_machine
 from stacktrans.machines.running import Tables, answer
@@ -61,7 +61,7 @@ def answered_lines(machine: Machine, descriptor: int, limit: int | None) -> Iter
             output, error, ended = "", None, True
             try:
                 text = decode_line(piece.raw)
-                symbols: Sequence[str] = text.split() if machine.words[0] else text
+                symbols: Sequence[str] = split_words(text) if machine.words[0] else text
                 if symbols:
                     check_length(symbols)
                     said = answer(tables, _encoded(numbers, symbols), limit)

@@ -52,11 +52,12 @@ def find_task(name: str) -> Path:
     raise UsageError(unknown_name("task", name, packaged.task_files()))
 
 
-def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
+def load_task(name: str, assignments: Sequence[str] = (), seed: int = 1) -> TaskFile:
     """The task of a name or file.
 
     Args:
         name: of the task, or its file.
+        seed: that of a run, by which it keeps pairs of a file apart.
         assignments: changes to it given as `key=value`, the keys as in its file or, as in a run's
             configuration, after `task.`.
 
@@ -65,7 +66,7 @@ def load_task(name: str, assignments: Sequence[str] = ()) -> TaskFile:
     """
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
     layers = [read_task(name), *changes]
-    task, _ = checked_task(completed(overlay(layers), layers, seed=1), layers)
+    task, _ = checked_task(completed(overlay(layers), layers, seed), layers)
     return task
 
 

@@ -1,12 +1,13 @@
 """What a model says to each source: as lines, and its errors as a table and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rich.console import RenderableType
 
 from stacktrans.common.reading import parsed_json
 from stacktrans.common.visible import json_text
+from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.predictions import Prediction
 from stacktrans.showing.scores import Results
 from stacktrans.showing.tables import Column, Table, remark
@@ -78,8 +79,13 @@ def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[
 
 
 def _predictions(results: Results) -> Iterator[Prediction]:
-    for _, scores in results:
-        yield from () if scores.predictions is None else scores.predictions
+    """The answers of each range; those that are in several of them come once."""
+    found = (each for _, scores in results for each in _answers(scores))
+    return iter({id(each): each for each in found}.values())
+
+
+def _answers(scores: Scores) -> Iterable[Prediction]:
+    return () if scores.predictions is None else scores.predictions
 
 
 def _around(alphabet: Alphabet, text: str, place: int) -> str:

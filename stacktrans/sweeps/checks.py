@@ -10,7 +10,7 @@ from stacktrans.settings.layers import Layer, nearest_place, setting_path
 from stacktrans.settings.resolve import defines_task, load_task
 from stacktrans.sweeps.file import BY_TASK, SweepFile
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, kept_apart
+from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, test_pairs
 from stacktrans.tasks.corpus import Corpus
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]
             try:
                 lengths, law = measure.range_of(config.task, task)
                 if config.of_files:
-                    kept_apart(task, lengths)
+                    test_pairs(task, lengths)
                 else:
                     task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
             except (NoSuchLaw, NoSuchLength) as error:

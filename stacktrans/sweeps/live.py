@@ -95,7 +95,7 @@ def overview(store: Store) -> list[RenderableType]:
         table = Table(Column(first[0], fold=" "), *first[1:], continued=True)
         for row in others:
             table.add_row(*row)
-        parts += [table, remark(caption(plan.file, measure))]
+        parts += [table, remark(caption(plan, measure))]
     for claim in plan.file.claims:
         parts.append(remark(f"{VERDICTS[holds(plan, claim, cells)]}: {in_a_line(claim.claim)}"))
     return [*parts, remark(f"more in {store.directory / TABLE}")]

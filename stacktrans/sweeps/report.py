@@ -6,7 +6,7 @@ from typing import Any
 
 from stacktrans.common.visible import in_a_line, visible
 from stacktrans.showing.exports import csv_text
-from stacktrans.sweeps.file import Figure, Measure, SweepFile
+from stacktrans.sweeps.file import Figure, Measure
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.solved import seconds_to_solve, share_solved, solved_in_words
 from stacktrans.sweeps.table import Cell, Records, cells_of, holds
@@ -45,7 +45,7 @@ def summary(plan: Plan, records: Records) -> str:
     for measure in plan.file.measures:
         heading, *rows = overview_rows(plan, cells, measure)
         rows = [[_text(name), *figures] for name, *figures in rows]
-        parts += [_line(caption(plan.file, measure)), _table([*map(_text, heading)], rows)]
+        parts += [_line(caption(plan, measure)), _table([*map(_text, heading)], rows)]
     if plan.file.claims:
         verdicts = [
             [_text(claim.claim), _text(claim.source), VERDICTS[holds(plan, claim, cells)]]
@@ -67,15 +67,17 @@ def _origin(plan: Plan, records: Records) -> str:
     return f"Written by `{command}`: {done}{by}."
 
 
-def caption(file: SweepFile, name: str) -> str:
+def caption(plan: Plan, name: str) -> str:
     """What a measure is, which figure stands for the runs of a cell, and what marks mean."""
+    file = plan.file
     measure, choose = file.measures[name], file.choose
     unit = ", in per cent" if file.percent else ""
     figure = "the median of the runs"
     if choose:
         best = "the run" if "seed" in choose.among else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
-    parts = [f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure)}{unit}; {figure}"]
+    of_files = all(run.config.of_files for run in plan.runs)
+    parts = [f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure, of_files)}{unit}; {figure}"]
     by = choose.by if choose and choose.by != "training perplexity" else ""
     if measure.strings and by.startswith(measure.strings):
         parts.append("it was chosen by these very strings, and so is better on them than on others")
@@ -85,19 +87,22 @@ def caption(file: SweepFile, name: str) -> str:
     return "; ".join(parts) + "."
 
 
-def _strings(measure: Measure) -> str:
+def _strings(measure: Measure, of_files: bool) -> str:
     """The strings that are measured on, in words."""
     if measure.of == "perplexity":
         return f"the {'validation' if measure.strings == 'valid' else 'test'} text"
     if measure.strings:
         kind = "training" if measure.strings == "train" else measure.strings
         return f"each run's own {kind} strings"
+    hard = ", with hard signals" if measure.hard else ""
+    if of_files:
+        lengths = f" of lengths {measure.lengths}" if measure.lengths else ""
+        return f"up to {measure.count} strings of the test set{lengths}{hard}"
     place = f"lengths {measure.lengths}" if measure.lengths else "the test lengths"
     if measure.depth:
         place = f"derivations to depth {measure.depth}"
         place += f" and lengths {measure.lengths}" if measure.lengths else ""
     each = "each of " if measure.each else ""
-    hard = ", with hard signals" if measure.hard else ""
     return f"{measure.count} strings of {each}{place}{hard}"
 
 

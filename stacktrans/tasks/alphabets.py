@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError
+from stacktrans.common.incoming import split_words
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -57,7 +58,7 @@ class Alphabet:
 
     def split(self, line: str) -> list[str]:
         """A written string's symbols, known or not."""
-        return line.split() if self.words else list(line)
+        return split_words(line) if self.words else list(line)
 
     def join(self, symbols: Sequence[str]) -> str:
         """How a string of symbols is written."""

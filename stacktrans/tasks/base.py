@@ -153,7 +153,10 @@ class Task(ABC):
         return {}
 
     def kept_apart(self) -> dict[str, Sequence[Pair]]:
-        """The sets of pairs that are not trained on, by their names; none if strings are drawn."""
+        """The sets of pairs that are not trained on, by their names; none if strings are drawn.
+
+        The last is the one to test on.
+        """
         return {}
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
@@ -181,15 +184,15 @@ class Task(ABC):
         """
 
 
-def kept_apart(task: Task, lengths: Lengths) -> list[Pair]:
-    """The pairs of a task of files that are not trained on, of some lengths, set after set.
+def test_pairs(task: Task, lengths: Lengths) -> list[Pair]:
+    """The pairs of a task of files that it is tested on, of some lengths.
 
     Raises `NoSuchLength` if there is none.
     """
-    pairs = (pair for kept in task.kept_apart().values() for pair in kept)
+    *_, pairs = task.kept_apart().values()
     found = [pair for pair in pairs if lengths.shortest <= pair.length <= lengths.longest]
     if not found:
-        raise NoSuchLength(f"no pair that is kept apart has a length in {lengths}")
+        raise NoSuchLength(f"no pair of the test set has a length in {lengths}")
     return found
 
 

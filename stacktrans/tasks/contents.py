@@ -15,6 +15,8 @@ from stacktrans.common.reading import STDIN, is_open_already, name_of, read_byte
 
 PACKED = ".gz"
 """What the name of a file ends with that is packed by gzip."""
+PACKED_BEGINS = b"\x1f\x8b"
+"""What the content of such a file begins with, and no text in UTF-8."""
 
 _copies: Mapping[Path, Path] = {}
 """Files that are read instead of what came only once."""
@@ -48,7 +50,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
     if path in _copies:
         return read_bytes(_copies[path])
     content = _only_once(path) if comes_once(path) else read_bytes(path)
-    if path.suffix == PACKED:
+    if path.suffix == PACKED or content.startswith(PACKED_BEGINS):
         try:
             content = gzip.decompress(content)
         except (OSError, EOFError, zlib.error) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.incoming import decode_line
+from stacktrans.common.incoming import decode_line, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.contents import read_lines
@@ -86,12 +86,12 @@ class Corpus(Task):
             raise ValueError(f"unit is {unit!r}; expected {' or '.join(UNITS)}")
         if type(vocabulary) is not int or vocabulary < 3:
             raise ValueError(f"vocabulary is {vocabulary!r}; expected a number of at least 3")
-        if not isinstance(unknown, str) or len(unknown.split()) != 1 or unknown == END:
+        if not isinstance(unknown, str) or len(split_words(unknown)) != 1 or unknown == END:
             raise ValueError(f"unknown is {unknown!r}; expected a word other than {END}")
         if not isinstance(known, str):
             raise ValueError(f"known is {known!r}; expected the known symbols as a sentence")
         self.limit, self.known, words = vocabulary, known, unit == "words"
-        symbols = known.split() if words else list(known)
+        symbols = split_words(known) if words else list(known)
         self.source = self.target = self.vocabulary = Vocabulary(symbols, unknown, words=words)
         if len(self.vocabulary) > vocabulary:
             raise ValueError(f"known has more symbols than a vocabulary of {vocabulary} has")

@@ -78,11 +78,6 @@ class Lines:
         more = ", ..." if len(indices) > NAMED else ""
         return ", ".join(map(self.place, indices[:NAMED])) + more
 
-    def keys(self, *columns: str) -> Numbers:
-        """[n] a number for what stands in some columns, the same only where these are the same."""
-        rows = zip(*(self.strings[column] for column in columns), strict=True)
-        return np.fromiter(map(hash, rows), dtype=np.int64)
-
     @property
     def sources(self) -> tuple[str, ...]:
         """The columns of what is read."""
@@ -114,18 +109,14 @@ def columns_of(text: object) -> tuple[str, ...]:
 
 
 def _found_columns(raw: RawLines) -> tuple[str, ...]:
-    """The columns of the first line with anything on it; two if there is none."""
+    """The columns of the first line with anything on it; of JSON, those of any line."""
+    if raw.as_json:
+        return COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2]
     for number, line in raw.numbered():
         try:
             text = decode_line(line)
         except StacktransError as error:
             raise StacktransError(f"{raw.name}:{number}: {error}") from error
-        if raw.as_json:
-            try:
-                found = parsed_json(text)
-            except ValueError:
-                return COLUMNS[:2]
-            return COLUMNS if isinstance(found, dict) and "features" in found else COLUMNS[:2]
         count = text.count("\t") + 1
         if count not in (2, 3):
             form = "expected source, a tab, target, and perhaps a tab and features"
@@ -133,6 +124,16 @@ def _found_columns(raw: RawLines) -> tuple[str, ...]:
             raise StacktransError(f"{raw.name}:{number}: {form}; found {of}{clipped(text)!r}")
         return COLUMNS[:count]
     return COLUMNS[:2]
+
+
+def _has_features(line: bytes) -> bool:
+    if b'"features"' not in line:  # nearly always, and quickly known
+        return False
+    try:
+        found = parsed_json(line.decode("utf-8"))
+    except ValueError:  # which will be said when all of the line is read
+        return False
+    return isinstance(found, dict) and "features" in found
 
 
 def _add(lines: Lines, raw: RawLines, part: int) -> None:
@@ -162,3 +163,7 @@ def check_file(part: str, file: object) -> None:
     """Raise `ValueError` unless something is the name of a file, or None."""
     if not isinstance(file, str | None):
         raise ValueError(f"{part} is {shown(file)}; expected the name of a file")
+    try:
+        str(file).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{part} is {shown(file)}; expected a name in UTF-8") from None

@@ -1,9 +1,9 @@
 """Many strings of symbols in two arrays, so that a million of them are no burden."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,11 @@ class Flat:
         """[n] numbers in each string."""
         return np.diff(self.bounds)
 
+    def contents(self) -> Iterator[bytes]:
+        """What is in each string, as bytes."""
+        content, size = self.codes.tobytes(), self.codes.itemsize
+        return (content[begin:end] for begin, end in pairwise((self.bounds * size).tolist()))
+
     def within(self, chosen: Chosen) -> "Flat":
         """The chosen strings, [n], in their order."""
         lengths = self.lengths
@@ -73,6 +78,12 @@ class Flat:
             parts.append(_small(np.fromiter(found, dtype=np.int32)))
         codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
         return cls(codes, _bounds(lengths))
+
+
+def keys(columns: Sequence[Flat]) -> Numbers:
+    """[n] a number for what is in n rows of some columns, the same only where all of it is."""
+    rows = zip(*(column.contents() for column in columns), strict=True)
+    return np.fromiter(map(hash, rows), dtype=np.int64)
 
 
 class Numbering:

@@ -1,6 +1,7 @@
 """From symbols to what a model reads: pairs of strings, and how batches are laid out."""
 
 from abc import ABC, abstractmethod
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -25,12 +26,14 @@ class Pair(NamedTuple):
         target: [l].
         scored: [l] which symbols of the target are scored; None for all.
         size: the length that the task counts; None for that of the source.
+        written: what stands in the task's columns in a file; None if it comes from none.
     """
 
     source: Ids
     target: Ids
     scored: Mask | None = None
     size: int | None = None
+    written: tuple[str, ...] | None = None
 
     @property
     def length(self) -> int:
@@ -176,7 +179,13 @@ class Steps(NamedTuple):
         def steps(bound: Steps) -> int:
             return int((bound.each * sources + bound.further).sum())
 
-        return min((bound(each) for each in range(steepest, 0, -1)), key=steps)
+        # In `each` the steps are convex, so that they fall until they are fewest and rise then.
+        rises = bisect(
+            range(2, steepest + 1),
+            False,
+            key=lambda each: steps(bound(each)) > steps(bound(each - 1)),
+        )
+        return bound(1 + rises)
 
 
 class EitherWay(Layout):

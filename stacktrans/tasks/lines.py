@@ -1,11 +1,13 @@
 """Strings in files and pipes: lines in, pairs in and out."""
 
+import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from stacktrans.common.errors import StacktransError, clipped
+from stacktrans.common.files import write_atomically
 from stacktrans.common.incoming import check_length, decode_line
 from stacktrans.common.reading import name_of, parsed_json
 from stacktrans.common.visible import json_text
@@ -18,12 +20,32 @@ PairFormat = Literal["tsv", "jsonl"]
 
 def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     """A pair as a line, without its end."""
+    fields = dict(zip(task.columns, written_fields(task, pair), strict=True))
+    return "\t".join(fields.values()) if form == "tsv" else json_text(fields)
+
+
+def written_fields(task: Task, pair: Pair) -> tuple[str, ...]:
+    """What stands in the columns of a pair: as it stands in its file, if it comes from one."""
+    if pair.written is not None:
+        return pair.written
     source = task.source.join(task.source.decode(pair.source))
     target = task.target.join(task.target.decode(pair.target))
     read = [column for column in task.columns if column != "target"]
     found = {"target": target, **dict(zip(read, source.split("\t", len(read) - 1), strict=True))}
-    in_order = {column: found[column] for column in task.columns}
-    return "\t".join(in_order.values()) if form == "tsv" else json_text(in_order)
+    return tuple(found[column] for column in task.columns)
+
+
+def form_of(path: Path) -> PairFormat:
+    """How pairs are written in a file, as its name says."""
+    unpacked = path.with_suffix("") if path.suffix == PACKED else path
+    return "jsonl" if unpacked.suffix in {".jsonl", ".json"} else "tsv"
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file of lines whole or not at all, packed if its name says so; raises `OSError`."""
+    content = "".join(f"{line}\n" for line in lines).encode()
+    # Without the time, the same lines are the same file.
+    write_atomically(path, gzip.compress(content, mtime=0) if path.suffix == PACKED else content)
 
 
 def read_pairs(path: Path, task: Task) -> list[Pair]:
@@ -70,8 +92,7 @@ class RawLines(NamedTuple):
         lines = content.split(b"\n")
         first = next((line for line in lines if line.strip()), b"")
         begins_as_json = first.lstrip().startswith(b"{") and b"\t" not in first
-        unpacked = path.with_suffix("") if path.suffix == PACKED else path
-        as_json = unpacked.suffix in {".jsonl", ".json"} or begins_as_json
+        as_json = form_of(path) == "jsonl" or begins_as_json
         return cls(name_of(path), lines, as_json)
 
     def fields(self, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
@@ -89,8 +110,12 @@ class RawLines(NamedTuple):
             raise StacktransError(f"{self.name}: holds no pairs")
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """The lines with something on them, and their numbers from 1."""
-        return ((number, line) for number, line in enumerate(self.lines, start=1) if line.strip())
+        """The lines with something on them, and their numbers from 1.
+
+        A tab is something: what stands before and after it may be empty, or spaces.
+        """
+        numbered = enumerate(self.lines, start=1)
+        return ((number, line) for number, line in numbered if line.strip(b" \r"))
 
 
 def given_pairs(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
@@ -118,7 +143,8 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
         raise StacktransError(
             f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
         )
-    return task.pair(task.encoded(source), task.target.encode(target))
+    pair = task.pair(task.encoded(source), task.target.encode(target))
+    return pair._replace(written=tuple(fields))
 
 
 _NO_FIELD = re.compile("[\t\n\r\ud800-\udfff]")
@@ -141,7 +167,7 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
     held = [found.get(column) for column in columns] if isinstance(found, dict) else []
     texts = [field for field in held if isinstance(field, str)]
     if len(texts) < len(columns):
-        form = f"a JSON object with {' and '.join(columns)},"
+        form = f"a JSON object with texts called {' and '.join(columns)},"
         raise StacktransError(f"expected {form} found {clipped(line)!r}")
     if bad := next(filter(None, map(_NO_FIELD.search, texts)), None):
         raise StacktransError(f"a string with {bad[0]!r} in it; expected a line without tabs")

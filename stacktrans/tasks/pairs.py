@@ -5,6 +5,7 @@ What the task knows of them are their symbols, and checksums of the files.
 
 import os
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from stacktrans.common.reading import STDIN, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.contents import PACKED
-from stacktrans.tasks.files import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file, columns_of
+from stacktrans.tasks.files import CALLED, PARTS, TEST, TRAIN, Request, check_file, columns_of
 from stacktrans.tasks.layouts import Pair, Steps
 from stacktrans.tasks.sets import Sets, read_sets
 from stacktrans.tasks.symbols import UNITS, Known, Sources, Writing
@@ -123,7 +124,7 @@ class Pairs(Task):
         return self.data.sets[TRAIN].draw(generator, lengths, count, law)
 
     def kept_apart(self) -> dict[str, Sequence[Pair]]:
-        return {CALLED[PARTS[part]]: self.data.sets[part] for part in (DEV, TEST)}
+        return {CALLED[PARTS[part]]: pairs for part, pairs in self.data.apart.items()}
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         raise NotASource("the answers to other sources than those in the files are not known")
@@ -155,8 +156,18 @@ def task_of_data(
         raise UsageError(f"{prefix}data {os.fspath(data)}: cannot be used with task {other}")
     path = Path(data)
     stem = "" if path == STDIN else path.name.removesuffix(PACKED).partition(".")[0]
-    name = re.sub(r"[^\w.+-]+", "-", stem) or "pairs"
-    return {"name": name, "generator": "pairs", "parameters": {"train": os.fspath(data), **further}}
+    parameters = {"train": os.fspath(data), **further}
+    return {"name": _as_name(stem) or "pairs", "generator": "pairs", "parameters": parameters}
+
+
+def _as_name(text: str) -> str:
+    """A text as a name of a task: letters, marks, digits, and a - for other characters."""
+    return re.sub("-+", "-", "".join(each if _is_in_names(each) else "-" for each in text))
+
+
+def _is_in_names(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category[0] in "LM" or category in ("Nd", "Pc") or character in "+-"
 
 
 def _symbols(known: Any, writing: Writing) -> dict[str, Sequence[str]]:

@@ -13,10 +13,11 @@ from stacktrans.tasks.alphabets import MOST_SYMBOLS
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.contents import changed
 from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
-from stacktrans.tasks.flat import Flat, Numbering, Numbers
+from stacktrans.tasks.flat import Flat, Numbering, Numbers, keys
 from stacktrans.tasks.layouts import Pair, Steps
-from stacktrans.tasks.splits import Keys, keep_apart, oddities
+from stacktrans.tasks.splits import Keys, keep_apart, oddities, unsayable
 from stacktrans.tasks.symbols import Known, Writing, in_order
+from stacktrans.tasks.written import Column, WrittenPairs
 
 REPLACED = 0.25
 """A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
@@ -104,12 +105,14 @@ class Sets:
         known: symbols and checksums, as `Pairs` takes them.
         notes: what is to be said of them, a sentence each.
         sets: training, development and test set.
+        apart: the last two, with what stands in their lines.
     """
 
     request: Request
     known: Mapping[str, Any]
     notes: Sequence[str]
     sets: Sequence[PairSet]
+    apart: Mapping[int, Sequence[Pair]]
 
 
 _kept: dict[Any, Sets] = {}
@@ -135,37 +138,46 @@ def _read_sets(request: Request) -> Sets:
     lines = read_files(request)
     writing = _writing_of(lines, request)
     request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
-    keys = Keys(lines.keys(*lines.sources), lines.keys(*lines.columns))
-    numbering = {column: Numbering(writing.splitter(column)) for column in writing.columns}
+    numbering = {column: Numbering(writing.splitter(column)) for column in lines.columns}
     strings = {  # each column is forgotten as soon as it is in numbers
         column: Flat.of(lines.strings.pop(column), numbers) for column, numbers in numbering.items()
     }
     for column, flat in strings.items():
         check_sizes(lines, column, flat.lengths)
     sizes = strings["source"].lengths
+    # As they are read: that there are more spaces between words makes no difference.
+    same = Keys(*(keys([strings[column] for column in each]) for each in (lines.sources, strings)))
     said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
-    notes = [said, *keep_apart(lines, keys, sizes, request), *oddities(lines, keys)]
+    notes = [said, *keep_apart(lines, same, sizes, request), *oddities(lines, same)]
 
     training = lines.parts == TRAIN
     symbols = {
         column: numbers.used(strings[column].within(training))
         for column, numbers in numbering.items()
     }
-    _check_room(symbols, lines.names[0])
+    _check_symbols(symbols, lines.names[0])
     known = Known.of(symbols, lines.columns, writing)
-    for column, numbers in numbering.items():
-        strings[column] = strings[column].renumbered(numbers.as_ids(*known.ids_of(column)))
-    source = strings["source"]
-    if writing.features:
-        source = in_order(source, strings["features"])
+    ids = {
+        column: strings[column].renumbered(numbers.as_ids(*known.ids_of(column)))
+        for column, numbers in numbering.items()
+    }
+    notes += unsayable(lines, ids["target"])
+    read = in_order(ids["source"], ids["features"]) if writing.features else ids["source"]
     sets = []
     for part in (TRAIN, DEV, TEST):
         chosen = lines.parts == part
-        own = source.within(chosen), sizes[chosen], strings["target"].within(chosen)
+        own = read.within(chosen), sizes[chosen], ids["target"].within(chosen)
         sets.append(PairSet(*own))
-    written = {column: writing.joined(column, found) for column, found in symbols.items()}
+    apart = {}
+    for part in (DEV, TEST):
+        columns = [
+            Column(strings[column].within(lines.parts == part), [*numbers.known], writing, column)
+            for column, numbers in numbering.items()
+        ]
+        apart[part] = WrittenPairs(sets[part], columns)
+    told = {column: writing.joined(column, symbols[column]) for column in writing.columns}
     further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
-    return Sets(request, {**written, **further}, notes, sets)
+    return Sets(request, {**told, **further}, notes, sets, apart)
 
 
 def _writing_of(lines: Lines, request: Request) -> Writing:
@@ -178,12 +190,16 @@ def _writing_of(lines: Lines, request: Request) -> Writing:
     return Writing.found(source, target, features)
 
 
-def _check_room(symbols: Mapping[str, Sequence[str]], name: str) -> None:
-    """Raise `StacktransError` if there are too many different symbols."""
+def _check_symbols(symbols: Mapping[str, Sequence[str]], name: str) -> None:
+    """Raise `StacktransError` for too many different symbols to know, or none to say."""
     for column, found in symbols.items():
         if len(found) > MOST_SYMBOLS:
             many = f"{len(found)} different symbols in the column {column}"
             raise StacktransError(f"{name}: {many}; expected at most {MOST_SYMBOLS}")
+    if not symbols["target"]:
+        raise StacktransError(
+            f"{name}: all targets to train on are empty; expected some with symbols to say"
+        )
 
 
 Chances = npt.NDArray[np.float64]

@@ -10,7 +10,8 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import name_of
 from stacktrans.tasks.files import CALLED, DEV, NAMED, PARTS, TEST, TRAIN, Lines, Request
-from stacktrans.tasks.flat import Chosen, Numbers
+from stacktrans.tasks.flat import Chosen, Flat, Numbers
+from stacktrans.tasks.layouts import UNSAYABLE
 
 SHARE_APART = 10
 """One pair in so many is kept apart for a set that has no file."""
@@ -91,8 +92,9 @@ def oddities(lines: Lines, keys: Keys) -> Iterator[str]:
             if len(seen):
                 called, elsewhere = CALLED[PARTS[part]], CALLED[PARTS[other]]
                 inflated = ", so that accuracy on it tells less" if other == TRAIN else ""
+                verb = "is" if len(seen) == 1 else "are"
                 yield (
-                    f"{len(seen):,} of {len(rows):,} sources of the {called} set are in the "
+                    f"{len(seen):,} of {len(rows):,} sources of the {called} set {verb} in the "
                     f"{elsewhere} set, too{inflated} ({lines.places(seen)})"
                 )
     several, examples = _several_answers(keys)
@@ -101,6 +103,26 @@ def oddities(lines: Lines, keys: Keys) -> Iterator[str]:
         more = "; ..." if several > len(examples) else ""
         verb = "source has" if several == 1 else "sources have"
         yield f"{several:,} {verb} more than one answer ({pairs}{more})"
+
+
+def unsayable(lines: Lines, targets: Flat) -> Iterator[str]:
+    """Which targets to choose by or to test on no answer can match, a sentence for each set.
+
+    Args:
+        targets: [n] the ids of each.
+    """
+    owners = np.repeat(np.arange(len(targets)), targets.lengths)
+    lost = np.zeros(len(targets), dtype=np.bool_)
+    lost[owners[targets.codes == UNSAYABLE]] = True
+    for part in (DEV, TEST):
+        of_part = lines.parts == part
+        if len(rows := np.flatnonzero(lost & of_part)):
+            has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
+            yield (
+                f"{len(rows):,} of {of_part.sum():,} targets of the {CALLED[PARTS[part]]} set "
+                f"{has} symbols that no target to train on has, and {counts} as wrong "
+                f"({lines.places(rows)})"
+            )
 
 
 def _again(keys: Numbers) -> Numbers:

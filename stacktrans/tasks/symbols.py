@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, shown
+from stacktrans.common.incoming import split_words
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Ids, Role
 from stacktrans.tasks.layouts import UNSAYABLE
 
@@ -61,7 +62,7 @@ class Writing(NamedTuple):
         """How what stands in a column is split into symbols."""
         if column == "features":
             return split_features
-        return str.split if getattr(self, column) == "words" else str
+        return split_words if getattr(self, column) == "words" else str
 
     def joined(self, column: str, symbols: Sequence[str]) -> str:
         """Symbols as they are written in a column."""
@@ -77,7 +78,7 @@ def _found_unit(strings: Iterable[str]) -> str | None:
         return None
     spaced = [text for text in longer if " " in text]
     # A word may stand alone, too, but not only so.
-    words = {word for text in spaced for word in text.split()}
+    words = {word for text in spaced for word in split_words(text)}
     count = sum(" " in text or text in words for text in longer)
     return "words" if count >= MOSTLY * len(longer) else "characters"
 
