@@ -57,14 +57,16 @@ def summary(plan: Plan, records: Records) -> str:
 
 def _origin(plan: Plan, records: Records) -> str:
     found = [records[run.identity] for run in plan.runs if run.identity in records]
-    finished = [record for record in found if is_complete(record, plan.file.measures)]
+    finished = [record for record in found if "error" not in record]
+    partly = sum(not is_complete(record, plan.file.measures) for record in finished)
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = f" --profile {plan.profile}" if plan.profile else ""
     command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}").replace("`", "'")
     done = f"{len(finished)} of {len(plan.runs)} runs, {hours:.1f} hours of training"
+    lacking = f" Not everything was measured of {partly} of them." if partly else ""
     by = f" ({_line('; '.join(versions))})" if versions else ""
-    return f"Written by `{command}`: {done}{by}."
+    return f"Written by `{command}`: {done}{by}.{lacking}"
 
 
 def caption(plan: Plan, name: str) -> str:
