@@ -126,6 +126,14 @@ def test_signals_of_models_that_were_made_discrete_are_blocked(memory: str) -> N
     assert_alike(found, logits_of(model, block("push insert")))  # which changes it for good
 
 
+def test_weights_that_were_changed_are_those_that_lose_a_part() -> None:
+    model = random_model("lstm", "stack")
+    with torch.no_grad():
+        model.model.classifier.weight.zero_()
+        model.model.classifier.bias.zero_()
+    assert not logits_of(without(model, "pops")).any()
+
+
 @pytest.mark.parametrize("controller", ["lstm", "rnn", "sigmoid"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_without_state_each_step_begins_from_zeros(controller: str, layers: int) -> None:

@@ -216,6 +216,10 @@ WRONG: list[Callable[[Any, Any], Any]] = [
     lambda model, package: model.evaluate(seed=-1),
     lambda model, package: model.evaluate([]),
     lambda model, package: model.evaluate([("abc",)]),
+    lambda model, package: model.evaluate(["ab", "cd"]),
+    lambda model, package: model.evaluate({"ab": "ba"}),
+    lambda model, package: model.perplexity(5),
+    lambda model, package: model.trace("ab").plot(5),
     lambda model, package: package.load(None),
     lambda model, package: package.load("reverse-stack", device=None),
     lambda model, package: package.task(3),
@@ -245,6 +249,9 @@ def test_numbers_may_be_numpy_s() -> None:
 def test_what_is_asked_for_wrongly_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         stacktrans.load("nothing")
+    for name in ("a\0b", "a" * 300):
+        with pytest.raises(CheckpointError, match="not the name of a checkpoint"):
+            stacktrans.load(name)
     with pytest.raises(UsageError, match="unknown memory 'stak'"):
         stacktrans.train("copy", memory="stak", out=tmp_path / "run")
     with pytest.raises(UsageError, match="max_steps"):

@@ -2,8 +2,10 @@
 
 import hashlib
 import itertools
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +259,36 @@ def test_generate_refuses_what_would_take_for_ever() -> None:
     done = CliRunner().invoke(app, ["generate", "--task", "svo-sov", "--depth", "16"])
     assert done.exit_code == 1
     assert "expected lengths up to 512, or less depth" in done.output
+
+
+def test_bytes_are_waited_for_whatever_the_pipe_does() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def write() -> None:
+        for part in (b"\xef", b"\xbb\xbf", b"ab", b"c\nd"):
+            time.sleep(0.05)
+            os.write(writing, part)
+        os.close(writing)
+
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(write)
+        pieces = [piece.raw for group in line_groups(reading) for piece in group]
+        done.result()
+    assert pieces == [b"abc", b"d"]
+    os.close(reading)
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(StacktransError, match="what comes in can't be read: Is a directory"):
+        [*line_groups(descriptor)]
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("given", [["--lengths", "9" * 5000], ["--lengths", f"1:{'9' * 12}"]])
+def test_immense_lengths_are_refused(given: list[str]) -> None:
+    done = CliRunner().invoke(app, ["generate", "--task", "copy", *given])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("stacktrans: --lengths ")
+    assert len(done.stderr) < 300

@@ -137,6 +137,15 @@ def test_a_table_is_printed_as_csv(data: Path) -> None:
         assert [float(row["fine_low"]), float(row["fine_high"])] == result["fine_interval"]
 
 
+def test_a_count_is_of_each_range(data: Path) -> None:
+    bounds = ("--lengths", "1:3", "--lengths", "5:6")
+    found = json.loads(run("eval", "reverse-stack", "--data", data, *bounds, "--count", "1",
+                           "--json").stdout)  # fmt: skip
+    assert [(each["lengths"], each["count"]) for each in found["results"]] == [
+        ([1, 3], 1), ([5, 6], 1),
+    ]  # fmt: skip
+
+
 def test_a_table_is_printed_as_latex(data: Path) -> None:
     done = run("eval", "reverse-stack", "--data", data, "--latex", "--hard")
     assert done.stdout.decode().splitlines() == [

@@ -316,6 +316,25 @@ def test_headers_that_lie_are_refused(
     assert "\x1b" not in str(caught.value)
 
 
+@pytest.mark.parametrize("sharpness", ["abc", "nan", "inf", "0", "-3"])
+def test_a_sharpness_that_cannot_be_is_refused(saved: Path, sharpness: str) -> None:
+    path = saved / "model.safetensors"
+    change = forged(lambda header: header["__metadata__"].update(sharpness=sharpness))
+    path.write_bytes(change(path.read_bytes()))
+    reseal(saved)
+    with pytest.raises(CheckpointError, match=f"sharpness is '{sharpness}'; expected more than 0"):
+        checkpoint.load(saved, CPU)
+
+
+@pytest.mark.parametrize("origins", ["[" * 99_999, '{"memory": {"stack": 5}}', "3", "{"])
+def test_origins_of_other_kinds_say_nothing(saved: Path, origins: str) -> None:
+    path = saved / "model.safetensors"
+    change = forged(lambda header: header["__metadata__"].update(origins=origins))
+    path.write_bytes(change(path.read_bytes()))
+    reseal(saved)
+    read(saved)
+
+
 def test_equal_weights_make_equal_files(saved: Path) -> None:
     weights = tiny_model(tiny_config()).state_dict()
     said = {"task": "copy", "version": "1", "configuration": "a", "accuracy": "{}"}

@@ -5,6 +5,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ import torch
 from changed_checkpoints import reseal
 from command_line import run
 
+import stacktrans
 from stacktrans.common.checksums import SUMS, sums_of
+from stacktrans.common.errors import StacktransError
 from stacktrans.extraction import refining
 from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
@@ -258,9 +261,38 @@ def test_a_machine_is_a_checkpoint(saved: Path) -> None:
     assert followed["steps"][3]["reads"]["top"][0]["symbol"] == "!"
 
 
-def test_a_beam_finds_the_only_answer(saved: Path) -> None:
-    found = json.loads(run("transduce", saved, "--beam", "2", "--json", stdin=b'!"\n').stdout)
+@pytest.mark.parametrize("width", ["2", "9"])
+def test_a_beam_finds_the_only_answer(saved: Path, width: str) -> None:
+    found = json.loads(run("transduce", saved, "--beam", width, "--json", stdin=b'!"\n').stdout)
     assert found["output"] == '"!'
+    assert len(found["hypotheses"]) == 1
+
+
+def test_a_source_without_a_rule_has_no_answer_and_others_have(saved: Path, tmp_path: Path) -> None:
+    loaded = checkpoint.load(saved)
+    machine = loaded.machine
+    assert machine is not None
+    first = machine.reads.first_source
+    rules = [
+        rule._replace(when=tuple(each and each - {first} for each in rule.when))
+        if rule.when[0] and first in rule.when[0]
+        else rule
+        for rule in machine.rules
+    ]
+    lost = tmp_path / "lost"
+    checkpoint.save_machine(lost, loaded.config, replace(machine, rules=tuple(rules)), "")
+    lines = b"#$\n!#\n$%\n"
+    done = run("transduce", lost, "--json", stdin=lines)
+    entries = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [entry["output"] for entry in entries] == ["$#", None, "%$"]
+    assert "no rule" in entries[1]["error"]
+    assert "standard input:2: the machine has no rule" in done.stderr.decode()
+    assert (done.returncode, run("transduce", lost, stdin=lines).returncode) == (1, 1)
+    own = run("eval", lost, "--data", "-", "--json", stdin=b"#$\t$#\n!#\t#!\n$%\t%$\n")
+    assert json.loads(own.stdout)["results"][0]["coarse"] == pytest.approx(2 / 3)
+    with pytest.raises(StacktransError, match="source 2: the machine has no rule"):
+        stacktrans.load(lost).transduce(["#$", "!#"])
+    assert "no rule" in run("inspect", lost, "!#").stderr.decode()
 
 
 def test_nothing_slow_is_imported_to_answer(saved: Path) -> None:
@@ -302,6 +334,8 @@ def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
     ("old", "new"),
     [
         ('"signals": [', '"signals": [7, '),
+        ('"first_source": 2', '"first_source": Infinity'),
+        ('"first_source": 2', '"first_source": 1e400'),
         ('"rules": [', '"rules": [0, '),
         ('"when": [', '"when": [[[0, 9999]], '),
         ('"states": [', '"states": 3, "other": ['),

@@ -15,7 +15,12 @@ from stacktrans.model.checkpoint import load, save
 from stacktrans.settings.packaged import shipped
 from stacktrans.tasks.base import Lengths
 
-SOURCES = {"reverse-stack": "hello", "parenthesis-stack": "(()", "xor-buffered": "1101"}
+SOURCES = {
+    "reverse-stack": "hello",
+    "parenthesis-stack": "(()",
+    "xor-buffered": "1101",
+    "anbncn": "aab",
+}
 
 
 @pytest.fixture(params=SOURCES)

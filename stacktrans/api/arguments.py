@@ -48,6 +48,8 @@ def _texts(value: Any) -> str | list[str]:
 def _data(value: Any) -> Any:
     if isinstance(value, str | os.PathLike):
         return value
+    if isinstance(value, Mapping) or any(isinstance(fields, str | Mapping) for fields in value):
+        raise TypeError  # whose letters or keys would be taken for sources and targets
     pairs = [tuple(map(_text, fields)) for fields in value]
     if not {*map(len, pairs)} <= {2, 3}:
         raise ValueError

@@ -127,7 +127,8 @@ class Trace(inference.Trace):
         """The output at each step; None before the answer begins."""
         return [step.output for step in self.steps]
 
-    def plot(self, path: str | os.PathLike[str]) -> Path:
+    @checked
+    def plot(self, path: Named) -> Path:
         """Draw strengths, values, inputs and outputs over time to a .png, .svg or .pdf file.
 
         Raises:
@@ -204,7 +205,8 @@ class Model:
 
         Args:
             sources: as `stacktrans transduce` takes them, a line each.
-            max_length: the longest answer, in symbols; twice the source and 20 more unless given.
+            max_length: the longest answer, in symbols; unless given, twice the source plus 20, or
+                what answers of streams and texts can be expected to need.
             everything: whether symbols that are not scored are the model's own, and not `·`.
             beam: how many hypotheses a search for the most probable answer keeps at each step;
                 answers are greedy unless given.
@@ -298,7 +300,7 @@ class Model:
             else:
                 pairs, name = given_pairs(data, self._loaded.task), "data"
             ((found, scores),) = scores_of_pairs(
-                self._loaded, pairs[:count], bounds, name, beam or 1
+                self._loaded, pairs, bounds, name, count, beam or 1
             )
             return Evaluation(found, scores, self._loaded.hard)
         if self._loaded.task.paths:
@@ -324,7 +326,8 @@ class Model:
         """
         return type(self)(without(self._loaded, part))
 
-    def perplexity(self, text: str | os.PathLike[str] | None = None) -> dict[str, float]:
+    @checked
+    def perplexity(self, text: Named | None = None) -> dict[str, float]:
         """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.
 
         Raises:

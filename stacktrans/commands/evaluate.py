@@ -182,11 +182,11 @@ def eval(
         (name, _results(model, bounds, count, each, depth, data, seed, width))
         for name, model in loaded
     ]
+    report = _accuracies(loaded, measured, seed, hard, beam, errors)
+    _print(report, forms, beside=predictions == STDOUT)
     if plot:
         ((_, model),), ((_, results),) = loaded, measured
         plot_accuracy(results, model.config.task.ranges.train, model_line(model.config), plot)
-    report = _accuracies(loaded, measured, seed, hard, beam, errors)
-    _print(report, forms, beside=predictions == STDOUT)
     if predictions:
         _write_predictions(predictions, loaded[0][1], measured[0][1])
 
@@ -244,8 +244,8 @@ def _results(
     from stacktrans.tasks.lines import read_pairs
 
     if data:
-        pairs = read_pairs(data, model.task)[:count]
-        return scores_of_pairs(model, pairs, bounds, name_of(data), beam)
+        pairs = read_pairs(data, model.task)
+        return scores_of_pairs(model, pairs, bounds, name_of(data), count, beam)
     if model.task.paths:
         if depth is not None or each:
             given = "--each" if each else "--depth"

@@ -65,16 +65,16 @@ def parse_lengths(text: str) -> "Lengths":
     """The range that A:B, or A alone, stands for; raises `UsageError` if it is not one."""
     from stacktrans.tasks.base import checked_lengths
 
-    match = re.fullmatch(r"([0-9]+)(?::([0-9]+))?", text)
+    match = re.fullmatch(r"([0-9]{1,9})(?::([0-9]{1,9}))?", text)
     if match is None:
-        raise UsageError(f"--lengths {text}: expected SHORTEST:LONGEST, such as 65:128")
+        raise UsageError(f"--lengths {clipped(text)}: expected SHORTEST:LONGEST, such as 65:128")
     return checked_lengths(int(match[1]), int(match[2] or match[1]), f"--lengths {text}")
 
 
 def parse_numbers(text: str) -> list[int]:
     """Numbers separated by commas; raises `UsageError` if they are not."""
-    if not re.fullmatch(r"[0-9]+(,[0-9]+)*", text):
-        raise UsageError(f"--stacks {text}: expected numbers such as 1,6")
+    if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text):
+        raise UsageError(f"--stacks {clipped(text)}: expected numbers such as 1,6")
     return [int(number) for number in text.split(",")]
 
 

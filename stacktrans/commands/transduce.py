@@ -35,7 +35,10 @@ def transduce(
     ] = None,
     max_length: Annotated[
         int | None,
-        typer.Option(help="Longest answer, in symbols. Default: twice the source plus 20."),
+        typer.Option(
+            help="Longest answer, in symbols. Default: twice the source plus 20; of models of "
+            "streams and texts, what their answers can be expected to need."
+        ),
     ] = None,
     beam: BeamOption = None,
     everything: Annotated[

@@ -76,10 +76,15 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
             yield group[:LINES_AT_ONCE]
             del group[:LINES_AT_ONCE]
             continue
-        chunk = os.read(descriptor, CHUNK)
+        chunk = _next_bytes(descriptor)
         if not chunk:
             break
         if first:
+            while chunk != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(chunk):
+                more = _next_bytes(descriptor)  # the mark may come bit by bit, too
+                chunk += more
+                if not more:
+                    break
             chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
         for number, part in enumerate(chunk.split(b"\n")):
             if number:  # there was the end of a line before it
@@ -91,6 +96,17 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         group.append(Piece(bytes(rest), begins))
     for start in range(0, len(group), LINES_AT_ONCE):
         yield group[start : start + LINES_AT_ONCE]
+
+
+def _next_bytes(descriptor: int) -> bytes:
+    """What comes next, waiting for it; raises `StacktransError` if it can't be read."""
+    while True:
+        try:
+            return os.read(descriptor, CHUNK)
+        except BlockingIOError:  # somebody has set it so
+            select.select([descriptor], [], [])
+        except OSError as error:
+            raise StacktransError(f"what comes in can't be read: {error.strerror}") from error
 
 
 def check_length(symbols: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.decoding import Answer, after_prefixes, marks_of, side_by_side, transduce
+from stacktrans.model.of_machine import MachineModel
 from stacktrans.model.predictor import Marks, Numbers, Predictor, log_softmax
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layouts import JointSequence, Layout, Stream
@@ -38,7 +39,7 @@ def search(
     """The most probable answers to sources that are found, for each the best first.
 
     A beam of width 1 finds the greedy answers, and so does any where a model does not read what it
-    has said: then there is nothing to search, and one answer to each source.
+    has said, or is a machine: then there is nothing to search, and one answer to each source.
 
     Args:
         model: what answers.
@@ -54,7 +55,8 @@ def search(
     """
     if width > WIDEST:
         raise UsageError(f"a beam of {width}: expected at most {WIDEST}")
-    if width == 1 or not isinstance(layout, JointSequence | Stream):
+    certain = width == 1 or isinstance(model, MachineModel)
+    if certain or not isinstance(layout, JointSequence | Stream):
         return [[answer] for answer in transduce(model, layout, sources, limit, logs)]
     answers: dict[int, list[Answer]] = {}
     for group, most in side_by_side(layout, sources, limit, width):
@@ -111,7 +113,9 @@ class _Beam(NamedTuple):
         best = logs.argmax(axis=2)
         ending = self.running & (best == marks.end)
         values = np.take_along_axis(logs, best[..., None], axis=2)[..., 0]
-        scores, order = _sorted(np.where(ending, self.scores + values, self.scores))
+        # What is not a number must not go unsaid.
+        counted = ending | (self.running & np.isnan(values))
+        scores, order = _sorted(np.where(counted, self.scores + values, self.scores))
         running = np.take_along_axis(self.running & ~ending, order, axis=1)
         return _Beam(scores, running, order, np.full_like(order, NO_SYMBOL))
 

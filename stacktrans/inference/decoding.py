@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
+from stacktrans.machines.running import NoRule
 from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Run, Said
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layouts import InStep, JointSequence, Layout, Stream
@@ -24,11 +25,13 @@ class Answer:
         log_probability: of the whole answer, `</s>` included, in nats; NaN where numbers
             overflow, and otherwise 0 if it was not asked for.
         ended: whether the model ended it; otherwise it was cut off.
+        lacking: why there is none; None if there is one.
     """
 
     target: list[int]
     log_probability: float
     ended: bool
+    lacking: str | None = None
 
 
 def transduce(
@@ -38,13 +41,28 @@ def transduce(
     limit: int | None = None,
     logs: bool = True,
 ) -> list[Answer]:
-    """The greedy answers to sources, in their order.
+    """The greedy answers to sources, in their order; none where a machine has no rule.
 
     An answer has at most `limit` symbols, or the layout's usual number unless given; where answers
     are given in step with sources, the limit is ignored. `logs` asks for their probabilities.
     """
     if not sources:
         return []
+    try:
+        return _transduced(model, layout, sources, limit, logs)
+    except NoRule as error:
+        if len(sources) == 1:
+            return [Answer([], 0.0, False, str(error))]
+        return [
+            answer
+            for source in sources
+            for answer in transduce(model, layout, [source], limit, logs)
+        ]
+
+
+def _transduced(
+    model: Predictor, layout: Layout, sources: Sequence[Ids], limit: int | None, logs: bool
+) -> list[Answer]:
     if isinstance(layout, InStep):
         read = [layout.read(source) for source in sources]
         said = in_step(model, read, logs)

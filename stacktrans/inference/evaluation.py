@@ -6,6 +6,7 @@ scores come out of one pass over the true joint sequences.
 
 import contextlib
 import functools
+import itertools
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.predictions import predictions
+from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
 from stacktrans.settings.task_config import TaskConfig
@@ -203,7 +205,20 @@ def nats(logits: Numbers, said: Ids) -> float:
 
 
 def predicted(model: Predictor, batch: Batch) -> Ids:
-    """The most probable outputs [B, T]; 0 where nothing is scored, -1 where numbers overflow."""
+    """The most probable outputs [B, T]; 0 where nothing is scored.
+
+    They are -1 where numbers overflow, and in rows for which a machine has no rule.
+    """
+    try:
+        return _predicted(model, batch)
+    except NoRule:
+        if len(batch.lengths) == 1:
+            return np.where(batch.mask, -1, 0)
+        rows = [batch.row(index) for index in range(len(batch.lengths))]
+        return np.concatenate([predicted(model, row) for row in rows])
+
+
+def _predicted(model: Predictor, batch: Batch) -> Ids:
     found = np.zeros_like(batch.inputs)
     rows = [ids[:length] for ids, length in zip(batch.inputs, batch.lengths, strict=True)]
     asked = [mask[:length] for mask, length in zip(batch.mask, batch.lengths, strict=True)]
@@ -277,10 +292,10 @@ def scores_of_sets(
     beam: int | None = None,
     only: str | None = None,
 ) -> list[tuple[Lengths, Scores]]:
-    """The scores of the first `count` pairs of each set that was not trained on.
+    """The scores of the pairs of each set that was not trained on, the first `count` if given.
 
-    Each is parted by ranges of lengths, if any are given; those of them that it lacks are left out.
-    With `only`, one of the sets is measured.
+    Each is parted by ranges of lengths, if any are given, of which those that it lacks are left
+    out; then of each the first `count` are measured. With `only`, one of the sets is.
 
     Raises:
         UsageError: the files of the sets can't be read, or are not what they were.
@@ -290,20 +305,24 @@ def scores_of_sets(
     for name, pairs in checkpoint.task.kept_apart().items():
         if name != (only or name):
             continue
-        own = [*pairs[:count]]
-        scores = replace(score(checkpoint.predictor, checkpoint.layout, own), name=name)
-        scores = with_predictions(checkpoint, own, scores, beam)
-        for range_ in bounds or [_lengths_of(scores)]:
-            within = scores.of_lengths(*range_)
-            if within.count:
-                found.append((range_, within))
+        for range_ in bounds or [_lengths_of(pairs[:count])]:
+            if own := _within(pairs, range_, count):
+                scores = replace(score(checkpoint.predictor, checkpoint.layout, own), name=name)
+                found.append((range_, with_predictions(checkpoint, own, scores, beam)))
     if not found:
         raise NoSuchLength(f"no pair that is kept apart has a length in {bounds[0]}")
     return found
 
 
-def _lengths_of(scores: Scores) -> Lengths:
-    return Lengths(int(scores.lengths.min()), int(scores.lengths.max()))
+def _within(pairs: Sequence[Pair], range_: Lengths, count: int | None) -> list[Pair]:
+    """The first `count` pairs of some lengths."""
+    own = (pair for pair in pairs if range_.shortest <= pair.length <= range_.longest)
+    return [*itertools.islice(own, count)]
+
+
+def _lengths_of(pairs: Sequence[Pair]) -> Lengths:
+    lengths = [pair.length for pair in pairs]
+    return Lengths(min(lengths), max(lengths))
 
 
 def scores_of_pairs(
@@ -311,22 +330,23 @@ def scores_of_pairs(
     pairs: Sequence[Pair],
     bounds: Sequence[Lengths],
     name: str,
+    count: int | None = None,
     beam: int | None = None,
 ) -> list[tuple[Lengths, Scores]]:
-    """The scores of pairs, by ranges of lengths; of one range if none is given.
+    """The scores of pairs, by ranges of lengths, of each the first `count` if given.
 
-    With a beam, see `with_predictions`.
+    They are of one range if none is given. With a beam, see `with_predictions`.
 
     Raises:
         UsageError: there are none, or none of some range; the message begins with their name.
     """
     if not pairs:
         raise UsageError(f"{name}: no pairs")
-    scores = score(checkpoint.predictor, checkpoint.layout, pairs)
-    scores = with_predictions(checkpoint, pairs, scores, beam)
-    found = bounds or [_lengths_of(scores)]
-    results = [(range_, scores.of_lengths(*range_)) for range_ in found]
-    for range_, within in results:
-        if not within.count:
+    results = []
+    for range_ in bounds or [_lengths_of(pairs[:count])]:
+        own = _within(pairs, range_, count)
+        if not own:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")
+        scores = score(checkpoint.predictor, checkpoint.layout, own)
+        results.append((range_, with_predictions(checkpoint, own, scores, beam)))
     return results

@@ -70,11 +70,6 @@ def predictions(
     return [_compared(checkpoint, pair, found[index]) for index, pair in enumerate(pairs)]
 
 
-def unanswered(checkpoint: Checkpoint, pair: Pair) -> Prediction:
-    """What counts as said where there is no answer."""
-    return _compared(checkpoint, pair, Answer([], 0.0, False))
-
-
 def _limit(checkpoint: Checkpoint, pair: Pair) -> int | None:
     """The most symbols of an answer; None for as many as usual."""
     layout, needed = checkpoint.layout, len(pair.target)
@@ -89,8 +84,8 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
 
     task = checkpoint.task
     counts_end = getattr(checkpoint.layout, "end", None) is not None
-    # What overflows says nothing.
-    said, ended = ([], False) if isnan(answer.log_probability) else (answer.target, answer.ended)
+    nothing = answer.lacking or isnan(answer.log_probability)  # which is what overflows says
+    said, ended = ([], False) if nothing else (answer.target, answer.ended)
     target: list[int] = pair.target.tolist()
     written, edits = task.target.decode(said), Levenshtein.distance(said, target)
     places = [*range(len(target))]

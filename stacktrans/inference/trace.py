@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -120,7 +121,9 @@ class Step:
     def by_stack(self) -> dict[str, dict[str, float]]:
         """For each stack or list whose cells are mixed by actions, the signals that are its own."""
         signals = iter(self.signals.items())
-        count = len(self.signals) // max(len(self.tops), 1)
+        # The last two are those of the buffers, if there are any.
+        of_memory = len(self.signals) - 2 * (self.input_read is not None)
+        count = of_memory // max(len(self.tops), 1)
         return {name: dict(itertools.islice(signals, count)) for name in self.tops}
 
 
@@ -167,6 +170,8 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     task = checkpoint.task
     ids = task.encoded(source)
     answer = transduce(checkpoint.predictor, checkpoint.layout, [ids])[0]
+    if answer.lacking or math.isnan(answer.log_probability):
+        raise StacktransError(answer.lacking or OVERFLOW)
     written = task.target.decode(answer.target)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
     if checkpoint.config.model.buffers:

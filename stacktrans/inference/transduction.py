@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.common.incoming import Piece, check_length, decode_line, line_groups
+from stacktrans.common.incoming import LONGEST, Piece, check_length, decode_line, line_groups
 from stacktrans.inference.beam import search
 from stacktrans.inference.decoding import Answer
 from stacktrans.inference.perplexity import Following, followings
+from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest
 from stacktrans.tasks.alphabets import UnknownSymbol
@@ -156,8 +157,9 @@ def transduce_lines(
         if as_json and isinstance(checkpoint.task, Corpus):
             words = checkpoint.task.vocabulary
             for line in lines:
-                if line.source and line.source.strip():
-                    found = followings(checkpoint.predictor, words, words.split(line.source))
+                symbols = words.split(line.source or "")
+                if symbols and not line.error:
+                    found = followings(checkpoint.predictor, words, symbols)
                     if any(math.isnan(each.log_probability) for each in found):
                         line.error = OVERFLOW
                     else:
@@ -217,6 +219,9 @@ def _answer(checkpoint: Checkpoint, lines: Sequence[Line], options: AnswerOption
     )
     for (line, symbols), found in zip(waiting, answers, strict=True):
         answer = found[0]
+        if answer.lacking:
+            line.error = answer.lacking
+            continue
         if math.isnan(answer.log_probability):
             line.error = OVERFLOW
             continue
@@ -291,7 +296,15 @@ class LineStream:
             self._failed = True
         if not len(ids):
             return "", problem
-        found, logs = likeliest(self._model.read_out(self._run.hidden(ids[None])))
+        if self._count + len(ids) > LONGEST:
+            self._failed = True
+            return "", f"a string of more than {LONGEST} symbols; expected at most {LONGEST}"
+        try:
+            hidden = self._run.hidden(ids[None])
+        except NoRule as error:
+            self._failed = True
+            return "", str(error)
+        found, logs = likeliest(self._model.read_out(hidden))
         if np.isnan(logs).any():
             self._failed = True
             return "", OVERFLOW

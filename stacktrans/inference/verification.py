@@ -14,9 +14,8 @@ import numpy as np
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.grammar.rules import GrammarError
-from stacktrans.inference.predictions import Prediction, predictions, unanswered
+from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.machines.definition import Machine
-from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proving.proof import Result, prove
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
@@ -208,12 +207,7 @@ def _tried(
 
 def _answers(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[Prediction]:
     """Answers to pairs; where a machine has no rule there is none, which is wrong."""
-    try:
-        return predictions(checkpoint, pairs, np.zeros(len(pairs), np.bool_), beam=1)
-    except NoRule:
-        if len(pairs) == 1:
-            return [unanswered(checkpoint, pairs[0])]
-        return [each for pair in pairs for each in _answers(checkpoint, [pair])]
+    return predictions(checkpoint, pairs, np.zeros(len(pairs), np.bool_), beam=1)
 
 
 def _shortened(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:

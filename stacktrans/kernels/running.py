@@ -1,6 +1,5 @@
 """A controller and its memory from call to call, without gradients: all in arrays."""
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +41,7 @@ class RunWeights:
     ) -> None:
         self.kind, self.projected, self.initial = kind, projected, initial
         self.heads, self.bias, self.layers, self.signals = heads, bias, layers, signals
+        self._panels: dict[bool, Weights] = {}
         self.sizes = Sizes.of(kind, signals, initial[:, :, None], heads, bias, layers)
 
     def made_hard(self, hard: bool) -> "RunWeights":
@@ -54,12 +54,11 @@ class RunWeights:
     @property
     def panels(self) -> Weights:
         """What multiplies rows at each step."""
-        return self._panels(uses_numba())
-
-    @functools.lru_cache(maxsize=1)  # noqa: B019 - lives as long as the model
-    def _panels(self, _numba: bool) -> Weights:
-        """Compiled code has wider ones."""
-        return forward_weights(self.kind.units.gates, self.layers, self.heads)
+        numba = uses_numba()  # whose code has wider ones
+        if numba not in self._panels:
+            gates = self.kind.units.gates
+            self._panels = {numba: forward_weights(gates, self.layers, self.heads)}
+        return self._panels[numba]
 
     def states(self, batch: int) -> Array:
         """The initial states of B strings, [L, states, B, H]."""

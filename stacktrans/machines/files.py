@@ -103,7 +103,7 @@ def read_machine(path: Path) -> Machine:
         raise CheckpointError(f"{path}: {newer}; upgrade stacktrans")
     try:
         return _machine(held)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
 
 

@@ -66,7 +66,7 @@ def without_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoin
 
 
 def _changed(checkpoint: Checkpoint, change: Change) -> Checkpoint:
-    complete = _with_all_biases(checkpoint)
+    complete = _with_all_biases(replace(checkpoint, weights=checkpoint.current_weights))
     weights = {name: weight.copy() for name, weight in complete.weights.items()}
     change(complete, weights)
     return replace(complete, weights=weights)

@@ -17,6 +17,7 @@ import contextlib
 import functools
 import io
 import json
+import math
 import os
 import shutil
 import zipfile
@@ -27,11 +28,12 @@ from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError as CheckpointError
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.files import flush, write_flushed
 from stacktrans.common.late import Late
+from stacktrans.common.reading import parsed_json
 from stacktrans.common.registry import CONTROLLERS, REGISTRIES
 from stacktrans.machines.definition import Machine
 from stacktrans.machines.files import MACHINE, read_machine, written
@@ -229,6 +231,13 @@ class Checkpoint:
         return model.to(find_device(self.device)).eval()
 
     @property
+    def current_weights(self) -> Mapping[str, Numbers]:
+        """The weights that it has now, if somebody has the module and has changed it."""
+        if "model" not in vars(self):
+            return self.weights
+        return {name: each.detach().cpu().numpy() for name, each in self.model.state_dict().items()}
+
+    @property
     def predictor(self) -> Predictor:
         """What runs the model; with the weights that it has now, if somebody has the module."""
         if self.machine:
@@ -271,6 +280,10 @@ def locate(name: str | Path) -> Path:
         CheckpointError: there is none.
     """
     given = Path(name)
+    try:
+        given.exists()
+    except (OSError, ValueError) as error:  # too long a name, or one with a NUL
+        raise CheckpointError(f"{shown(str(name))}: not the name of a checkpoint") from error
     paths = [given]
     if not given.exists() and given in {Path(given.name), Path("checkpoints") / given.name}:
         paths.append(shipped("checkpoints") / given.name)
@@ -302,7 +315,7 @@ def load(
         return _load_machine(path, threads)
     config, task, shapes = _read(path)
     weights = read_weights(path / WEIGHTS, shapes)
-    sharpness = float(metadata_of(path / WEIGHTS).get(SHARPNESS, 1))
+    sharpness = _sharpness_of(path / WEIGHTS)
     return Checkpoint(
         path, config, task, task.layout, weights, str(device), hard, threads, sharpness=sharpness
     )
@@ -361,12 +374,26 @@ def _shapes(config: ModelConfig, layout: Layout) -> Shapes:
     return shapes_of(without_numbers(config, layout.inputs, layout.outputs))
 
 
+def _sharpness_of(path: Path) -> float:
+    """How sharp the signals of weights are; raises `CheckpointError` for what can't be."""
+    written = metadata_of(path).get(SHARPNESS, "1")
+    try:
+        sharpness = float(written)
+    except (TypeError, ValueError):
+        sharpness = math.nan
+    if not 0 < sharpness < math.inf:
+        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(written)}; expected more than 0")
+    return sharpness
+
+
 def _check_origins(path: Path) -> None:
     """Raise `UsageError` if weights are of a model with parts that are not known here."""
     try:
-        origins = json.loads(metadata_of(path).get(ORIGINS, "{}"))
+        origins = parsed_json(metadata_of(path).get(ORIGINS, "{}"))
         named = [
-            (*each, kind) for kind in REGISTRIES for each in origins.get(kind.kind, {}).items()
+            (name, str(origin), kind)
+            for kind in REGISTRIES
+            for name, origin in origins.get(kind.kind, {}).items()
         ]
     except (AttributeError, TypeError, ValueError):  # of other metadata than `save` writes
         return

@@ -108,7 +108,8 @@ class MachineModel:
         """The signals of a step; where none of the actions of a stack is taken, its last is."""
         signals = np.array(stepper.signals, np.float64)
         if self.memory.takes_actions:
-            own = signals.reshape(self.memory.pushes, -1)  # a view
+            of_memory = signals[: len(signals) - 2 * bool(self.machine.buffers)]
+            own = of_memory.reshape(self.memory.pushes, -1)  # a view
             own[own.sum(axis=1) == 0, -1] = 1
         return signals
 

@@ -13,7 +13,7 @@ from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import parts_of, symbol_text
 from stacktrans.showing.drawn_contents import colours_of, draw_blocks, highest, panels_of, piled
-from stacktrans.showing.plots import empty_figure
+from stacktrans.showing.plots import check_matplotlib, empty_figure
 from stacktrans.showing.traces import said
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def check_animation(path: Path) -> None:
     if path.suffix.lower() != ".gif":
         raise UsageError(f"{path}: expected a file that ends in .gif")
     check_place_of(path)
+    check_matplotlib()
 
 
 def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:

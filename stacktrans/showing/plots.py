@@ -1,5 +1,6 @@
 """Plots in files, drawn with matplotlib: accuracy by length, and traces."""
 
+import importlib.util
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 CHART = (7.0, 3.5)
 """Width and height of a chart, in inches."""
+NO_MATPLOTLIB = "plots need matplotlib: pip install 'stacktrans[plot]'"
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -30,6 +32,13 @@ def check_plot(path: Path) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
     check_place_of(path)
+    check_matplotlib()
+
+
+def check_matplotlib() -> None:
+    """Raise `UsageError` without matplotlib, before anything is done for a picture."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UsageError(NO_MATPLOTLIB)
 
 
 def empty_figure(width: float, height: float) -> "Figure":
@@ -37,7 +46,7 @@ def empty_figure(width: float, height: float) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError("plots need matplotlib: pip install 'stacktrans[plot]'") from error
+        raise UsageError(NO_MATPLOTLIB) from error
     return Figure(figsize=(width, height))
 
 

@@ -81,7 +81,7 @@ def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[
 def _predictions(results: Results) -> Iterator[Prediction]:
     """The answers of each range; those that are in several of them come once."""
     found = (each for _, scores in results for each in _answers(scores))
-    return iter({id(each): each for each in found}.values())
+    return iter({id(each.pair): each for each in found}.values())
 
 
 def _answers(scores: Scores) -> Iterable[Prediction]:

@@ -13,6 +13,8 @@ from stacktrans.tasks.alphabets import Alphabet, Ids, Mask, Role
 Symbols = TypeVar("Symbols", Ids, list[int], list[str])
 SEQUENCES_IN_A_ROW = 200
 """How many sequences of a stream are measured one after another (joulin2015, section 5)."""
+LONGEST_PRODUCT = 100_000
+"""The most symbols that are waited for as a product of counts, unless sources are that long."""
 UNSAYABLE = -2
 """The id, in a target, of a symbol that a model doesn't know: whatever it says there is wrong."""
 ENDING: Role = ("end",)
@@ -56,6 +58,11 @@ class Batch:
     targets: Ids
     mask: Mask
     lengths: list[int]
+
+    def row(self, index: int) -> "Batch":
+        """One of its examples alone."""
+        own = slice(index, index + 1)
+        return Batch(self.inputs[own], self.targets[own], self.mask[own], self.lengths[own])
 
 
 class Layout(ABC):
@@ -284,8 +291,9 @@ class Stream(Layout):
         if self.follow is None and self.last is None:
             usual = max(0, length - 1)
             return usual if limit is None else min(usual, limit)
-        # As many as can be counted by products of counts.
-        return length * length + 20 if limit is None else limit
+        # As many as can be counted by products of counts, but not without end.
+        most = min(length * length, max(4 * length, LONGEST_PRODUCT)) + 20
+        return most if limit is None else limit
 
     def steps(self, pair: Pair) -> int:
         return len(pair.source) + len(pair.target)
