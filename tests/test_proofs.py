@@ -8,15 +8,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import own_machines
 import pytest
 from command_line import run
-from own_machines import QUEUE, STACK, is_wrong, mutant, rearranging, sources
+from own_machines import QUEUE, STACK, is_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
-from stacktrans.machines.definition import Machine, Series, Things
-from stacktrans.machines.running import Tables
+from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Series, Term, Things
+from stacktrans.machines.running import Tables, answer
 from stacktrans.model.checkpoint import save_machine
+from stacktrans.model.of_machine import MachineModel
+from stacktrans.model.rules_run import RulesRun, rules_of
 from stacktrans.proving.proof import ALONG, ANYTHING, TURNED, prove
 from stacktrans.proving.references import STACK as PILE
 from stacktrans.proving.references import Reference, reference_of
@@ -227,6 +230,39 @@ def saved(directory: Path, machine: Machine) -> Path:
     config = resolve(task=str(directory / "reverse.yaml"), recipe="feedforward")
     save_machine(directory / "machine", config, machine, "")
     return directory / "machine"
+
+
+def test_what_follows_a_complete_answer_does_not_matter() -> None:
+    task = TASKS["parity"]
+    machine = replace(own_machines.buffered_odd(task), buffers=Buffers(2, 3, 0))
+    # There are no rules for the three further steps.
+    assert prove(machine, task).reason is None
+    rules, model = rules_of(machine), MachineModel(resolve(
+        task="xor", recipe="default", settings={"model": {"memory": "stack", "buffers": {}}}
+    ).model, machine)  # fmt: skip
+    assert rules is not None
+    for length in range(1, 6):
+        for source in itertools.product((0, 1), repeat=length):
+            right = [int(symbol or 0) for symbol in task.answer(task.source.decode(source))]
+            assert answer(Tables(machine), source).outputs == right
+            (said,) = RulesRun(machine, rules).said([np.array(source)])
+            assert said is not None
+            assert said.tolist() == right
+    assert len([*model.follow(np.array([1, 0]))]) == 4
+
+
+def test_copies_of_a_letter_are_not_taken_for_one() -> None:
+    task = make_task("reverse", "reverse", {"symbols": 3})
+    machine = rearranging(task, STACK)
+    twice = Series("letter", (0, 1, 2, 0, 1, 2))
+    begin, push, pop, end = machine.rules
+    machine = replace(
+        machine, symbols=Things((Series("begin"), Series("separator"), twice)),
+        # Of the first letter, once it was written, another is said.
+        rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
+    )  # fmt: skip
+    assert answer(Tables(machine), [0, 0]).outputs != [0, 0]
+    assert prove(machine, task).reason is not None
 
 
 QUICK = ("--exhaustive", "100", "--count", "50", "--longest", "200")

@@ -14,7 +14,7 @@ from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import Line, LineStream, transduce_lines
 from stacktrans.model import checkpoint
 from stacktrans.showing.traces import verdict
-from stacktrans.tasks.base import UNKNOWN
+from stacktrans.tasks.alphabets import UNKNOWN
 
 CASES = [
     ("0110####", "    0110"),

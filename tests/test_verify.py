@@ -1,5 +1,6 @@
 """Models beside the exact answers of their tasks."""
 
+import itertools
 import json
 import shlex
 from dataclasses import replace
@@ -11,8 +12,10 @@ from command_line import run
 from small_runs import ignore, small_run, trainer_of
 
 from stacktrans.inference.transduction import transduce_strings
-from stacktrans.inference.verification import ALL, LONG, RANDOM, Effort, verify
+from stacktrans.inference.verification import ALL, LONG, RANDOM, Effort, _all_pairs, verify
 from stacktrans.model.checkpoint import Checkpoint, load, save
+from stacktrans.settings.resolve import load_task
+from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
 
 QUICK = Effort(exhaustive=200, count=300, longest=300, seed=1)
@@ -52,6 +55,18 @@ def test_of_same_length_tasks_all_sources_are_tried_and_no_others() -> None:
     every, *_ = verify(load("reversal-stack"), QUICK).stages
     # Of all strings of up to 4 symbols out of 3: 0#, 1#, and four of 4.
     assert (every.lengths, every.count, every.wrong) == (Lengths(1, 2), 6, 0)
+
+
+@pytest.mark.parametrize("name", ["reversal", "reversal-deletion", "agreement"])
+def test_what_cannot_be_known_does_not_count(name: str) -> None:
+    config = load_task(name)
+    task = make_task(config.name, config.generator, config.parameters)
+    for pair in itertools.islice(_all_pairs(task, 500), 100):
+        source = task.source.decode(pair.source)
+        drawn = task.pair(pair.source, pair.target).scored
+        for place, symbol in enumerate(task.answer(source)):
+            scored = pair.scored is None or pair.scored[place]
+            assert scored == (symbol is not None and (drawn is None or drawn[place]))
 
 
 def test_a_planted_defect_is_found_and_made_short() -> None:

@@ -9,7 +9,8 @@ from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.resolve import load_task
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import UNKNOWN, Lengths, drawn_pairs
+from stacktrans.tasks.alphabets import UNKNOWN
+from stacktrans.tasks.base import Lengths, drawn_pairs
 
 
 class StringPair(NamedTuple):

@@ -13,6 +13,14 @@ _NAMES = {int: "whole number", float: "number", str: "text", NoneType: "null"}
 _BOUNDS = {"ge": "from", "gt": "over", "le": "to", "lt": "to under"}
 
 
+def no_truth_values(value: Any) -> Any:
+    """A value, or several, before it is read as numbers; raises `ValueError` for true and false."""
+    several = value if isinstance(value, list | tuple) else [value]
+    if any(isinstance(each, bool) for each in several):
+        raise ValueError("expected a number" + ("s" if several is value else ""))
+    return value
+
+
 def alternatives(kind: Any) -> list[Any]:
     """The types that a value may have, null included, each with what is annotated to it."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind

@@ -60,6 +60,8 @@ def answers_of(checkpoint: Checkpoint, model: Predictor, strings: Sequence[Tried
         return [said.symbols for said in model.answers(questions, logs=False)]
     sources = [string.ids for string in strings]
     answers = transduce(model, layout, sources, logs=False)
+    for lacking in (said.lacking for said in answers if said.lacking):
+        raise NoRule(lacking)
     return [
         _scored(string, np.array(said.target, np.int64), said.ended)
         for string, said in zip(strings, answers, strict=True)
@@ -115,6 +117,12 @@ def _step_by_step(
     return found
 
 
+def check_lengths(checkpoint: Checkpoint, lengths: Lengths) -> None:
+    """Raise `NoSuchLength` if the task has no string of some lengths."""
+    if not drawn_strings(checkpoint, lengths, 1, SEED, "uniform"):
+        raise NoSuchLength(f"the task has no strings of length {lengths}")
+
+
 def compared(
     checkpoint: Checkpoint, machine: Machine, count: int, lengths: Lengths
 ) -> Iterator[list[Tried]]:
@@ -123,10 +131,9 @@ def compared(
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
+    check_lengths(checkpoint, lengths)
     network = checkpoint.predictor.made_hard(True)
     for first in range(0, count, BLOCK):
         own = min(BLOCK, count - first)
         strings = drawn_strings(checkpoint, lengths, own, SEED + first, "uniform")
-        if not strings:
-            raise NoSuchLength(f"the task has no strings of length {lengths}")
         yield differing(checkpoint, network, machine, strings)

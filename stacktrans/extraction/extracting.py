@@ -22,20 +22,10 @@ from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
 from stacktrans.extraction.simplifying import simplified
 from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
-from stacktrans.machines.definition import (
-    JOINT,
-    PADDED,
-    SAME_LENGTH,
-    STREAM,
-    Buffers,
-    Machine,
-    Memories,
-    Reads,
-    Rule,
-)
+from stacktrans.machines.definition import Machine, Memories, Rule
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.of_machine import buffers_of, reads_of
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.layouts import JointSequence, Padded, Stream
 
 GRID = 1 / 256
 """How far numbers of vectors may be apart that count as the same at first."""
@@ -112,9 +102,11 @@ def compared_with(
         NoSuchLength: the task has no string of such a length.
     """
     agreeing, shortest = count, found.differing
+    longest = None if shortest is None else len(checkpoint.task.source.split(shortest))
     for wrong in compared(checkpoint, found.machine, count, lengths):
         agreeing -= len(wrong)
-        if wrong and shortest is None:
+        if wrong and (longest is None or min(map(_length, wrong)) < longest):
+            longest = min(map(_length, wrong))
             shortest = _written(checkpoint, min(wrong, key=_length))
     more = Agreement(f"random of length {lengths}, uniformly", count, agreeing)
     return replace(found, agreement=(*found.agreement, more), differing=shortest)
@@ -244,9 +236,12 @@ class _Extraction:
         for what, strings in checked:
             tried, found = self._differing_in_time(machine, strings)
             wrong += found
+            if tried < len(strings):
+                what = f"some of {what}"
             agreement.append(Agreement(what, tried, tried - len(found)))
         undecided = self._recorder.undecided / max(self._recorder.signals, 1)
-        overall = sum(each.agreeing for each in agreement) / sum(each.strings for each in agreement)
+        strings_tried = sum(each.strings for each in agreement)
+        overall = sum(each.agreeing for each in agreement) / max(strings_tried, 1)
         if overall < AGREEING:
             raise CannotExtract(
                 f"no machine found: after {rounds} rounds the best, of {machine.states.size} "
@@ -286,10 +281,6 @@ def machine_of(
         depths if any(depths) else (),
         tuple(operations.moves),
     )
-    buffers = None
-    if model.buffers:
-        own = model.buffers
-        buffers = Buffers(own.steps_per_symbol, own.extra_steps, own.output_skip)
     return Machine(
         task=checkpoint.config.task.name,
         source=task.source.symbols,
@@ -301,29 +292,7 @@ def machine_of(
         kinds=names.kinds,
         states=names.states,
         memories=memories,
-        buffers=buffers,
-        reads=_reads(checkpoint),
+        buffers=buffers_of(model),
+        reads=reads_of(checkpoint.layout),
         rules=tuple(rules),
     )
-
-
-def _reads(checkpoint: Checkpoint) -> Reads:
-    layout = checkpoint.layout
-    if isinstance(layout, JointSequence):
-        return Reads(
-            JOINT,
-            layout.first_source,
-            layout.first_target,
-            (layout.begin,),
-            (layout.separator,),
-            layout.end,
-            backwards=layout.backwards,
-        )
-    if isinstance(layout, Padded):
-        given = layout.given.each, layout.given.further
-        blank = (layout.blank,)
-        return Reads(PADDED, 0, -1, (), blank, layout.end, given, layout.backwards)
-    if isinstance(layout, Stream):
-        end = -1 if layout.follow is None else layout.follow
-        return Reads(STREAM, 0, 0, (), (), end)
-    return Reads(SAME_LENGTH, 0, -1, (), (), -1)

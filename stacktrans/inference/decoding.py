@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
-from stacktrans.machines.running import NoRule
+from stacktrans.machines.running import NO_OUTPUT, NoRule
 from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Run, Said
-from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.layouts import InStep, JointSequence, Layout, Stream
+from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
+from stacktrans.tasks.layouts import InStep, JointSequence, Layout, SameLength, Stream
 
 PIECE = 1024
 """Steps of a source that are run at once."""
@@ -65,8 +65,10 @@ def _transduced(
 ) -> list[Answer]:
     if isinstance(layout, InStep):
         read = [layout.read(source) for source in sources]
-        said = in_step(model, read, logs)
-        return [_in_step(layout, each) for each in said]
+        answers = [_in_step(layout, each) for each in in_step(model, read, logs)]
+        if not isinstance(layout, SameLength):  # where some symbols may not be asked for
+            _check_known(answers)
+        return answers
     assert isinstance(layout, JointSequence | Stream)
     limits = [layout.longest_answer(len(source), limit) for source in sources]
     questions = [
@@ -75,7 +77,14 @@ def _transduced(
     marks = marks_of(layout)
     said = model.answers(questions, marks, logs)
     answers = [_greedy(marks, each, most) for each, most in zip(said, limits, strict=True)]
+    _check_known(answers)
     return [replace(each, target=layout.in_turn(each.target)) for each in answers]
+
+
+def _check_known(answers: Sequence[Answer]) -> None:
+    """Raise `NoRule` if a machine has no output for a symbol of an answer."""
+    if any(NOT_KNOWN in answer.target for answer in answers):
+        raise NoRule(NO_OUTPUT)
 
 
 def in_step(model: Predictor, read: Sequence[Ids], logs: bool = True) -> list[Said]:

@@ -15,8 +15,8 @@ from stacktrans.memory import HeldCells, HeldRows
 from stacktrans.memory.actions import EMPTY
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Numbers, StepTaken, log_softmax
-from stacktrans.tasks.alphabets import Alphabet, Ids, UnknownSymbol
-from stacktrans.tasks.base import UNKNOWN, NotASource, with_marks
+from stacktrans.tasks.alphabets import UNKNOWN, Alphabet, Ids, UnknownSymbol
+from stacktrans.tasks.base import NotASource, with_marks
 from stacktrans.tasks.layouts import InStep, JointSequence, Padded, Stream
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"

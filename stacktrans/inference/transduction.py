@@ -17,8 +17,8 @@ from stacktrans.inference.perplexity import Following, followings
 from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest
-from stacktrans.tasks.alphabets import UnknownSymbol
-from stacktrans.tasks.base import UNKNOWN, Task, with_marks
+from stacktrans.tasks.alphabets import UNKNOWN, UnknownSymbol
+from stacktrans.tasks.base import Task, with_marks
 from stacktrans.tasks.corpus import Corpus
 
 

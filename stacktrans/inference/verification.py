@@ -162,7 +162,11 @@ def _answered(task: Task, source: Sequence[str]) -> Pair | None:
         return None
     # What can't be known is not scored, and so may be anything.
     target = [task.target.symbols[0] if symbol is None else symbol for symbol in answer]
-    return task.pair(task.source.encode(source), task.target.encode(target))
+    pair = task.pair(task.source.encode(source), task.target.encode(target))
+    if None not in answer:
+        return pair
+    known = np.array([symbol is not None for symbol in answer])
+    return pair._replace(scored=known if pair.scored is None else pair.scored & known)
 
 
 def _random_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:

@@ -196,6 +196,8 @@ def run_rules(rules: Rules, strings: Strings, values: Array, held: Array, bounds
                     elif count < room:
                         out[count] = last
                         count += 1
+                if place >= given and count == room:
+                    break
             elif strings.first_target < 0 or place >= given:
                 out[count] = last
                 count += 1

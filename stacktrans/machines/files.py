@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from stacktrans.common.checksums import check_sum
 from stacktrans.common.errors import CheckpointError
+from stacktrans.common.incoming import LONGEST
 from stacktrans.machines.definition import (
     CONSTANT,
     JOINT,
@@ -147,9 +149,11 @@ def _machine(held: dict[str, Any]) -> Machine:
             (int(reads["steps"][0]), int(reads["steps"][1])),
             bool(reads.get("backwards", False)),
         ),
-        rules=tuple(map(_rule, held["rules"])),
+        rules=(),
     )
     _check_sizes(machine)
+    sizes = [things.size for things in machine.places]
+    machine = replace(machine, rules=tuple(_rule(each, sizes) for each in held["rules"]))
     for rule in machine.rules:
         _check_rule(machine, rule)
     return machine
@@ -159,6 +163,7 @@ def _things(held: list[Any], letters: int) -> Things:
     series = []
     for name, ranges in held:
         own = None if ranges is None else tuple(_numbers(ranges, letters))
+        _check(own is None or len({*own}) == len(own))
         series.append(Series(str(name), own))
     _check(bool(series))
     return Things(tuple(series))
@@ -170,13 +175,17 @@ def _numbers(ranges: list[Any], limit: int) -> Iterable[int]:
         yield from range(first, last + 1)
 
 
-def _rule(held: dict[str, Any]) -> Rule:
-    when = [None if own is None else frozenset(_numbers(own, 1 << 20)) for own in held["when"]]
+def _rule(held: dict[str, Any], sizes: list[int]) -> Rule:
+    """A rule, where so many things can stand in each place."""
+    when = [
+        None if own is None else frozenset(_numbers(own, size))
+        for own, size in zip(held["when"], sizes, strict=True)
+    ]
     output, after = held["output"], held["after"]
     return Rule(
         tuple(when),
         tuple((int(one), int(other), bool(same)) for one, other, same in held["equal"]),
-        tuple(map(int, held["signals"])),
+        tuple(held["signals"]),
         output and _term(output),
         tuple(term and _term(term) for term in held["pushed"]),
         _term(after),
@@ -212,7 +221,12 @@ def _check_sizes(machine: Machine) -> None:
         _check(0 <= reads.first_target <= machine.symbols.size - len(machine.target))
     _check(reads.kind != PADDED or len(reads.after) == 1)
     _check(reads.kind != STREAM or machine.symbols.size == machine.outputs.size)
-    _check(len(machine.target) <= machine.outputs.size <= len(machine.target) + 1)
+    with_end = reads.kind in (JOINT, PADDED)
+    _check(machine.outputs.size == len(machine.target) + with_end)
+    _check(reads.end == len(machine.target) if with_end else -1 <= reads.end < machine.outputs.size)
+    _check(min(reads.steps) >= 0 and max(reads.steps) <= LONGEST)
+    if machine.buffers:
+        _check(min(machine.buffers) >= 0 and max(machine.buffers) <= LONGEST and signals >= 2)
 
 
 def _check_rule(machine: Machine, rule: Rule) -> None:
@@ -220,8 +234,9 @@ def _check_rule(machine: Machine, rule: Rule) -> None:
     places, memories = machine.places, machine.memories
     _check(len(rule.when) == len(places) and len(rule.pushed) == len(memories.pushes))
     _check(len(rule.signals) == len(memories.signal_names))
-    for own, things in zip(rule.when, places, strict=True):
-        _check(own is None or all(thing < things.size for thing in own))
+    _check(all(type(signal) is int and signal in (0, 1) for signal in rule.signals))
+    for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
+        _check(term is not None or not rule.signals[signal])
     for one, other, _ in rule.equal:
         _check(0 <= one < len(places) and 0 <= other < len(places))
     kinds = [machine.kinds[end // 2] for _, end in memories.pushes]

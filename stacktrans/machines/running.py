@@ -22,6 +22,9 @@ ASKED_NOTHING = -1
 """Said where a machine has learned no output, since nobody asked."""
 
 
+NO_OUTPUT = "the machine has no output for what it reads here"
+
+
 class NoRule(StacktransError):
     """A machine is where none of its rules fits."""
 
@@ -298,7 +301,7 @@ def answer(tables: Tables, source: Sequence[int], limit: int | None = None) -> S
     if machine.reads.kind == PADDED:
         ended = machine.reads.end in said
         said = said[: said.index(machine.reads.end)] if ended else said
-        return Said([*machine.in_turn(said)], ended)
+        return _known(Said([*machine.in_turn(said)], ended))
     return Said(said, True)
 
 
@@ -309,7 +312,14 @@ def _after(stepper: Stepper, read: list[int], most: int) -> Said:
     outputs = [last, *answer_after(stepper, last, most, reads.first_target, [reads.end])]
     ended = outputs[-1] == reads.end
     said = outputs[:-1] if ended else outputs[:most]
-    return Said([*stepper.machine.in_turn(said)], ended)
+    return _known(Said([*stepper.machine.in_turn(said)], ended))
+
+
+def _known(said: Said) -> Said:
+    """An answer; raises `NoRule` if there is no output for one of its symbols."""
+    if ASKED_NOTHING in said.outputs:
+        raise NoRule(NO_OUTPUT)
+    return said
 
 
 def answer_after(
@@ -330,7 +340,7 @@ def answer_after(
     def own() -> Iterator[int]:
         while last not in ending and len(outputs) < limit:
             if last < 0:
-                raise NoRule("the machine has no output for what it reads here")
+                raise NoRule(NO_OUTPUT)
             yield first_target + last
 
     for last in stepper.run(own()):
@@ -339,7 +349,10 @@ def answer_after(
 
 
 def written(stepper: Stepper, read: Sequence[int]) -> list[int]:
-    """What is written to the output buffer, as many symbols as were read; 0 where it has none."""
+    """What is written to the output buffer, as many symbols as were read; 0 where it has none.
+
+    What would be done after the last of them does not matter, and is not done.
+    """
     machine = stepper.machine
     assert machine.buffers is not None
     place, count, skip = 0, len(read), machine.buffers.output_skip
@@ -356,4 +369,6 @@ def written(stepper: Stepper, read: Sequence[int]) -> list[int]:
                 skip -= 1
             elif len(said) < count:
                 said.append(output)
+        if place >= count and len(said) == count:
+            break
     return said + [0] * (count - len(said))

@@ -40,7 +40,7 @@ from stacktrans.machines.files import MACHINE, read_machine, written
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
-from stacktrans.model.of_machine import MachineModel
+from stacktrans.model.of_machine import MachineModel, buffers_of, reads_of
 from stacktrans.model.predictor import Numbers, Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes
 from stacktrans.model.weights import check_shapes, metadata_of, read_weights, serialized, shapes_of
@@ -281,7 +281,9 @@ def locate(name: str | Path) -> Path:
     """
     given = Path(name)
     try:
-        given.exists()
+        os.stat(given)
+    except FileNotFoundError:
+        pass
     except (OSError, ValueError) as error:  # too long a name, or one with a NUL
         raise CheckpointError(f"{shown(str(name))}: not the name of a checkpoint") from error
     paths = [given]
@@ -328,12 +330,17 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
     config = resolve(config=str(path / CONFIG))
     task = config.make_task()
     layout = task.layout
-    if (layout.inputs, layout.outputs) != (
-        machine.symbols.size - bool(machine.buffers),
-        machine.outputs.size,
-    ):
+    found = Checkpoint(path, config, task, layout, {}, hard=True, threads=threads, machine=machine)
+    fits = [
+        (machine.source, machine.target) == (task.source.symbols, task.target.symbols),
+        machine.symbols.size == layout.inputs + bool(machine.buffers),
+        machine.outputs.size == layout.outputs,
+        machine.reads == reads_of(layout),
+        machine.buffers == buffers_of(config.model),
+    ]
+    if not all(fits):
         raise CheckpointError(f"{path / MACHINE}: not a machine for the task of {CONFIG}")
-    return Checkpoint(path, config, task, layout, {}, hard=True, threads=threads, machine=machine)
+    return found
 
 
 def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:

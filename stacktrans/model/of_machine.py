@@ -9,16 +9,57 @@ from typing import Any, Self
 
 import numpy as np
 
-from stacktrans.machines.definition import EMPTY, Machine
-from stacktrans.machines.running import Stepper, Tables, answer_after, written
+from stacktrans.common.errors import StacktransError
+from stacktrans.machines.definition import (
+    EMPTY,
+    JOINT,
+    PADDED,
+    SAME_LENGTH,
+    STREAM,
+    Buffers,
+    Machine,
+    Reads,
+)
+from stacktrans.machines.running import NoRule, Stepper, Tables, answer_after, written
 from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
 from stacktrans.memory.actions import EMPTY as EMPTY_CELL
 from stacktrans.model.predictor import NO_MARKS, Marks, Numbers, Question, Said, StepTaken
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
+from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Stream
 
 UNLIKELY = -1e9
 """The logit of what a machine does not say."""
+
+
+def buffers_of(config: ModelConfig) -> Buffers | None:
+    """The buffers of a machine that is made of such a model."""
+    own = config.buffers
+    if own is None:
+        return None
+    return Buffers(own.steps_per_symbol, own.extra_steps, own.output_skip)
+
+
+def reads_of(layout: Layout) -> Reads:
+    """How a machine for such a layout reads sources and says answers."""
+    if isinstance(layout, JointSequence):
+        return Reads(
+            JOINT,
+            layout.first_source,
+            layout.first_target,
+            (layout.begin,),
+            (layout.separator,),
+            layout.end,
+            backwards=layout.backwards,
+        )
+    if isinstance(layout, Padded):
+        given = layout.given.each, layout.given.further
+        blank = (layout.blank,)
+        return Reads(PADDED, 0, -1, (), blank, layout.end, given, layout.backwards)
+    if isinstance(layout, Stream):
+        end = -1 if layout.follow is None else layout.follow
+        return Reads(STREAM, 0, 0, (), (), end)
+    return Reads(SAME_LENGTH, 0, -1, (), (), -1)
 
 
 @dataclass(frozen=True)
@@ -82,12 +123,21 @@ class MachineModel:
     def follow(self, ids: Ids, contents: bool = True) -> Iterator[StepTaken]:
         """See `Predictor.follow`; what is pushed is a kind, by its number; raises `NoRule`."""
         machine, memories = self.machine, self.machine.memories
+        if (len(memories.pushes), len(memories.reads)) != (self.memory.pushes, self.memory.reads):
+            raise StacktransError("the machine has other memories than its configuration names")
         stepper, origins = Stepper(Tables(machine)), [deque[int]() for _ in machine.kinds]
-        symbols, place = ids.tolist(), 0
+        symbols, place, count = ids.tolist(), 0, 0
+        skip = machine.buffers.output_skip if machine.buffers else 0
         for step in range(machine.steps_over(len(symbols))):
             given = symbols[place] if place < len(symbols) else machine.nothing
-            (said,) = stepper.run([given])
-            place += stepper.signals[-2] if machine.buffers else 1
+            try:
+                (said,) = stepper.run([given])
+            except NoRule:
+                if place >= len(symbols) and count >= len(symbols) + skip:
+                    return  # the answer is complete, and what follows does not matter
+                raise
+            reads, writes = stepper.signals[-2:] if machine.buffers else (1, 0)
+            place, count = place + reads, count + writes
             for signal, end in memories.pops:
                 if stepper.signals[signal] and origins[end // 2]:
                     origins[end // 2].popleft() if end % 2 else origins[end // 2].pop()
@@ -170,9 +220,9 @@ class MachineRun:
 
 
 def _said(symbols: list[int]) -> Said:
-    """An answer; what nobody has learned is said with no probability."""
+    """An answer, with `NOT_KNOWN` where the machine has no output."""
     said = np.array(symbols, np.int64)
-    return Said(np.maximum(said, 0), np.zeros(len(said)))
+    return Said(np.where(said < 0, NOT_KNOWN, said), np.zeros(len(said)))
 
 
 def _logits(machine: Machine, said: Sequence[int]) -> Numbers:

@@ -87,9 +87,9 @@ def _fixed(machine: Machine) -> Iterator[int | None]:
 def _treatment(machine: Machine, letter: int) -> tuple[object, ...]:
     """What tells letters apart: the series that have them, and the rules that hold for them."""
     numbers = [[*_of_letter(things, letter)] for things in _all_things(machine)]
-    places = [dict(_of_letter(things, letter)) for things in machine.places]
+    places = [[*_of_letter(things, letter)] for things in machine.places]
     rules = [
-        tuple(series for series, number in there.items() if own is None or number in own)
+        tuple(series for series, number in there if own is None or number in own)
         for rule in machine.rules
         for own, there in zip(rule.when, places, strict=True)
     ]
@@ -98,8 +98,6 @@ def _treatment(machine: Machine, letter: int) -> tuple[object, ...]:
 
 def _of_letter(things: Things, letter: int) -> Iterable[tuple[int, int]]:
     """The series in which a letter is, and its number there."""
-    for series, each in enumerate(things.series):
-        if each.letters is not None and letter in each.letters:
-            number = things.number(series, letter)
-            assert number is not None
+    for number, (series, own) in enumerate(things.each):
+        if own == letter:
             yield series, number

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from stacktrans.common.visible import visible
 from stacktrans.machines.definition import Machine
 from stacktrans.machines.words import thing
 from stacktrans.showing.machines import Edge, edges, machine_line, numbered_rules
@@ -179,5 +180,5 @@ def _text(
 ) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" '
-        f'text-anchor="{anchor}" font-weight="{weight}">{escape(text)}</text>'
+        f'text-anchor="{anchor}" font-weight="{weight}">{escape(visible(text))}</text>'
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from stacktrans.common.visible import visible
 from stacktrans.machines.definition import CONSTANT, Machine, Rule
 from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
@@ -113,7 +114,7 @@ def _quoted(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    return visible(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def numbered_rules(machine: Machine) -> Iterator[tuple[int, str, str]]:

@@ -13,7 +13,7 @@ from stacktrans.memory import make_memory
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
-from stacktrans.tasks.base import UNKNOWN
+from stacktrans.tasks.alphabets import UNKNOWN
 
 SHADES = " ░▒▓█"
 CELL = 2

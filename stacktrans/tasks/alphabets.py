@@ -19,6 +19,10 @@ DIGITS = string.digits + string.ascii_letters
 LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
 """Letters alone, so that digits and signs are left for marks."""
 MOST_SYMBOLS = 65_536
+UNKNOWN = "·"
+"""Shown for a symbol of an answer that can't be known, and so is not scored."""
+NOT_KNOWN = -3
+"""The id of a symbol of an answer where a machine has no output."""
 
 
 class UnknownSymbol(StacktransError):
@@ -73,8 +77,8 @@ class Alphabet:
         return np.array(ids, dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        """The symbols of ids."""
-        return [self.symbols[index] for index in ids]
+        """The symbols of ids; `UNKNOWN` for `NOT_KNOWN`."""
+        return [UNKNOWN if index == NOT_KNOWN else self.symbols[index] for index in ids]
 
 
 def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) -> Alphabet:

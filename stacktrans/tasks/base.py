@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.incoming import LONGEST
+from stacktrans.common.kinds import no_truth_values
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.grammar.depth import DEEPEST
-from stacktrans.tasks.alphabets import Alphabet, Ids
+from stacktrans.tasks.alphabets import UNKNOWN, Alphabet, Ids
 from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Pair, SameLength, Steps
 
 
@@ -23,8 +24,8 @@ class NormalLengths:
     """Lengths in symbols from a normal distribution, rounded towards 0 and cut to the range."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    mean: Annotated[float, Field(ge=0, le=LONGEST)]
-    deviation: Annotated[float, Field(ge=0, le=LONGEST)]
+    mean: Annotated[float, BeforeValidator(no_truth_values), Field(ge=0, le=LONGEST)]
+    deviation: Annotated[float, BeforeValidator(no_truth_values), Field(ge=0, le=LONGEST)]
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,12 @@ class DepthLimit:
     """Derivations of a grammar, all equally likely whose trees, words included, are no deeper."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    depth: Annotated[int, Field(ge=1, le=DEEPEST)]
+    depth: Annotated[int, BeforeValidator(no_truth_values), Field(ge=1, le=DEEPEST)]
 
 
 LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
 """How strings are spread over a range of lengths: over those that the task has uniformly, as its
 own distribution has them within the range, or as the classes above say."""
-UNKNOWN = "·"
-"""Shown for a symbol of an answer that can't be known, and so is not scored."""
 
 
 class Lengths(NamedTuple):

@@ -8,7 +8,8 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, shown
 from stacktrans.common.incoming import split_words
-from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Ids, Role
+from stacktrans.tasks.alphabets import FEATURE, NOT_KNOWN, SYMBOL, Alphabet, Ids, Role
+from stacktrans.tasks.alphabets import UNKNOWN as MARK
 from stacktrans.tasks.layouts import UNSAYABLE
 
 UNKNOWN = "<unk>"
@@ -178,7 +179,8 @@ class Targets(Alphabet):
         return np.array([self._ids.get(symbol, UNSAYABLE) for symbol in symbols], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        return [UNKNOWN if index == UNSAYABLE else self.symbols[index] for index in ids]
+        named = {UNSAYABLE: UNKNOWN, NOT_KNOWN: MARK}
+        return [named[index] if index in named else self.symbols[index] for index in ids]
 
     @property
     def ids(self) -> Mapping[str, int]:
