@@ -44,7 +44,7 @@ def test_eval_reads_pairs_from_stdin_as_from_a_file(model: Path, tmp_path: Path,
     ("content", "message"),
     [
         (b"abc\tabc\nabc\n", "standard input:2: expected source, a tab, target; found 'abc'"),
-        (b'\n{"source": "a"}\n', "standard input:2: expected a JSON object with source and target"),
+        (b'\n{"source": "a"}\n', "standard input:2: expected a JSON object with texts"),
         (b'{"source": "a", "target": "b"}\na\tb\n', "standard input:2: expected a JSON object"),
         (b"\n", "standard input: holds no pairs"),
         (b"", "standard input: holds no pairs"),
@@ -167,7 +167,7 @@ def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> No
         (["--task", "copy", "--memory", "queue", "--out", "."], ".: something is there"),
         (["--text", "absent", "--memory", "none"], "absent: expected a folder"),
         (["--resume", "absent"], "absent: no run to resume here"),
-        (["--resume", "absent", "--task", "copy"], "only --max-steps and --time-limit"),
+        (["--resume", "absent", "--task", "copy"], "only --max-steps, --time-limit"),
     ],
 )
 def test_a_dry_run_refuses_what_would_be_refused(

@@ -111,7 +111,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
         (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),
         (["--config", "absent.yaml"], "absent.yaml"),
         (["--resume", "absent"], "absent: no run to resume here"),
-        (["--resume", "absent", "--task", "copy"], "only --max-steps and --time-limit"),
+        (["--resume", "absent", "--task", "copy"], "only --max-steps, --time-limit"),
         (
             ["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"],
             "9:9",

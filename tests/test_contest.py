@@ -23,8 +23,8 @@ from stacktrans.training.standings import read_race
         (["--budget", "-5s"], "--budget -5s: expected a time such as"),
         (["--budget", "soon"], "--budget soon: expected a time such as"),
         (["--budget", "9" * 400], "--budget 999"),
-        (["--workers", "0"], "--workers: workers: Input should be greater"),
-        (["--workers", "-1"], "--workers: workers: Input should be greater"),
+        (["--workers", "0"], "--workers 0: expected a number of at least 1"),
+        (["--workers", "-1"], "--workers -1: expected a number of at least 1"),
         (["--strategies", ","], "--strategies ,: expected names"),
         (["--strategies", "jiont"], "unknown strategy 'jiont'; did you mean 'joint'"),
         (["--strategies", "no-memory", "--memory", "stack"], "its memory is none, not stack"),
@@ -62,7 +62,7 @@ def test_a_race_goes_on_by_its_budget_alone(tmp_path: Path) -> None:
     begun(tmp_path / "run")
     done = run("train", "--resume", tmp_path / "run", "--max-steps", "9")
     assert done.returncode == 2
-    assert "--max-steps: a race goes on by its budget" in done.stderr.decode()
+    assert "--max-steps: not for a race, whose budget can be given instead" in done.stderr.decode()
 
 
 def test_what_would_be_raced_is_shown(tmp_path: Path) -> None:

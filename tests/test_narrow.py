@@ -113,7 +113,7 @@ def test_rows_of_a_run_fit(width: int, kind: type[TrainingDisplay]) -> None:
         assert "0.1234" in lines[-1]
         assert re.search(r"0\.79 +0\.85", lines[-1])
         assert "nats/symbol" in lines[-2]
-        assert "test 6:8" in lines[-3]
+        assert "validation 6:8" in lines[-3]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -285,7 +285,7 @@ def test_the_best_weights_on_the_development_set_are_kept(tmp_path: Path, train:
     settings = {"training": {"stop": {"development": {"patience": 2}}, "learning_rate": 1e-30}}
     summary = trainer_of(train, tmp_path / "run", settings).run(ignore)
     assert (summary.outcome, summary.steps) == ("development", 30)
-    assert summary.rule == "the accuracy on the development set did not improve any more"
+    assert summary.rule == "the accuracy on the development set stopped improving"
     assert summary.best_step == 30
     assert [bool(record["development"]) for record in records_of(tmp_path / "run")] == [
         False, True, False, True, False, True,

@@ -11,7 +11,7 @@ import typer
 from stacktrans.commands import completion
 from stacktrans.commands.options import TASK, DeviceOption, JsonOption, either, parse_seconds
 from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
@@ -29,8 +29,8 @@ DevOption = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
-        help="With --data: pairs to choose and to stop by. Default: a tenth of --data, drawn by "
-        "the seed.",
+        help="With --data: pairs that decide when to stop and which weights to keep. Default: a "
+        "tenth of --data, drawn by the seed.",
     ),
 ]
 TestOption = Annotated[
@@ -44,14 +44,15 @@ ColumnsOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME,...",
-        help="With --data: what stands in a line, in its order. Default: source,target or, of "
+        help="With --data: the columns of a line, in order. Default: source,target or, of "
         "three, source,target,features; features are separated by semicolons.",
     ),
 ]
 SymbolsOption = Annotated[
     str | None,
     typer.Option(
-        help="With --data: what strings are made of, characters or words. Default: found out."
+        help="With --data: what strings are made of, characters or words. Default: guessed from "
+        "the file."
     ),
 ]
 
@@ -162,8 +163,8 @@ def train(
         int | None,
         typer.Option(
             help="Number of processes. In a race, as many runs are trained at the same time "
-            "(default: one on each core). Otherwise, the starts that would come next are, in case "
-            "the first fails. The result is the same."
+            "(default: one on each core). In a single run, the extra processes train the next "
+            "starts in advance, in case the first fails. The result is the same."
         ),
     ] = None,
     max_steps: Annotated[
@@ -208,8 +209,9 @@ def train(
 ) -> None:
     """Train a transducer, with live progress.
 
-    Unless a memory or a recipe says how, several strategies are raced, until one has
-    solved the task: that run is kept, and the command that trains it alone is printed.
+    Unless --recipe names one, several strategies are raced until one has solved the task:
+    that run is kept, and the command that trains it alone is printed. --memory has all of
+    them use that memory.
 
     Writes a directory with the resolved configuration, the metrics, the best
     and the last checkpoint and a summary. Ctrl-C finishes the batch, saves, and
@@ -237,6 +239,7 @@ def train(
 
     seconds = parse_seconds(budget, "--budget")
     most_seconds = parse_seconds(time_limit, "--time-limit")
+    check_positive(**{"--workers": workers})
     limits = option_layers({"max_steps": max_steps, "time_limit": most_seconds}, "--")
     if resume:
         _check_resumes_as_it_is(ctx)
@@ -332,9 +335,13 @@ def _words(ctx: typer.Context) -> list[str]:
     for option in ctx.command.params:
         source = ctx.get_parameter_source(str(option.name))
         value = ctx.params.get(str(option.name))
-        if not source or source.name != "COMMANDLINE" or option.name in OF_RACES or value == AUTO:
+        if not source or source.name != "COMMANDLINE" or option.name in OF_RACES:
+            continue
+        if option.name in ("recipe", "memory") and value == AUTO:
             continue
         for each in value if isinstance(value, (list, tuple)) else [value]:
+            if option.name == "set_" and str(each).replace(" ", "") == f"recipe={AUTO}":
+                continue
             if isinstance(each, bool):
                 words += (option.opts if each else option.secondary_opts)[:1]
             else:
@@ -380,7 +387,8 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
         if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
             raise UsageError(
                 "--resume continues a run as it is; "
-                "only --max-steps and --time-limit can be changed, and the --budget of a race"
+                "only --max-steps, --time-limit, --device and, of a race, --budget and --workers "
+                "can be given"
             )
 
 

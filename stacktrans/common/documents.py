@@ -20,6 +20,7 @@ _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _UNPRINTABLE = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
+_OCTAL = re.compile("[+-]?0[0-7_]+")
 _PREFIX = "tag:yaml.org,2002:"
 _KINDS = {"null": "null", "bool": "truth value", "int": "whole number", "float": "number"}
 """What a name may be read as instead, by tags."""
@@ -52,8 +53,9 @@ class _Loader(_PARSER):  # type: ignore[misc, valid-type]
         return f"{_PREFIX}str" if odd else tag
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            _check_keys(node)
+        if node.tag == f"{_PREFIX}int" and _OCTAL.fullmatch(node.value):
+            written = shown(node.value)
+            raise DocumentError(f"{written} begins with 0, which YAML reads as octal", _line(node))
         if node.tag == f"{_PREFIX}int" and len(node.value) > MOST_DIGITS:
             digits = f"{len(node.value)} digits; expected at most {MOST_DIGITS}"
             raise DocumentError(f"a whole number of {digits}", _line(node))
@@ -82,6 +84,7 @@ def parsed(text: str) -> Document:
         _check_events(text)
         loader = _Loader(text)
         node = loader.get_single_node()
+        _check_nodes(node)
         return Document(loader.construct_document(node) if node else None, node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -124,6 +127,21 @@ def _check_events(text: str) -> None:
             raise DocumentError(f"{message}; expected fewer", line)
         if depths[-1] > DEEPEST:
             raise DocumentError(f"nested more than {DEEPEST} deep", line)
+
+
+def _check_nodes(node: yaml.Node | None) -> None:
+    """Check the keys of all mappings, before what they merge is written into them."""
+    waiting, seen = [node], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or not isinstance(each, yaml.CollectionNode):
+            continue
+        seen.add(id(each))
+        if isinstance(each, yaml.MappingNode):
+            _check_keys(each)
+            waiting += [part for pair in each.value for part in pair]
+        else:
+            waiting += each.value
 
 
 def _check_keys(node: yaml.MappingNode) -> None:

@@ -253,6 +253,8 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
         if file in _loaded:  # which costs less than to look where it is
             continue
         path = str(Path(file).resolve())
+        if os.pathsep in path:  # by which processes are told of several
+            raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
         if path not in _loaded:
             module = plugins.run(Path(path), file)
             classes = [registry.defined_in(module, file) for registry in REGISTRIES]

@@ -173,7 +173,9 @@ def _read_each(each: object) -> tuple[str | None, range]:
         case {**entries} if len(entries) == 1:
             ((name, bounds),) = entries.items()
             match bounds:
-                case [int(first), int(last)] if first <= last < first + MOST_VALUES:
+                case [int(first), int(last)] if first <= last < first + MOST_VALUES and not (
+                    isinstance(first, bool) or isinstance(last, bool)
+                ):
                     return str(name), range(first, last + 1)
     raise GrammarError(
         f"each is {shown(each)}; expected one name and its values, as in {{k: [first, last]}}, "

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from stacktrans.settings.layers import NAMED, Layer, Settings, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import defines_task, parted_task, parts_fitting
 
+SEED = "seed"
 _OPTIONS = {
     "recipe": "--recipe",
     "model.memory.name": "--memory",
     "model.controller.name": "--controller",
-    "seed": "--seed",
+    SEED: "--seed",
 }
+_LIMIT = re.compile(r"(training\.)?max_steps=")
 
 
 def training_command(layers: Sequence[Layer]) -> list[str]:
@@ -37,18 +40,36 @@ def training_command(layers: Sequence[Layer]) -> list[str]:
     if "model" in settings:
         users = [layer.section("model").settings for layer in layers]
         settings["model"] = parts_fitting(settings["model"], users)
+    forgotten = {path for layer in layers for path, each in _leaves(layer.settings) if each is None}
     for path, value in _leaves({**settings, "task": {}, **of_task}):
         if (path, value) == ("recipe", AUTO):
             continue
+        if isinstance(value, dict) and path in forgotten:  # what the recipe says of it is, too
+            words += ["--set", f"{path}=null"]
         option = _OPTIONS.get(path)
-        words += [option, str(value)] if option else ["--set", f"{path}={_as_yaml(value)}"]
+        if option and (path != SEED or type(value) is int):
+            words += [option, str(value)]
+        else:
+            words += ["--set", f"{path}={_as_yaml(value)}"]
     return words
 
 
 def alone(words: Sequence[str], recipe: str, max_steps: int | None) -> list[str]:
     """The words of a command that trains one of the runs of a race, perhaps for so many batches."""
     limit = ["--max-steps", str(max_steps)] if max_steps else []
-    return [*words, "--recipe", recipe, *limit]
+    return [*(_without_limit(words) if limit else words), "--recipe", recipe, *limit]
+
+
+def _without_limit(words: Sequence[str]) -> Iterator[str]:
+    """Words without a limit of batches, which would lie over that of a later option."""
+    coming = iter(words)
+    for word in coming:
+        if word == "--max-steps":
+            next(coming)
+        elif word == "--set" and _LIMIT.match(setting := next(coming)) is None:
+            yield from (word, setting)
+        elif word != "--set":
+            yield word
 
 
 def _as_yaml(value: Any) -> str:

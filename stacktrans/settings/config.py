@@ -51,6 +51,15 @@ class StartFromConfig(Strict):
     """what became of those of targets; found out."""
 
 
+SeedNumber = Annotated[int, Field(ge=0)]
+
+
+class Seed(Strict):
+    """The random seed of a run, where nothing else is known of it yet."""
+
+    seed: SeedNumber = 1
+
+
 class RunConfig(Extended):
     """Everything that decides what a run does."""
 
@@ -62,7 +71,7 @@ class RunConfig(Extended):
     """the stacktrans that wrote it."""
     recipe: str
     """the recipe it began from."""
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: SeedNumber = 1
     """what all random numbers of the run derive from."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     """threads that torch computes with."""

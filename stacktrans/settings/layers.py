@@ -178,7 +178,7 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
     """
     key, equals, text = assignment.partition("=")
     origin = f"setting {assignment}"
-    if not equals or not key:
+    if not equals or not key or not text.strip():
         raise UsageError(f"{origin}: expected key=value")
     if key.count(".") >= DEEPEST:
         raise UsageError(f"{clipped(origin)}: nested more than {DEEPEST} deep")

@@ -4,16 +4,19 @@ It is laid down in layers, each over the one before: the recipe, what was publis
 alone, a configuration file, single settings, and assignments `key=value`.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from pydantic import ValidationError
+
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.reading import STDIN
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, Seed
 from stacktrans.settings.formats import of_today
 from stacktrans.settings.layers import (
     Layer,
@@ -98,8 +101,9 @@ def completed(settings: Settings, layers: Sequence[Layer], seed: int) -> Setting
 
 def seed_of(wanted: Settings) -> int:
     """The seed that is asked for."""
-    seed = wanted.get("seed")
-    return seed if type(seed) is int else 1
+    with contextlib.suppress(ValidationError):  # which will be said of the whole configuration
+        return Seed.model_validate({"seed": wanted.get("seed", 1)}).seed
+    return 1
 
 
 def _made(task: TaskFile, layers: Sequence[Layer]) -> Task:

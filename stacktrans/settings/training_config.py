@@ -240,11 +240,11 @@ class TrainingConfig(Extended):
     """share of the learning rate for the weights by which a controller sees what was read. An
     optimizer that moves all weights equally far moves the sum of many reads too far."""
     weight_decay: NotNegative = 0.0
-    """times the weights, added to the gradient."""
+    """this times the weights is added to the gradient."""
     batch_size: Size | Symbols = 10
     """strings in a batch; of a stream, pieces of it. Or as many strings as have about so many
-    symbols to read, such as 500 symbols: the more, the shorter they are. These are no fewer than
-    there are different ones, up to 2000 of them."""
+    symbols to read, such as 500 symbols: the more, the shorter they are. There are
+    at least as many as the alphabet has, up to 2000."""
     loss_per: Literal["symbol", "string", "batch"] = "symbol"
     """unit that the loss is a mean over: scored symbols; strings, whose loss is the sum over their
     symbols; or batches, whose loss is the sum."""

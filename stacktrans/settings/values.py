@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self, cast
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -18,7 +19,7 @@ from pydantic import (
 )
 
 from stacktrans.common.incoming import LONGEST
-from stacktrans.common.kinds import alternatives, plain
+from stacktrans.common.kinds import alternatives, no_truth_values, plain
 from stacktrans.common.registry import Registry
 from stacktrans.tasks.base import Lengths
 
@@ -40,11 +41,11 @@ SMALLEST, LARGEST = 1.2e-38, 3.4e38
 MOST_STRINGS = 1_000_000
 """The most strings that are held at once."""
 
-Range = Annotated[Lengths, AfterValidator(_in_order)]
+Range = Annotated[Lengths, BeforeValidator(no_truth_values), AfterValidator(_in_order)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Strings = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
-Number = Annotated[float, AfterValidator(_in_single_precision)]
+Number = Annotated[float, BeforeValidator(no_truth_values), AfterValidator(_in_single_precision)]
 Scale = Annotated[Number, Field(ge=-1e6, le=1e6)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_in_single_precision)]
 Percent = Annotated[
@@ -82,7 +83,7 @@ class Strict(BaseModel):
         kinds = _kinds_of(cls, info.field_name or "")
         if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
             raise ValueError("expected a number")
-        return _whole(value) if int in kinds and not kinds & {str, float} else value
+        return _whole(value) if int in kinds and float not in kinds else value
 
 
 @functools.cache

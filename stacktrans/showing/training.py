@@ -58,8 +58,8 @@ class TrainingDisplay(ProgressDisplay):
         self._say(self.heading)
         for note in self.notes:
             self._say(note)
-        self._say(f"stops by: {decided_by(self.config)}")
-        self._say(f"reported on: {reported_on(self.config)}")
+        self._say(f"stopping is decided by: {decided_by(self.config)}")
+        self._say(f"accuracies are measured on: {reported_on(self.config)}")
 
     def show(self, record: Record) -> None:
         """Show one more record."""
@@ -107,7 +107,7 @@ class TrainingDisplay(ProgressDisplay):
         first = next((other for other in self.records if other.step < record.step), None)
         steps = record.step - (first.step if first else 0)
         seconds = record.seconds - (first.seconds if first else 0.0)
-        return f"{steps / max(seconds, 1e-9):.1f}"
+        return f"{steps / seconds:.1f}" if seconds else ""
 
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
         """The columns of a record's row, the cell in each, and how a plain line says it."""
@@ -133,7 +133,7 @@ class TrainingDisplay(ProgressDisplay):
         ranges, test = self.config.task.ranges, record.test
         name = "development" if self.config.training.examples else "train"
         first = (f"{name} {ranges.train}", name, record.train or record.development)
-        return first, (f"test {ranges.test}", "test", test)
+        return first, (f"validation {ranges.test}", "validation", test)
 
     def _line(self, record: Record) -> str:
         """A record in a plain line."""
@@ -197,8 +197,8 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([race_table(summary.race["strategies"])] if summary.race else []),
         remark(f"{ended}, {summary.seconds:.0f} seconds{_of_race(summary)}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
-        remark(f"stopped by: {summary.decided_by}"),
-        remark(f"reported on: {summary.reported_on}"),
+        remark(f"stopping was decided by: {summary.decided_by}"),
+        remark(f"accuracies are measured on: {summary.reported_on}"),
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(summary.texts),

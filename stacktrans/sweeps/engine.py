@@ -1,5 +1,6 @@
 """Carrying out a sweep: by processes on this machine, or by workers of a Dask cluster."""
 
+import contextlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -56,7 +57,8 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
     A job whose process is killed is tried once more, in another process.
     """
     for job in jobs:  # a process that was killed has left it
-        (job.directory / RUNNING).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # which will be said when it is worked on
+            (job.directory / RUNNING).unlink(missing_ok=True)
     left, deaths = deque(jobs), Counter[str]()
     # One executor for each process, since a process that dies breaks its executor.
     free = [one_process(workers) for _ in range(min(workers, len(jobs)))]
@@ -71,7 +73,8 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
                 try:
                     record = future.result()
                 except BrokenProcessPool:
-                    (job.directory / RUNNING).unlink(missing_ok=True)
+                    with contextlib.suppress(OSError):
+                        (job.directory / RUNNING).unlink(missing_ok=True)
                     deaths[job.run.identity] += 1
                     killed = deaths[job.run.identity] == MOST_DEATHS
                     record = failure(job, KILLED) if killed else None
@@ -95,7 +98,7 @@ def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Reco
     try:
         import distributed
     except ImportError as error:
-        raise UsageError("a cluster needs Dask: pip install 'stacktrans[cluster]'") from error
+        raise UsageError("a cluster needs Dask: pip install distributed") from error
     try:
         client = distributed.Client(address, timeout=CONNECTION_SECONDS)
     except (OSError, ValueError) as error:

@@ -64,7 +64,7 @@ def _origin(plan: Plan, records: Records) -> str:
     profile = f" --profile {plan.profile}" if plan.profile else ""
     command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}").replace("`", "'")
     done = f"{len(finished)} of {len(plan.runs)} runs, {hours:.1f} hours of training"
-    lacking = f" Not everything was measured of {partly} of them." if partly else ""
+    lacking = f" {partly} of them lack some measures." if partly else ""
     by = f" ({_line('; '.join(versions))})" if versions else ""
     return f"Written by `{command}`: {done}{by}.{lacking}"
 

@@ -50,13 +50,15 @@ def work(job: Job) -> Record | None:
     Returns:
         The record, with an `error` if the run failed; None if another sweep works on it.
     """
-    use_plugins(*job.plugins)
-    job.directory.mkdir(parents=True, exist_ok=True)
     try:
+        use_plugins(*job.plugins)
+        job.directory.mkdir(parents=True, exist_ok=True)
         with FileLock(job.directory / LOCK, timeout=-1 if job.wait else 0):
             return _worked(job)
     except Timeout:
         return None
+    except (OSError, StacktransError) as error:  # of its directory, or of a plugin
+        return failure(job, str(error))
 
 
 def _worked(job: Job) -> Record:

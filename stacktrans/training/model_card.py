@@ -122,11 +122,12 @@ def _accuracies(
     yield "| strings | count | coarse | fine | symbols |"
     yield "|---|---|---|---|---|"
     ranges = checkpoint.config.task.ranges
-    of_files = checkpoint.config.of_files
+    config = checkpoint.config
     for part, lengths in (("train", ranges.train), ("test", ranges.test)):
         if found := summary.get(part):
             own = "training set" if part == "train" else "test set"
-            which = own if of_files else "new at the end of the run"
+            of_a_set = config.of_files or (part == "train" and config.training.examples)
+            which = own if of_a_set else "new at the end of the run"
             yield _row(f"{which}, lengths {lengths}", found)
     if found := summary.get("hard"):
         yield _row(f"these once more, hard, lengths {ranges.test}", found)

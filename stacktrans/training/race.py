@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
-from stacktrans.common.files import locked, write_atomically
+from stacktrans.common.files import locked, tidy, write_atomically
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
 from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import shell_text
@@ -27,7 +27,7 @@ from stacktrans.tasks.contents import read_copies
 from stacktrans.training.copies import copies_of, copy
 from stacktrans.training.records import BUDGETS, SUMMARY
 from stacktrans.training.saving import TrainingError, has_last
-from stacktrans.training.standings import FOLDER, RaceState, Standing, read_race
+from stacktrans.training.standings import FOLDER, RACE, RaceState, Standing, read_race
 from stacktrans.training.trainer import Trainer
 from stacktrans.training.turns import forget, take_turn
 
@@ -178,12 +178,15 @@ class Race:
         with open(self.directory / FOLDER / LOCK, "wb") as stream:
             if not locked(stream):
                 raise TrainingError(f"{self.directory}: another process is training here")
+            tidy(self.directory / RACE)
             self.state = read_race(self.directory)
             self._check_places()
             self._began = time.monotonic() - self.state.seconds
             if budget is not None:
                 if budget < self.state.seconds:
-                    had = f"the race has already had {self.state.seconds:.0f} seconds"
+                    had = (
+                        f"the race has already had {self.state.seconds:.0f} seconds; expected more"
+                    )
                     raise UsageError(f"budget {budget:g}: {had}")
                 self.state.budget = budget
             self._copies = self._find_copies()
@@ -198,7 +201,9 @@ class Race:
         folder = self.directory / FOLDER
         if not (folder / COPIES).is_dir():
             return {}
-        config = next(folder.glob(f"*/{CONFIG}"))  # they are all of the same task
+        config = next(folder.glob(f"*/{CONFIG}"), None)  # they are all of the same task
+        if config is None:
+            return {}
         return copies_of(resolve(config=str(config)).task, folder / COPIES)
 
     def _check_places(self) -> None:
@@ -233,8 +238,7 @@ class Race:
         failed = {name: each.failed for name, each in state.standings.items()}
         if all(failed.values()):
             raise StacktransError(
-                "no strategy could be trained; what they had learned is in "
-                f"{self.directory / FOLDER}",
+                f"every strategy failed; what was saved is in {self.directory / FOLDER}",
                 *(f"{name}: {reason}" for name, reason in failed.items()),
             )
 
@@ -331,7 +335,8 @@ class Race:
                 shutil.copy2(path, there)
         trainer = Trainer.resume(self.directory, [], find_device(self._device))
         trainer.outcome = self.outcome
-        steps = None if state.winner else max(1, state.standings[name].step)
+        # It may have been left off in a turn that does not count.
+        steps = None if state.winner else max(1, trainer.state.step)
         trainer.state.command = shell_text(command_alone(state.command, name, steps))
         return trainer
 

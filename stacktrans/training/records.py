@@ -141,10 +141,10 @@ def achieved(found: Record | Summary) -> dict[str, Any]:
 BUDGETS = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; the others are rules that a run has met."""
 RULES = {
-    "solved": "the coarse accuracy in validation was high enough as often in a row as asked",
-    "converged": "the training perplexity did not improve any more",
-    "development": "the accuracy on the development set did not improve any more",
-    "epochs": "the training set was gone through as often as asked",
+    "solved": "validation coarse accuracy reached its target the required number of times in a row",
+    "converged": "the training perplexity stopped improving",
+    "development": "the accuracy on the development set stopped improving",
+    "epochs": "the training set was used for the requested number of epochs",
     "starts": "every start has come to its end",
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",

@@ -48,8 +48,9 @@ class TrainingError(StacktransError):
 class FailedStart(TrainingError):
     """A start has failed, for some reason, and no other may follow."""
 
-    def __init__(self, reason: str, directory: Path) -> None:
-        super().__init__(f"{reason}; the best weights so far are in {directory}")
+    def __init__(self, reason: str, directory: Path, *, measured: bool) -> None:
+        kept = f"the best weights so far are in {directory}"
+        super().__init__(f"{reason}; {kept if measured else 'nothing was measured before'}")
         self.reason = reason
 
 
@@ -89,7 +90,9 @@ def _is_free(directory: Path) -> bool:
     # What a race has written before it has begun, too.
     unsaved = {checkpoint.unfinished("last"), checkpoint.unfinished(FOLDER), RACE}
     return directory.is_dir() and all(
-        path.name in unsaved or (path.name == METRICS and not path.stat().st_size)
+        path.name in unsaved
+        or path.name.startswith(f".{RACE}.")
+        or (path.name == METRICS and not path.stat().st_size)
         for path in directory.iterdir()
     )
 

@@ -249,7 +249,10 @@ class Trainer:
         """Have the run start again, if another start is allowed."""
         state = self.state
         if not state.starts.another_allowed:
-            raise FailedStart(reason, self.directory)
+            if state.starts.counted and state.progress.best:  # of those before
+                state.end("starts")
+                return
+            raise FailedStart(reason, self.directory, measured=bool(state.progress.best))
         state.starts.failed, state.progress.ended = True, None
         state.start.rounding.uncertain = None
 
