@@ -63,7 +63,7 @@ Where there is no letter to be pushed, a mark is; when it comes to the front, al
         "A stack that reverses",
         ["abcde"],
         """What was pushed last is on top, and comes back first. Below all lies a mark that was
-pushed at the begin of the string, `<s>`, and says when all has been popped.""",
+pushed at the beginning of the string, `<s>`, and says when all has been popped.""",
         True,
     ),
     Piece(

@@ -29,8 +29,8 @@ HEADING = """# The commands
 
 The `--help` of each command. Written by `python docs/generate.py`."""
 MANNERS = """Data goes to stdout; progress, notes and errors go to stderr. The exit code is 0 when
-the work is done, 1 when it failed or a line of data was wrong, 2 when the command or another file
-was wrong, and 130 after Ctrl-C."""
+the work is done, 1 when it failed, a checkpoint could not be read or a line of data was wrong, 2
+when the command or a file of settings or of a task was wrong, and 130 after Ctrl-C."""
 
 
 def cli_page() -> str:

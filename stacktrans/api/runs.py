@@ -104,11 +104,12 @@ def train(
             those of the run unless given otherwise, and nothing is raced.
         data: instead of a task, a file of pairs to learn: a source, a tab and its target on each
             line, or JSON lines, perhaps packed (.gz).
-        dev: with `data`, pairs to choose and to stop by; a tenth of `data` unless given.
+        dev: with `data`, pairs that decide when to stop and which weights to keep; a tenth of
+            `data` unless given.
         test: with `data`, pairs to measure at the end; the longest tenth of `data` unless given.
         columns: with `data`, what stands in a line: "source,features,target", for example.
-        symbols: with `data`, what strings are made of, "characters" or "words"; found out unless
-            given.
+        symbols: with `data`, what strings are made of, "characters" or "words"; guessed
+            from the file unless given.
         memory: its name (`stacktrans list memories`); auto, or nothing, for that which wins the
             race of strategies.
         controller: its name; the recipe's unless given.
@@ -305,7 +306,9 @@ def taken_up(
     """
     if is_race(directory):
         if budgets:
-            raise UsageError(f"{budgets[0].origin}: a race goes on by its budget")
+            raise UsageError(
+                f"{budgets[0].origin}: not for a race, whose budget can be given instead"
+            )
         return Race(directory, device, workers or cores())
     last_saved(directory)
     if budget is not None or workers is not None:
@@ -317,7 +320,7 @@ def taken_up(
         for name, value in layer.settings["training"].items():
             if value < done[name]:
                 unit = "batches" if name == "max_steps" else "seconds"
-                had = f"the run has already had {done[name]:.0f} {unit}"
+                had = f"the run has already had {done[name]:.0f} {unit}; expected more"
                 raise UsageError(f"{layer.origin} {value}: {had}")
     return trainer
 

@@ -39,7 +39,7 @@ def eval(
     checkpoints: Annotated[
         list[str],
         typer.Argument(
-            metavar="CHECKPOINT...",
+            metavar="CHECKPOINT",
             help="Directories of checkpoints or runs, or names from stacktrans list checkpoints.",
             autocompletion=completion.checkpoints,
         ),
@@ -125,7 +125,8 @@ def eval(
     With --data, --predictions, --errors or --beam, the model also answers each
     source by itself, as transduce does, which takes longer where it is wrong. The
     error rate is then the symbol error rate: the fewest insertions, deletions
-    and replacements that turn the answers into the targets, a target symbol.
+    and replacements that turn the answers into the targets, divided by the
+    number of target symbols.
     With --beam, coarse and fine accuracy are those of the answers, too.
 
     Several checkpoints are measured on the same strings if they are of the same

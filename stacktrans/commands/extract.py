@@ -41,7 +41,7 @@ def extract(
         int | None,
         typer.Option(
             metavar="N",
-            help="Compare the answers of model and machine to so many random strings, too.",
+            help="Also compare the answers of model and machine to N random strings.",
             rich_help_panel="How far they agree",
         ),
     ] = None,
@@ -54,7 +54,10 @@ def extract(
         ),
     ] = "1:1000",
     time_limit: Annotated[
-        str, typer.Option(metavar="TIME", help="After this nothing more is learned: 30s, 5m.")
+        str,
+        typer.Option(
+            metavar="TIME", help="Stop learning rules after this time, such as 30s or 5m."
+        ),
     ] = "60s",
     workers: WorkersOption = 1,
     as_json: JsonOption = False,
@@ -62,8 +65,8 @@ def extract(
     """Extract the machine that a model is when its signals are made 0 or 1.
 
     Its rules are learned from what the model does with strings of its task: in
-    which state, reading which symbol, and seeing what at the ends of its memories, it
-    pops and pushes what, says what, and goes on in which state. Symbols that are
+    each state, reading each symbol, and seeing what is at the ends of its memories:
+    what it pops, pushes and answers, and which state comes next. Symbols that are
     treated alike share a rule. Then model and machine answer strings that nothing was
     learned from; how often they agree is printed, and the shortest string at which
     they do not.
@@ -77,6 +80,7 @@ def extract(
         stacktrans extract anbncn --strings 1000 --lengths 1:1000
     """
     from stacktrans.common.errors import UsageError
+    from stacktrans.extraction.agreement import check_lengths
     from stacktrans.extraction.extracting import compared_with
     from stacktrans.extraction.extracting import extract as extracted_from
     from stacktrans.machines.files import written
@@ -97,6 +101,8 @@ def extract(
     range_, seconds = parse_lengths(lengths), parse_seconds(time_limit, "--time-limit")
     assert seconds is not None
     loaded = load_model(checkpoint, "auto", hard=True, workers=workers)
+    if strings:
+        check_lengths(loaded, range_)
     found = extracted_from(loaded, complain if not as_json else lambda _: None, seconds)
     if strings:
         found = compared_with(loaded, found, strings, range_)

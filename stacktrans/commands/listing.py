@@ -22,7 +22,7 @@ KINDS = {
     "generators": "What tasks of your own are made with, and the parameters of each.",
     "memories": "Memories for a controller to operate, for --memory; several as in queue+stack.",
     "controllers": "Networks that operate a memory, for --controller.",
-    "recipes": "Complete settings of runs, for --recipe.",
+    "recipes": "Changes to the default settings of a run, by name, for --recipe.",
     "strategies": "What the recipe auto races, for --strategies, or one of them for --recipe.",
     "checkpoints": "Trained models, for CHECKPOINT: shipped ones, and those in ./checkpoints.",
     "settings": "Settings of a run, which --set changes.",

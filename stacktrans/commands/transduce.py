@@ -31,7 +31,7 @@ def transduce(
     checkpoint: CheckpointArgument,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Files; - for stdin. Default: stdin."),
+        typer.Argument(metavar="FILE", help="Files; - for stdin. Default: stdin."),
     ] = None,
     max_length: Annotated[
         int | None,

@@ -28,10 +28,10 @@ def verify(
         ),
     ] = 20_000,
     count: Annotated[
-        int, typer.Option(help="Then so many random strings of training and test lengths.")
+        int, typer.Option(help="Number of random strings of training and test lengths tried next.")
     ] = 10_000,
     longest: Annotated[
-        int, typer.Option(help="Then longer strings, up to so many symbols.")
+        int, typer.Option(help="Length of the longest strings tried last, in symbols.")
     ] = 10_000,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the strings.")] = 1,
     hard: HardOption = False,
@@ -43,11 +43,11 @@ def verify(
 
     All short strings are tried, then random ones as long as those that the model
     was trained and tested on, then ever longer ones, beside the exact answers of
-    its task; a model of pairs in files is tried on these. What is answered wrongly
-    is made as short as it gets, and the command that shows the model at it is
-    printed. The exit code is 1 if something was wrong. Of a machine that extract
-    has made it is proved that it is right on all strings, whatever their length,
-    if that can be done.
+    its task; a model of pairs in files is tried on these. A wrong string is
+    shortened as far as possible, and the command that shows the model at it is
+    printed. The exit code is 1 if something was wrong. For a machine made by
+    extract, it also tries to prove that all strings, however long, are answered
+    correctly.
 
         stacktrans verify checkpoints/reverse-stack
         stacktrans verify checkpoints/xor-buffered --hard --longest 1000

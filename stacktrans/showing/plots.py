@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CHART = (7.0, 3.5)
 """Width and height of a chart, in inches."""
-NO_MATPLOTLIB = "plots need matplotlib: pip install 'stacktrans[plot]'"
+NO_MATPLOTLIB = "plots need matplotlib: pip install matplotlib pillow"
 SUFFIXES = (".png", ".svg", ".pdf")
 
 

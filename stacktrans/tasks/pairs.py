@@ -101,7 +101,10 @@ class Pairs(Task):
                 file = name_of(Path(self.files[part] or ""))
                 raise UsageError(f"{file}: not the {CALLED[part]} pairs that this model began with")
         if self.known != found.known:
-            raise UsageError("task.parameters.known: not what the files say")
+            raise UsageError(
+                "task.parameters.known: the files no longer have the symbols that this model was "
+                "trained with; restore them, or go on with train --from"
+            )
         return found
 
     @property
