@@ -21,7 +21,7 @@ from stacktrans.settings.model_config import (
     VectorMemoryConfig,
 )
 from stacktrans.settings.packaged import recipe_names, recipes, shipped
-from stacktrans.settings.resolve import find_task, load_task, resolve
+from stacktrans.settings.resolve import find_task, load_task, resolve, seed_of
 from stacktrans.settings.training_config import (
     ClipConfig,
     ConvergedConfig,
@@ -171,6 +171,12 @@ def test_an_option_changes_part_of_a_task() -> None:
         ({"assignments": ["prune=true"]}, "training.prune no longer exists: it is part of"),
         ({"assignments": ["memory.count=2"]}, "setting memory.count=2: .*queue has no count"),
         ({"assignments": ["learning_rate=yes"]}, "training.learning_rate: expected a number"),
+        ({"assignments": ["learning_rate="]}, "setting learning_rate=: expected key=value"),
+        ({"assignments": ["gate_bias={forget: yes}"]}, "expected a number"),
+        ({"assignments": ["lengths.train=[yes, 10]"]}, "expected numbers"),
+        ({"assignments": ["length_law={mean: true, deviation: 3}"]}, "length_law"),
+        ({"assignments": ["length_law={depth: yes}"]}, "length_law"),
+        ({"assignments": ["restart.starts=[{gate_bias: {forget: true}}]"]}, "expected a number"),
         ({"assignments": ["batch_size=25e-1"]}, "training.batch_size: .* .given: '25e-1'"),
         ({"assignments": ["task.generator=cpy"]}, "unknown generator 'cpy'; did you mean 'copy'"),
         ({"assignments": ["optimizer=lion"]}, "expected rmsprop, adam or sgd"),
@@ -187,8 +193,13 @@ def test_wrong_settings_are_named(changes: dict[str, object], message: str) -> N
 
 
 def test_whole_numbers_may_have_exponents() -> None:
-    found = copy_queue(assignments=["max_steps=1e3", "learning_rate=1e-3", "seed=2E1"])
+    found = copy_queue(
+        assignments=["max_steps=1e3", "learning_rate=1e-3", "seed=2E1", "batch_size=1e2"]
+    )
     assert (found.training.max_steps, found.training.learning_rate, found.seed) == (1000, 0.001, 20)
+    assert found.training.batch_size == 100
+    assert {seed_of({"seed": written}) for written in ("1e1", 10, "10", 10.0)} == {10}
+    assert {seed_of({"seed": written}) for written in (None, True, "x", -1)} == {1}
 
 
 def test_what_makes_a_task_can_be_changed_alone() -> None:

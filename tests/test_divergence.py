@@ -54,6 +54,12 @@ def test_what_a_run_that_diverges_saves_can_be_read(
     assert_readable(tmp_path / "run", config)
 
 
+def test_it_is_said_whether_there_are_best_weights(tmp_path: Path) -> None:
+    config = small_run("max_steps=40", "restart=null", "learning_rate=1e38", *FAST)
+    with pytest.raises(TrainingError, match="nothing was measured before"):
+        trainer_in(tmp_path / "run", config).run(ignore)
+
+
 def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
     config = small_run("max_steps=40", "restart=null", "stop={converged: {}}")
     trainer = trainer_in(tmp_path / "run", config)

@@ -44,6 +44,8 @@ def of_aliases(first: str, each: str, levels: int) -> str:
         ("x: " + "9" * 100_000, ":1: a whole number of 100000 digits"),
         ("x: 0x" + "f" * 100_000, ":1: a whole number of 100002 digits"),
         ("x: 0x_", ":1: '0x_' is not a number"),
+        ("a: 0\nx: 010", ":2: '010' begins with 0, which YAML reads as octal"),
+        ("x: -0_7", ":1: '-0_7' begins with 0"),
         ("x: !!int 1" + ":59" * 20, ":1: !!int cannot be used in settings"),
         ("a: 1\nx: !!bool maybe", ":2: !!bool cannot be used in settings"),
         ("x: !!binary aGk=", ":1: !!binary cannot be used in settings"),
@@ -118,6 +120,10 @@ def test_aliases_and_merge_keys_stay_of_use() -> None:
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: [*a, *a]"
     both = {"x": 1, "y": 2}
     assert parsed(text).value == {"a": both, "b": {"x": 1, "y": 3}, "c": [both, both]}
+    deeper = "a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {d: {e: *b}}\nf: *b"
+    assert parsed(deeper).value["c"] == {"d": {"e": {"x": 2}}}
+    with pytest.raises(DocumentError, match="'x' appears twice"):
+        parsed("a: &a {x: 1}\nb: {<<: *a, x: 2, x: 3}")
 
 
 @pytest.mark.parametrize("value", ["!!bool maybe", "&a [*a]", "[" * 90, "9" * 200, "{1: 2}"])

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import safetensors
+import small_runs
 import torch
 from command_line import SMALL, TRAIN
 from test_checkpoint import tiny_config, tiny_model
@@ -40,6 +41,15 @@ def test_a_run_that_has_ended_says_what_came_of_it(run: Path) -> None:
     with safetensors.safe_open(run / "best" / "model.safetensors", "pt") as file:
         said = json.loads(file.metadata()["accuracy"])
     assert said == {part: summary[part] for part in ("train", "test")}
+
+
+def test_training_strings_are_not_called_new(tmp_path: Path) -> None:
+    examples = "examples={train: 20, development: 5, test: 5, epochs: 1}"
+    config = small_runs.small_run(examples, "stop={development: {}}", "batch_size=20")
+    small_runs.trainer_of(config, tmp_path).run(small_runs.ignore)
+    card = (tmp_path / "best" / "README.md").read_text()
+    assert "| training set, lengths" in card
+    assert card.count("| new at the end of the run") == 1
 
 
 SUMMARY = {

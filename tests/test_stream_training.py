@@ -158,6 +158,14 @@ def test_starts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: Pa
     assert trainer.state.progress.best == [-min(record["validation"] for record in records)]
 
 
+def test_of_so_many_starts_the_best_stays_if_the_last_fails(tmp_path: Path) -> None:
+    config = small_run("restart={after: 8, loss: 1.0e-05}", stream="starts: 2, epochs: 3")
+    trainer = trainer_of(config, tmp_path)
+    summary = trainer.run(ignore)
+    assert (summary.outcome, summary.attempts) == ("starts", 2)
+    assert trainer.state.progress.best
+
+
 @pytest.mark.parametrize("stop_at", [1, 5, 12])
 def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
     tmp_path: Path, stop_at: int

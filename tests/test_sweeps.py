@@ -12,6 +12,9 @@ from command_line import run, run_process
 from small_sweeps import MEASURES, RACED, records, sweep_file
 
 from stacktrans.settings import contest, resolve
+from stacktrans.settings.command import alone
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.contest import identity_of
 from stacktrans.settings.layers import Layer
 from stacktrans.settings.strategies import strategies
 from stacktrans.sweeps.plan import read_plan
@@ -41,6 +44,46 @@ def test_a_run_is_what_its_command_trains(swept: Path, tmp_path: Path) -> None:
     (folder,) = (swept / "runs").glob(f"*{record['identity']}")
     weights = Path("best") / "model.safetensors"
     assert (tmp_path / "again" / weights).read_bytes() == (folder / weights).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("settings", "condition"),
+    [
+        ({"training": {"restart": None, "stop": None}},
+         {"training": {"restart": {"after": 5}, "stop": {"solved": {}}}}),
+        ({"training": {"restart": None}}, {}),
+        ({}, {"training": {"restart": {"after": 5}}, "seed": "1e0"}),
+    ],
+)  # fmt: skip
+def test_a_command_means_its_run(tmp_path: Path, settings: Any, condition: Any) -> None:
+    of_all = {"task": "copy", "model": {"memory": "queue"}, **settings}
+    path = sweep_file(tmp_path, settings=of_all, conditions={"a": condition}, grid={"threads": [1]})
+    (planned,) = read_plan(path).runs
+    words = shlex.split(planned.command)
+    shown = run(*words[1:], "--dry-run", "--json")
+    assert shown.returncode == 0, shown.stderr.decode()
+    assert identity_of({"": RunConfig(**json.loads(shown.stdout))}) == planned.identity
+
+
+@pytest.mark.parametrize("given", ["--set training.max_steps=50", "--set max_steps=50",
+                                   "--max-steps 50", "--set seed=3"])  # fmt: skip
+def test_a_winner_s_command_has_its_own_limit(given: str) -> None:
+    words = ["stacktrans", "train", "--task", "copy", "--memory", "stack", *given.split()]
+    limited = alone(words, "joint", 7)
+    shown = run(*limited[1:], "--dry-run", "--json")
+    assert json.loads(shown.stdout)["training"]["max_steps"] == 7
+    assert alone(words, "joint", None) == [*words, "--recipe", "joint"]
+
+
+def test_a_folder_that_can_t_be_used_fails_its_run_alone(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path, conditions=STACK, grid={"seed": [1, 2]})
+    first = read_plan(path).runs[0]
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    (tmp_path / "out" / "runs" / first.directory).touch()
+    done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert "error" in records(tmp_path / "out")[0]
+    assert [record["seed"] for record in records(tmp_path / "out") if "error" not in record] == [2]
 
 
 def test_what_is_finished_is_not_run_again(swept: Path) -> None:

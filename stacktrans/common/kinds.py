@@ -17,7 +17,7 @@ def no_truth_values(value: Any) -> Any:
     """A value, or several, before it is read as numbers; raises `ValueError` for true and false."""
     several = value if isinstance(value, list | tuple) else [value]
     if any(isinstance(each, bool) for each in several):
-        raise ValueError("expected a number" + ("s" if several is value else ""))
+        raise ValueError("expected numbers" if several is value else "expected a number")
     return value
 
 
