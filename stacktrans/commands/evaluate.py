@@ -17,7 +17,7 @@ from stacktrans.commands.options import (
     load_model,
     parse_lengths,
 )
-from stacktrans.commands.terminal import print_data, print_json, print_out
+from stacktrans.commands.terminal import print_data, print_json, print_out, print_text
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_place_of
 
@@ -315,9 +315,7 @@ def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> Non
     if forms["--json"]:
         print_json(report.objects if len(report.objects) > 1 else report.objects[0])
     elif forms["--csv"] or forms["--latex"]:
-        text = csv_of(report.entries) if forms["--csv"] else latex_text(report.table)
-        for line in text.removesuffix("\n").split("\n"):
-            print_data(line)
+        print_text(csv_of(report.entries) if forms["--csv"] else latex_text(report.table))
     else:
         print_out(*report.shown, beside=beside)
 

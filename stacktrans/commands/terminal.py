@@ -45,6 +45,12 @@ def print_data(text: str, end: str = "\n") -> None:
     print(visible(text, keep="\t") if sys.stdout.isatty() else text, end=end)
 
 
+def print_text(text: str) -> None:
+    """Print data of several lines on stdout, each as `print_data` does."""
+    for line in text.removesuffix("\n").split("\n"):
+        print_data(line)
+
+
 def output_width() -> int:
     """The width of stdout in characters; 200 where it is not a terminal."""
     from rich.console import Console

@@ -10,7 +10,7 @@ import typer
 
 from stacktrans.commands import completion
 from stacktrans.commands.options import TASK, DeviceOption, JsonOption, either, parse_seconds
-from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
+from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
@@ -310,8 +310,7 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
     elif dry_run and as_json:
         print_json(found.config.model_dump(mode="json"))
     elif dry_run:
-        for line in found.config.to_yaml().removesuffix("\n").split("\n"):
-            print_data(line)
+        print_text(found.config.to_yaml())
     else:
         _run(found, as_json)
 
@@ -337,11 +336,9 @@ def _words(ctx: typer.Context) -> list[str]:
         value = ctx.params.get(str(option.name))
         if not source or source.name != "COMMANDLINE" or option.name in OF_RACES:
             continue
-        if option.name in ("recipe", "memory") and value == AUTO:
+        if option.name == "memory" and value == AUTO:
             continue
         for each in value if isinstance(value, (list, tuple)) else [value]:
-            if option.name == "set_" and str(each).replace(" ", "") == f"recipe={AUTO}":
-                continue
             if isinstance(each, bool):
                 words += (option.opts if each else option.secondary_opts)[:1]
             else:

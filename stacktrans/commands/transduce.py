@@ -2,9 +2,10 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,10 +20,8 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import check_positive
+from stacktrans.common.incoming import Unreadable
 from stacktrans.common.messages import complain
-
-if TYPE_CHECKING:
-    from stacktrans.machines.definition import Machine
 
 NOT_ENDED = "the model did not end its answer, which is cut off"
 
@@ -71,24 +70,41 @@ def transduce(
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
     """
     from stacktrans.common.reading import STDIN, check_readable
-    from stacktrans.machines.lines import machine_at
+    from stacktrans.machines.lines import answered_lines, machine_at
 
     check_positive(**{"--max-length": max_length, "--beam": beam})
     inputs = files or [STDIN]
     for path in inputs:
         if path != STDIN:
             check_readable(path)
+    answers: Callable[[int], Iterator[Any]]
     machine = None if as_json or beam else machine_at(checkpoint)
-    if machine:
-        _by_machine(machine, inputs, max_length)
-        return
-    from stacktrans.inference.transduction import transduce_lines
+    if machine:  # which answers without anything that takes time to import
+        answers = partial(answered_lines, machine, limit=max_length)
+    else:
+        from stacktrans.inference.transduction import transduce_lines
 
-    loaded = load_model(checkpoint, device, hard, workers)
+        answers = partial(
+            transduce_lines,
+            load_model(checkpoint, device, hard, workers),
+            max_length=max_length,
+            as_json=as_json,
+            marked=not (as_json or everything),
+            beam=beam,
+        )
+    failed = [_failed(answers(descriptor), name, as_json) for descriptor, name in _opened(inputs)]
+    if any(failed):
+        raise typer.Exit(1)
+
+
+def _failed(lines: Iterator[Any], name: str, as_json: bool) -> bool:
+    """Print the answers to the lines of an input as they come; whether one has none.
+
+    They are those of a machine, `machines.lines.Answered`, or `inference.transduction.Line`.
+    """
     failed = False
-    for descriptor, name in _opened(inputs):
-        marked = not (as_json or everything)
-        for line in transduce_lines(loaded, descriptor, max_length, as_json, marked, beam):
+    try:
+        for line in lines:
             if as_json:
                 print_json(line.as_json())
             else:
@@ -100,27 +116,9 @@ def transduce(
                 complain(f"{name}:{line.number}: {line.error}")
             elif line.ended is False:
                 complain(f"{name}:{line.number}: {NOT_ENDED}")
-    if failed:
-        raise typer.Exit(1)
-
-
-def _by_machine(machine: "Machine", inputs: list[Path], max_length: int | None) -> None:
-    """Have a machine answer, without anything that takes time to import."""
-    from stacktrans.machines.lines import answered_lines
-
-    failed = False
-    for descriptor, name in _opened(inputs):
-        for line in answered_lines(machine, descriptor, max_length):
-            print_data(line.output)
-            if line.last:
-                sys.stdout.flush()
-            if line.error:
-                failed = True
-                complain(f"{name}:{line.number}: {line.error}")
-            elif not line.ended:
-                complain(f"{name}:{line.number}: {NOT_ENDED}")
-    if failed:
-        raise typer.Exit(1)
+    except Unreadable as error:
+        raise Unreadable(f"{name}: {error}") from error
+    return failed
 
 
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:

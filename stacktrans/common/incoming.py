@@ -4,7 +4,7 @@ import os
 import re
 import select
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from stacktrans.common.errors import StacktransError
@@ -42,6 +42,10 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+class Unreadable(StacktransError):
+    """What comes in can't be read."""
+
+
 class Piece(NamedTuple):
     """A line, or a part of one.
 
@@ -63,6 +67,9 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
     Args:
         descriptor: an open file or pipe.
         parts: whether not to wait for the end of a line either.
+
+    Raises:
+        Unreadable: it can't be read; the message says why.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
     group: list[Piece] = []
@@ -99,17 +106,17 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
 
 
 def _next_bytes(descriptor: int) -> bytes:
-    """What comes next, waiting for it; raises `StacktransError` if it can't be read."""
+    """What comes next, waiting for it; raises `Unreadable`."""
     while True:
         try:
             return os.read(descriptor, CHUNK)
         except BlockingIOError:  # somebody has set it so
             select.select([descriptor], [], [])
         except OSError as error:
-            raise StacktransError(f"what comes in can't be read: {error.strerror}") from error
+            raise Unreadable(str(error.strerror)) from error
 
 
-def check_length(symbols: Sequence[str]) -> None:
+def check_length(length: int) -> None:
     """Raise `StacktransError` if a string is longer than any that a model is asked about."""
-    if len(symbols) > LONGEST:
-        raise StacktransError(f"a string of {len(symbols)} symbols; expected at most {LONGEST}")
+    if length > LONGEST:
+        raise StacktransError(f"a string of {length} symbols; expected at most {LONGEST}")

@@ -10,7 +10,6 @@ import numpy as np
 from stacktrans.extraction.strings import Tried, drawn_strings
 from stacktrans.inference.decoding import transduce
 from stacktrans.machines.definition import Machine
-from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.of_machine import MachineModel
 from stacktrans.model.predictor import Predictor, Question
@@ -48,22 +47,26 @@ def differing(
     return [
         string
         for string, right, own in zip(strings, expected, said, strict=True)
-        if own is None or not np.array_equal(own, right)
+        if own is None or right is None or not np.array_equal(own, right)
     ]
 
 
-def answers_of(checkpoint: Checkpoint, model: Predictor, strings: Sequence[Tried]) -> list[Ids]:
-    """What a model says to each string, where it is scored, and whether that is all of it."""
+def answers_of(
+    checkpoint: Checkpoint, model: Predictor, strings: Sequence[Tried]
+) -> list[Ids | None]:
+    """What a model says to each string, where it is scored, and whether that is all of it.
+
+    None where a machine has no rule.
+    """
     layout = checkpoint.layout
     if isinstance(layout, Stream):
         questions = [Question(string.ids, string.scored) for string in strings]
-        return [said.symbols for said in model.answers(questions, logs=False)]
+        found = model.answers(questions, logs=False)
+        return [None if said.lacking else said.symbols for said in found]
     sources = [string.ids for string in strings]
     answers = transduce(model, layout, sources, logs=False)
-    for lacking in (said.lacking for said in answers if said.lacking):
-        raise NoRule(lacking)
     return [
-        _scored(string, np.array(said.target, np.int64), said.ended)
+        None if said.lacking else _scored(string, np.array(said.target, np.int64), said.ended)
         for string, said in zip(strings, answers, strict=True)
     ]
 
@@ -81,7 +84,7 @@ def _by_rules(
     layout = checkpoint.layout
     rules = rules_of(machine)
     if rules is None:
-        return _step_by_step(checkpoint, machine, strings)
+        return answers_of(checkpoint, MachineModel(checkpoint.config.model, machine), strings)
     run = RulesRun(machine, rules)
     if isinstance(layout, Stream):
         said = run.said([string.ids for string in strings])
@@ -100,20 +103,6 @@ def _by_rules(
     said = run.said([layout.read(string.ids) for string in strings])
     for string, own in zip(strings, said, strict=True):
         found.append(None if own is None else _scored(string, *layout.answered(own)))
-    return found
-
-
-def _step_by_step(
-    checkpoint: Checkpoint, machine: Machine, strings: Sequence[Tried]
-) -> list[Ids | None]:
-    """The same in plain Python."""
-    model = MachineModel(checkpoint.config.model, machine)
-    found: list[Ids | None] = []
-    for string in strings:
-        try:
-            found += answers_of(checkpoint, model, [string])
-        except NoRule:
-            found.append(None)
     return found
 
 

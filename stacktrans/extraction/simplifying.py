@@ -56,9 +56,12 @@ def _pushes_to_each(operations: Operations) -> Iterator[list[int]]:
         ]
 
 
-def _answers(checkpoint: Checkpoint, strings: Sequence[Tried]) -> list[Ids]:
+def _answers(checkpoint: Checkpoint, strings: Sequence[Tried]) -> list[Ids | None]:
     return answers_of(checkpoint, checkpoint.predictor.made_hard(True), strings)
 
 
-def _same(ones: Sequence[Ids], others: Sequence[Ids]) -> bool:
-    return all(np.array_equal(one, other) for one, other in zip(ones, others, strict=True))
+def _same(ones: Sequence[Ids | None], others: Sequence[Ids | None]) -> bool:
+    return all(
+        one is not None and other is not None and np.array_equal(one, other)
+        for one, other in zip(ones, others, strict=True)
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
-from stacktrans.machines.running import NO_OUTPUT, NoRule
+from stacktrans.machines.running import NO_OUTPUT
 from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Run, Said
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
 from stacktrans.tasks.layouts import InStep, JointSequence, Layout, SameLength, Stream
@@ -48,27 +48,9 @@ def transduce(
     """
     if not sources:
         return []
-    try:
-        return _transduced(model, layout, sources, limit, logs)
-    except NoRule as error:
-        if len(sources) == 1:
-            return [Answer([], 0.0, False, str(error))]
-        return [
-            answer
-            for source in sources
-            for answer in transduce(model, layout, [source], limit, logs)
-        ]
-
-
-def _transduced(
-    model: Predictor, layout: Layout, sources: Sequence[Ids], limit: int | None, logs: bool
-) -> list[Answer]:
     if isinstance(layout, InStep):
         read = [layout.read(source) for source in sources]
-        answers = [_in_step(layout, each) for each in in_step(model, read, logs)]
-        if not isinstance(layout, SameLength):  # where some symbols may not be asked for
-            _check_known(answers)
-        return answers
+        return [_in_step(layout, each) for each in in_step(model, read, logs)]
     assert isinstance(layout, JointSequence | Stream)
     limits = [layout.longest_answer(len(source), limit) for source in sources]
     questions = [
@@ -77,14 +59,11 @@ def _transduced(
     marks = marks_of(layout)
     said = model.answers(questions, marks, logs)
     answers = [_greedy(marks, each, most) for each, most in zip(said, limits, strict=True)]
-    _check_known(answers)
     return [replace(each, target=layout.in_turn(each.target)) for each in answers]
 
 
-def _check_known(answers: Sequence[Answer]) -> None:
-    """Raise `NoRule` if a machine has no output for a symbol of an answer."""
-    if any(NOT_KNOWN in answer.target for answer in answers):
-        raise NoRule(NO_OUTPUT)
+def _no_answer(why: str) -> Answer:
+    return Answer([], 0.0, False, why)
 
 
 def in_step(model: Predictor, read: Sequence[Ids], logs: bool = True) -> list[Said]:
@@ -108,14 +87,21 @@ def _question(layout: JointSequence | Stream, source: Ids, limit: int) -> Questi
 
 
 def _in_step(layout: InStep, said: Said) -> Answer:
+    if said.lacking:
+        return _no_answer(said.lacking)
     target, ended = layout.answered(said.symbols)
     scored = len(target) + (len(target) < len(said.symbols))  # the end of an answer included
     symbols = target.tolist()
+    # Of as many symbols as the source has, some may not be asked for.
+    if NOT_KNOWN in symbols and not isinstance(layout, SameLength):
+        return _no_answer(NO_OUTPUT)
     return Answer(symbols, _log_probability(symbols, said.logs[:scored]), ended)
 
 
 def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
     symbols = said.symbols.tolist()
+    if said.lacking or NOT_KNOWN in symbols:
+        return _no_answer(said.lacking or NO_OUTPUT)
     last = symbols[-1] if symbols else None
     ended = marks.end is not None and last == marks.end
     cut = not ended and len(symbols) > limit

@@ -19,7 +19,6 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.predictions import predictions
-from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
 from stacktrans.settings.task_config import TaskConfig
@@ -209,27 +208,17 @@ def predicted(model: Predictor, batch: Batch) -> Ids:
 
     They are -1 where numbers overflow, and in rows for which a machine has no rule.
     """
-    try:
-        return _predicted(model, batch)
-    except NoRule:
-        if len(batch.lengths) == 1:
-            return np.where(batch.mask, -1, 0)
-        rows = [batch.row(index) for index in range(len(batch.lengths))]
-        return np.concatenate([predicted(model, row) for row in rows])
-
-
-def _predicted(model: Predictor, batch: Batch) -> Ids:
     found = np.zeros_like(batch.inputs)
     rows = [ids[:length] for ids, length in zip(batch.inputs, batch.lengths, strict=True)]
     asked = [mask[:length] for mask, length in zip(batch.mask, batch.lengths, strict=True)]
     if model.config.buffers:
         said = model.written(rows, logs=False)
         for row, where, own in zip(found, asked, said, strict=True):
-            row[: len(where)][where] = own.symbols[where]
+            row[: len(where)][where] = -1 if own.lacking else own.symbols[where]
     else:
         questions = [Question(ids, where) for ids, where in zip(rows, asked, strict=True)]
         for row, where, own in zip(found, asked, model.answers(questions, logs=False), strict=True):
-            row[: len(where)][where] = own.symbols
+            row[: len(where)][where] = -1 if own.lacking else own.symbols
     return found
 
 

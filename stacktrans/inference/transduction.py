@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.common.incoming import LONGEST, Piece, check_length, decode_line, line_groups
+from stacktrans.common.incoming import Piece, check_length, decode_line, line_groups
 from stacktrans.inference.beam import search
 from stacktrans.inference.decoding import Answer
 from stacktrans.inference.perplexity import Following, followings
-from stacktrans.machines.running import NoRule
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest
 from stacktrans.tasks.alphabets import UNKNOWN, UnknownSymbol
@@ -203,7 +202,7 @@ def _answer(checkpoint: Checkpoint, lines: Sequence[Line], options: AnswerOption
             if not symbols:
                 line.output = ""
                 continue
-            check_length(symbols)
+            check_length(len(symbols))
             sources.append(task.source.encode(symbols))
             waiting.append((line, symbols))
         except StacktransError as error:
@@ -296,12 +295,10 @@ class LineStream:
             self._failed = True
         if not len(ids):
             return "", problem
-        if self._count + len(ids) > LONGEST:
-            self._failed = True
-            return "", f"a string of more than {LONGEST} symbols; expected at most {LONGEST}"
         try:
+            check_length(self._count + len(ids))
             hidden = self._run.hidden(ids[None])
-        except NoRule as error:
+        except StacktransError as error:  # a machine without a rule, too
             self._failed = True
             return "", str(error)
         found, logs = likeliest(self._model.read_out(hidden))

@@ -22,6 +22,7 @@ class Answered(NamedTuple):
         error: why there is no answer; None if there is one.
         ended: whether the machine ended it.
         last: whether no further line is ready.
+        complete: whether the line ends with this: always.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Answered(NamedTuple):
     error: str | None
     ended: bool
     last: bool
+    complete: bool = True
 
 
 def machine_at(name: str) -> Machine | None:
@@ -63,7 +65,7 @@ def answered_lines(machine: Machine, descriptor: int, limit: int | None) -> Iter
                 text = decode_line(piece.raw)
                 symbols: Sequence[str] = split_words(text) if machine.words[0] else text
                 if symbols:
-                    check_length(symbols)
+                    check_length(len(symbols))
                     said = answer(tables, _encoded(numbers, symbols), limit)
                     ended = said.ended
                     between = " " if machine.words[1] else ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -101,24 +102,26 @@ class MachineModel:
     def answers(
         self, questions: Sequence[Question], marks: Marks = NO_MARKS, logs: bool = True
     ) -> list[Said]:
-        """See `Predictor.answers`; raises `NoRule` where no rule fits."""
+        """See `Predictor.answers`; nothing is said where no rule fits."""
         tables = Tables(self.machine)
-        found = []
-        for question in questions:
+
+        def said(question: Question) -> list[int]:
             stepper = Stepper(tables)
-            said = np.fromiter(stepper.run(question.ids.tolist()), np.int64, len(question.ids))
-            symbols = said[question.where].tolist()
+            ids = question.ids
+            outputs = np.fromiter(stepper.run(ids.tolist()), np.int64, len(ids))
+            symbols: list[int] = outputs[question.where].tolist()
             if question.limit >= 0 and symbols:
                 symbols += answer_after(
                     stepper, symbols[-1], question.limit, marks.first_target, marks.ending
                 )
-            found.append(_said(symbols))
-        return found
+            return symbols
+
+        return [_said(partial(said, question)) for question in questions]
 
     def written(self, sources: Sequence[Ids], logs: bool = True) -> list[Said]:
-        """See `Predictor.written`; raises `NoRule` where no rule fits."""
+        """See `Predictor.written`; nothing is said where no rule fits."""
         tables = Tables(self.machine)
-        return [_said(written(Stepper(tables), source.tolist())) for source in sources]
+        return [_said(partial(written, Stepper(tables), source.tolist())) for source in sources]
 
     def follow(self, ids: Ids, contents: bool = True) -> Iterator[StepTaken]:
         """See `Predictor.follow`; what is pushed is a kind, by its number; raises `NoRule`."""
@@ -219,9 +222,12 @@ class MachineRun:
         self._steppers = [self._steppers[item].copy() for item in items.tolist()]
 
 
-def _said(symbols: list[int]) -> Said:
-    """An answer, with `NOT_KNOWN` where the machine has no output."""
-    said = np.array(symbols, np.int64)
+def _said(answer: Callable[[], list[int]]) -> Said:
+    """An answer, with `NOT_KNOWN` where the machine has no output; none where no rule fits."""
+    try:
+        said = np.array(answer(), np.int64)
+    except NoRule as error:
+        return Said(np.empty(0, np.int64), np.empty(0), str(error))
     return Said(np.where(said < 0, NOT_KNOWN, said), np.zeros(len(said)))
 
 

@@ -24,10 +24,12 @@ class Said(NamedTuple):
     Attributes:
         symbols: [n] outputs; -1 where numbers overflow.
         logs: [n] the logarithms of their probabilities; empty if they were not asked for.
+        lacking: why nothing was said, by a machine that has no rule; None otherwise.
     """
 
     symbols: Ids
     logs: Numbers
+    lacking: str | None = None
 
 
 class Question(NamedTuple):

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import math
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ _OPTIONS = {
     "model.controller.name": "--controller",
     SEED: "--seed",
 }
-_LIMIT = re.compile(r"(training\.)?max_steps=")
 
 
 def training_command(layers: Sequence[Layer]) -> list[str]:
@@ -57,19 +55,22 @@ def training_command(layers: Sequence[Layer]) -> list[str]:
 def alone(words: Sequence[str], recipe: str, max_steps: int | None) -> list[str]:
     """The words of a command that trains one of the runs of a race, perhaps for so many batches."""
     limit = ["--max-steps", str(max_steps)] if max_steps else []
-    return [*(_without_limit(words) if limit else words), "--recipe", recipe, *limit]
+    # What --set says would lie over the options.
+    kept = _without(words, "recipe", *(("max_steps", "training.max_steps") if limit else ()))
+    return [*kept, "--recipe", recipe, *limit]
 
 
-def _without_limit(words: Sequence[str]) -> Iterator[str]:
-    """Words without a limit of batches, which would lie over that of a later option."""
+def _without(words: Sequence[str], *settings: str) -> Iterator[str]:
+    """Words without options, and assignments by --set, of some settings."""
+    options = {f"--{name.replace('_', '-')}" for name in settings}
     coming = iter(words)
     for word in coming:
-        if word == "--max-steps":
+        if word in options:
             next(coming)
-        elif word == "--set" and _LIMIT.match(setting := next(coming)) is None:
-            yield from (word, setting)
         elif word != "--set":
             yield word
+        elif (setting := next(coming)).partition("=")[0].strip() not in settings:
+            yield from (word, setting)
 
 
 def _as_yaml(value: Any) -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 CHART = (7.0, 3.5)
 """Width and height of a chart, in inches."""
-NO_MATPLOTLIB = "plots need matplotlib: pip install matplotlib pillow"
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -38,15 +37,14 @@ def check_plot(path: Path) -> None:
 def check_matplotlib() -> None:
     """Raise `UsageError` without matplotlib, before anything is done for a picture."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise UsageError(NO_MATPLOTLIB)
+        raise UsageError("plots need matplotlib: pip install matplotlib pillow")
 
 
 def empty_figure(width: float, height: float) -> "Figure":
     """A figure of so many inches; raises `UsageError` without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError(NO_MATPLOTLIB) from error
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height))
 
 

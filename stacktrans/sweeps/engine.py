@@ -57,8 +57,7 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
     A job whose process is killed is tried once more, in another process.
     """
     for job in jobs:  # a process that was killed has left it
-        with contextlib.suppress(OSError):  # which will be said when it is worked on
-            (job.directory / RUNNING).unlink(missing_ok=True)
+        _note_not_running(job)
     left, deaths = deque(jobs), Counter[str]()
     # One executor for each process, since a process that dies breaks its executor.
     free = [one_process(workers) for _ in range(min(workers, len(jobs)))]
@@ -73,8 +72,7 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
                 try:
                     record = future.result()
                 except BrokenProcessPool:
-                    with contextlib.suppress(OSError):
-                        (job.directory / RUNNING).unlink(missing_ok=True)
+                    _note_not_running(job)
                     deaths[job.run.identity] += 1
                     killed = deaths[job.run.identity] == MOST_DEATHS
                     record = failure(job, KILLED) if killed else None
@@ -87,6 +85,11 @@ def on_this_machine(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Re
     finally:
         for executor in (*free, *(executor for _, executor in at_work.values())):
             executor.shutdown(kill_workers=True)
+
+
+def _note_not_running(job: Job) -> None:
+    with contextlib.suppress(OSError):  # which will be said when it is worked on
+        (job.directory / RUNNING).unlink(missing_ok=True)
 
 
 def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:

@@ -59,11 +59,6 @@ class Batch:
     mask: Mask
     lengths: list[int]
 
-    def row(self, index: int) -> "Batch":
-        """One of its examples alone."""
-        own = slice(index, index + 1)
-        return Batch(self.inputs[own], self.targets[own], self.mask[own], self.lengths[own])
-
 
 class Layout(ABC):
     """How pairs become what a model reads and what it should say.

@@ -137,8 +137,8 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
     by_column = dict(zip(task.columns, fields, strict=True))
     target = task.target.split(by_column.pop("target"))
     source = task.source.split("\t".join(by_column.values()))
-    check_length(source)
-    check_length(target)
+    check_length(len(source))
+    check_length(len(target))
     if task.same_length and len(source) != len(target):
         raise StacktransError(
             f"the source has {len(source)} symbols and the target {len(target)}; expected as many"

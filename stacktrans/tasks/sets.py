@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,14 @@ from stacktrans.tasks.flat import Flat, Numbering, Numbers, keys
 from stacktrans.tasks.layouts import Pair, Steps
 from stacktrans.tasks.splits import Keys, keep_apart, oddities, unsayable
 from stacktrans.tasks.symbols import Known, Writing, in_order
-from stacktrans.tasks.written import Column, WrittenPairs
+from stacktrans.tasks.written import Column, PairSequence, WrittenPairs
 
 REPLACED = 0.25
 """A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
 and this is a (Kiperwasser and Goldberg 2016, section 4.2)."""
 
 
-class PairSet(Sequence[Pair]):
+class PairSet(PairSequence):
     """Pairs of strings that are held in few arrays.
 
     Args:
@@ -41,18 +41,7 @@ class PairSet(Sequence[Pair]):
     def __len__(self) -> int:
         return len(self.sizes)
 
-    @overload
-    def __getitem__(self, index: int) -> Pair: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Pair]: ...
-
-    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(len(self))[index]]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        index %= len(self)
+    def pair(self, index: int) -> Pair:
         return Pair(self.sources[index], self.targets[index], None, int(self.sizes[index]))
 
     @property

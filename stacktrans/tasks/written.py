@@ -1,5 +1,6 @@
 """Pairs of files with what stands in their lines, whether a model knows its symbols or not."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
@@ -30,7 +31,25 @@ class Column:
         return self.writing.joined(self.name, symbols)
 
 
-class WrittenPairs(Sequence[Pair]):
+class PairSequence(Sequence[Pair]):
+    """Pairs that are put together when they are asked for."""
+
+    @abstractmethod
+    def pair(self, index: int) -> Pair:
+        """The pair of an index from 0."""
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        places = range(len(self))[index]
+        return [*map(self.pair, places)] if isinstance(places, range) else self.pair(places)
+
+
+class WrittenPairs(PairSequence):
     """Pairs as ids and as they are written, which takes longer to look up.
 
     Args:
@@ -44,14 +63,6 @@ class WrittenPairs(Sequence[Pair]):
     def __len__(self) -> int:
         return len(self.pairs)
 
-    @overload
-    def __getitem__(self, index: int) -> Pair: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Pair]: ...
-
-    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(len(self))[index]]
+    def pair(self, index: int) -> Pair:
         written = tuple(column[index] for column in self.columns)
         return self.pairs[index]._replace(written=written)
