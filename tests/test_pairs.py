@@ -2,8 +2,6 @@
 
 import gzip
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import ENVIRONMENT, run
+from command_line import run
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.evaluation import score
@@ -175,110 +173,12 @@ def test_what_a_model_cannot_say_is_wrong_whatever_it_says(tmp_path: Path) -> No
         assert scores.fine[1] == 0
 
 
-def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> None:
-    pairs = [("a" * size, "b" * size) for size in range(1, 41)]
-    path = write(tmp_path / "a.tsv", lines_of(pairs[::-1]))
-    found = learned(path, split=3).data
-    assert all_of(found) == [32, 4, 4]
-    train, dev, test = ([pair.length for pair in each] for each in found.sets)
-    assert test == [40, 39, 38, 37]
-    assert sorted(train + dev) == [*range(1, 37)]
-    assert dev != sorted(dev)[-4:]
-    assert [pair.length for pair in learned(path, split=3).data.sets[DEV]] == dev
-    assert [pair.length for pair in learned(path, split=4).data.sets[DEV]] != dev
-    assert found.notes[1:] == [
-        f"{path}: 4 of 40 pairs, the longest, are kept apart as the test set (lengths 37:40)",
-        f"{path}: 4 of 40 pairs, at random (seed 3), are kept apart as the development set "
-        f"(lengths {min(dev)}:{max(dev)})",
-    ]
-    other = write(tmp_path / "b.tsv", "a\tb\n")
-    assert all_of(learned(path, dev=other).data) == [36, 1, 4]
-    assert all_of(learned(path, test=other).data) == [36, 4, 1]
-
-
-def test_every_process_keeps_the_same_pairs_apart(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", reversals(100, 1, 3, 9))
-    script = (
-        "import sys; from stacktrans.tasks.sets import read_sets, Request; "
-        "found = read_sets(Request(sys.argv[1], None, None, None, None, 1)); "
-        "print([pair.source.tolist() for pair in found.sets[1]])"
-    )
-    said = {
-        subprocess.run(
-            [sys.executable, "-c", script, str(path)],
-            env={**ENVIRONMENT, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2", "3")
-    }
-    assert len(said) == 1
-
-
-def test_lines_with_one_source_stay_together(tmp_path: Path) -> None:
-    pairs = [(f"{letter * size}", "x") for letter in "abcde" for size in (1, 2, 3)]
-    path = write(tmp_path / "a.tsv", lines_of(pairs * 4))
-    found = learned(path).data
-    own = [{tuple(pair.source.tolist()) for pair in each} for each in found.sets]
-    assert not own[TRAIN] & own[DEV]
-    assert not own[TRAIN] & own[TEST]
-    assert not own[DEV] & own[TEST]
-    assert all_of(found) == [44, 8, 8]
-    assert not [note for note in found.notes if "sources of the" in note]
-
-
-def test_sources_that_are_read_alike_stay_together_however_they_are_written(tmp_path: Path) -> None:
-    pairs = [(" ".join("abcde"[:size]), "x y") for size in (1, 2, 3, 4) for _ in range(5)]
-    longest = [("a b c d e", "E D"), ("a b c d e ", "E D"), ("a  b c d e", "E F")]
-    path = write(tmp_path / "a.tsv", lines_of([*pairs, *longest]))
-    found = learned(path).data
-    assert len(found.sets[TEST]) == 3
-    assert f"1 source has more than one answer ({path}:21 and {path}:23)" in found.notes
-    featured = write(
-        tmp_path / "b.tsv",
-        lines_of([("ab" * size, f"V;PST{end}", "x") for size in range(1, 9) for end in ("", ";")]),
-    )
-    found = learned(featured).data
-    read = [{tuple(pair.source.tolist()) for pair in each} for each in found.sets]
-    assert not read[TRAIN] & (read[DEV] | read[TEST])
-
-
 def test_only_ordinary_spaces_separate_words(tmp_path: Path) -> None:
     spaced = "il  y a 6\u00a0000 vins\tthere\u3000are 6\u2028000 \n"
     path = write(tmp_path / "a.tsv", spaced * 3)
     task = learned(path, dev=path, test=path, symbols="words")
     assert task.source.symbols == ("6\u00a0000", "a", "il", "vins", "y", "<unk>")
     assert task.target.symbols == ("6\u2028000", "there\u3000are")
-
-
-def test_targets_that_cannot_be_said_are_named(tmp_path: Path) -> None:
-    train = write(tmp_path / "train.tsv", "a\tb\nc\td\n")
-    dev = write(tmp_path / "dev.tsv", "e\tb\nf\tz\n")
-    test = write(tmp_path / "test.tsv", "g\t\n")
-    assert learned(train, dev=dev, test=test).data.notes[1:] == [
-        "1 of 2 targets of the development set has symbols that no target to train on has, and "
-        f"counts as wrong ({dev}:2)"
-    ]
-
-
-def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
-    train = write(tmp_path / "train.tsv", "a\tb\nc\td\n\na\tb\na\tx\na\tb\n")
-    dev = write(tmp_path / "dev.tsv", "c\td\ne\tf\n")
-    test = write(tmp_path / "test.tsv", "e\tg\nc\td\nh\ti\n")
-    notes = learned(train, dev=dev, test=test).data.notes
-    assert notes[1:] == [
-        f"2 pairs repeat an earlier one of the training set ({train}:4, {train}:6)",
-        "1 of 2 sources of the development set is in the training set, too, so that accuracy on "
-        f"it tells less ({dev}:1)",
-        f"1 of 3 sources of the test set is in the training set, too, so that accuracy on it "
-        f"tells less ({test}:2)",
-        f"2 of 3 sources of the test set are in the development set, too ({test}:1, {test}:2)",
-        f"2 sources have more than one answer ({train}:1 and {train}:5; {dev}:2 and {test}:1)",
-        "1 of 2 targets of the development set has symbols that no target to train on has, and "
-        f"counts as wrong ({dev}:2)",
-        "2 of 3 targets of the test set have symbols that no target to train on has, and count as "
-        f"wrong ({test}:1, {test}:3)",
-    ]
 
 
 @pytest.mark.parametrize(

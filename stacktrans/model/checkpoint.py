@@ -13,13 +13,9 @@ A run's directory holds two, `best/` and `last/`, and stands for its `best/`. Ch
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
-import json
-import math
 import os
-import shutil
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,19 +27,19 @@ from stacktrans.common.errors import CheckpointError as CheckpointError
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
 from stacktrans.common.files import WEIGHTS as WEIGHTS
-from stacktrans.common.files import flush, write_flushed
 from stacktrans.common.late import Late
-from stacktrans.common.reading import parsed_json
-from stacktrans.common.registry import CONTROLLERS, REGISTRIES
+from stacktrans.common.registry import CONTROLLERS
 from stacktrans.machines.definition import Machine
 from stacktrans.machines.files import MACHINE, read_machine, written
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
+from stacktrans.model.directories import aside, write_whole
+from stacktrans.model.header import check_origins, metadata, sharpness_of
 from stacktrans.model.of_machine import MachineModel, buffers_of, reads_of
 from stacktrans.model.predictor import Numbers, Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes
-from stacktrans.model.weights import check_shapes, metadata_of, read_weights, serialized, shapes_of
+from stacktrans.model.weights import check_shapes, read_weights, serialized, shapes_of
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
@@ -62,10 +58,6 @@ else:
 
 TRAINING = "training.pt"
 CARD = "README.md"
-ORIGINS = "origins"
-"""The key, in the metadata of weights, of the plugins that the model is made with."""
-SHARPNESS = "sharpness"
-"""The key there of the factor by which signals were made nearer to 0 or 1."""
 
 
 def save(
@@ -97,7 +89,7 @@ def save(
     """
     contents = {
         CONFIG: config.to_yaml().encode(),
-        WEIGHTS: serialized(weights, _metadata(config, accuracy, sharpness)),
+        WEIGHTS: serialized(weights, metadata(config, accuracy, sharpness)),
     }
     if training is not None:
         # Not into a file: of a full disk torch does not tell.
@@ -107,70 +99,7 @@ def save(
     contents[SUMS] = sums_of(contents).encode()
     if card is not None:
         contents[CARD] = card.encode()
-    _write(directory.resolve(), contents)
-
-
-def _metadata(
-    config: RunConfig, accuracy: Mapping[str, Any] | None, sharpness: float
-) -> dict[str, str]:
-    said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
-    if accuracy:
-        said["accuracy"] = json.dumps(accuracy)
-    if sharpness != 1:
-        said[SHARPNESS] = json.dumps(sharpness)
-    model = config.model
-    names = (model.memory.name, model.controller.name, config.task.generator)
-    origins = {
-        registry.kind: {name: origin}
-        for registry, name in zip(REGISTRIES, names, strict=True)
-        if (origin := registry.origin(name))
-    }
-    if origins:
-        said[ORIGINS] = json.dumps(origins)
-    return said
-
-
-def _write(directory: Path, contents: Mapping[str, bytes]) -> None:
-    new = directory.with_name(unfinished(directory.name))
-    path = directory
-    try:
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        for name, content in contents.items():
-            path = directory / name
-            write_flushed(new / name, content)
-        path = directory
-        flush(new)
-        _swap(new, directory)
-    except OSError as error:
-        shutil.rmtree(new, ignore_errors=True)
-        reason = error.strerror or error
-        raise CheckpointError(f"{path}: can't write the checkpoint: {reason}") from error
-
-
-def unfinished(name: str) -> str:
-    """The name of a checkpoint while it is written."""
-    return f".{name}.new"
-
-
-def _swap(new: Path, directory: Path) -> None:
-    old = _aside(directory)
-    if directory.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(directory, old)
-    try:
-        os.rename(new, directory)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.rename(old, directory)
-        raise
-    flush(directory.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _aside(directory: Path) -> Path:
-    directory = directory.resolve()
-    return directory.with_name(f".{directory.name}.old") if directory.name else directory
+    write_whole(directory.resolve(), contents)
 
 
 @dataclass(frozen=True)
@@ -291,7 +220,7 @@ def locate(name: str | Path) -> Path:
         paths.append(shipped("checkpoints") / given.name)
     for path in paths:
         for place in (path, path / "best", path / "last"):
-            for candidate in (place, _aside(place)):
+            for candidate in (place, aside(place)):
                 if any((candidate / name).is_file() for name in (WEIGHTS, MACHINE)):
                     return candidate
     if not given.exists():
@@ -317,7 +246,7 @@ def load(
         return _load_machine(path, threads)
     config, task, shapes = _read(path)
     weights = read_weights(path / WEIGHTS, shapes)
-    sharpness = _sharpness_of(path / WEIGHTS)
+    sharpness = sharpness_of(path / WEIGHTS)
     return Checkpoint(
         path, config, task, task.layout, weights, str(device), hard, threads, sharpness=sharpness
     )
@@ -348,7 +277,7 @@ def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str
     contents = {CONFIG: config.to_yaml().encode(), MACHINE: written(machine).encode()}
     contents[SUMS] = sums_of(contents).encode()
     contents[CARD] = card.encode()
-    _write(directory.resolve(), contents)
+    write_whole(directory.resolve(), contents)
 
 
 def read_config(directory: Path) -> RunConfig:
@@ -359,7 +288,7 @@ def read_config(directory: Path) -> RunConfig:
 def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
     _check_whole(directory)
     path = directory / WEIGHTS
-    _check_origins(path)
+    check_origins(path)
     config = resolve(config=str(directory / CONFIG))
     task = config.make_task()
     # Before the model is made, which may be too large to be made at all.
@@ -379,36 +308,6 @@ def _shapes(config: ModelConfig, layout: Layout) -> Shapes:
     from stacktrans.model.transducer import without_numbers  # waits for torch
 
     return shapes_of(without_numbers(config, layout.inputs, layout.outputs))
-
-
-def _sharpness_of(path: Path) -> float:
-    """How sharp the signals of weights are; raises `CheckpointError` for what can't be."""
-    written = metadata_of(path).get(SHARPNESS, "1")
-    try:
-        sharpness = float(written)
-    except (TypeError, ValueError):
-        sharpness = math.nan
-    if not 0 < sharpness < math.inf:
-        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(written)}; expected more than 0")
-    return sharpness
-
-
-def _check_origins(path: Path) -> None:
-    """Raise `UsageError` if weights are of a model with parts that are not known here."""
-    try:
-        origins = parsed_json(metadata_of(path).get(ORIGINS, "{}"))
-        named = [
-            (name, str(origin), kind)
-            for kind in REGISTRIES
-            for name, origin in origins.get(kind.kind, {}).items()
-        ]
-    except (AttributeError, TypeError, ValueError):  # of other metadata than `save` writes
-        return
-    for name, origin, registry in named:
-        if name not in registry:
-            state = "loaded" if origin.startswith("plugin ") else "installed"
-            part = f"{registry.kind} {name}"
-            raise UsageError(f"{path}: {part} is from {origin}, which is not {state}")
 
 
 def _check_whole(directory: Path) -> None:
@@ -455,7 +354,7 @@ def load_training(directory: Path) -> dict[str, Any]:
 
 def last_of(run: Path) -> Path:
     """The directory of a run's last checkpoint; raises `CheckpointError` if it has none."""
-    for candidate in (run / "last", _aside(run / "last")):
+    for candidate in (run / "last", aside(run / "last")):
         if (candidate / TRAINING).is_file():
             return candidate
     raise CheckpointError(f"{run}: no run to resume here; expected a directory made by train")

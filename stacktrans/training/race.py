@@ -18,8 +18,9 @@ from stacktrans.common.files import locked, tidy, write_atomically
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
 from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import shell_text
-from stacktrans.model.checkpoint import CONFIG, unfinished
+from stacktrans.model.checkpoint import CONFIG
 from stacktrans.model.devices import find_device
+from stacktrans.model.directories import unfinished
 from stacktrans.settings.command import alone as command_alone
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve

@@ -17,6 +17,7 @@ from stacktrans import __version__
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import check_place, locked, tidy, write_atomically
 from stacktrans.model import checkpoint
+from stacktrans.model.directories import unfinished
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights
 from stacktrans.settings.config import RunConfig
@@ -88,7 +89,7 @@ def has_last(directory: Path) -> bool:
 
 def _is_free(directory: Path) -> bool:
     # What a race has written before it has begun, too.
-    unsaved = {checkpoint.unfinished("last"), checkpoint.unfinished(FOLDER), RACE}
+    unsaved = {unfinished("last"), unfinished(FOLDER), RACE}
     return directory.is_dir() and all(
         path.name in unsaved
         or path.name.startswith(f".{RACE}.")
