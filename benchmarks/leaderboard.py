@@ -14,6 +14,7 @@ import json
 import math
 import os
 import resource
+import shlex
 import statistics
 import subprocess
 import sys
@@ -164,7 +165,9 @@ def main() -> None:
                 stream.write(json.dumps(asdict(runs[-1])) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
-    write(runs, f"python benchmarks/leaderboard.py --seeds {options.seeds}")
+    only = [word for task in options.only or () for word in ("--only", task)]
+    given = ["--seeds", str(options.seeds), *only]
+    write(runs, shlex.join(["python", "benchmarks/leaderboard.py", *given]))
 
 
 if __name__ == "__main__":
