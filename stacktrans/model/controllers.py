@@ -83,8 +83,10 @@ class LinearLayer(Layer, Linear):
     def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
         super().__init__(config, embedding_size, below_size)
         size = self.hidden_size
-        places = torch.eye(size)
-        self.register_buffer("below_weight", places[:, embedding_size:], persistent=False)
+        places = torch.zeros(size, size - embedding_size)
+        # Not `eye`, for which torch loads its compiler on "meta".
+        places[embedding_size:].fill_diagonal_(1)
+        self.register_buffer("below_weight", places, persistent=False)
         self.register_buffer("hidden_weight", torch.zeros(size, size), persistent=False)
         self.register_buffer("initial_state", torch.zeros(1, size), persistent=False)
 
@@ -147,7 +149,8 @@ def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -
     if learned:
         module.register_parameter(name, nn.Parameter(tensor))
     else:
-        module.register_buffer(name, torch.zeros_like(tensor), persistent=False)
+        # Not `zeros_like`, for the same reason as `eye`.
+        module.register_buffer(name, torch.zeros(tensor.shape), persistent=False)
 
 
 class LSTMLayer(RecurrentLayer, LSTM):
