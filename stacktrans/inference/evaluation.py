@@ -40,7 +40,7 @@ class Scores:
         right: [n] how many of the scored symbols are right.
         scored: [n] how many there are.
         differing: [n] of a model that is run hard, how many of them differ from its soft answer;
-            zeros of any other.
+            zeros of any other, and where that was not asked.
         predictions: [n] what the model says to each source of its own accord, as `Prediction`s;
             None where that was not asked.
         name: of the set that they belong to; empty for others.
@@ -118,10 +118,13 @@ class Scores:
         return {name: part for name, part in parts.items() if part is not None}
 
 
-def score(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> Scores:
+def score(
+    model: Predictor, layout: Layout, pairs: Sequence[Pair], beside_soft: bool = False
+) -> Scores:
     """The scores of a model's greedy answers to pairs of sources and targets, in their order.
 
     In a stream, pairs follow one another: what a model leaves behind of one can spoil the next.
+    With `beside_soft`, one that is run hard is run soft, too, which takes as long again.
 
     Raises:
         ValueError: a buffered model would find its answers in what it reads.
@@ -132,7 +135,8 @@ def score(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> Scores:
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
     for rows, batch in _batches(model, layout, pairs):
         said = predicted(model, batch)
-        correct, different = said == batch.targets, _differing(model, batch, said)
+        correct = said == batch.targets
+        different = _differing(model, batch, said) if beside_soft else np.zeros_like(correct)
         for row, indices in enumerate(rows):
             begin = 0
             for index in indices:
@@ -145,6 +149,11 @@ def score(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> Scores:
                 begin += layout.steps(pairs[index])
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing)
+
+
+def _scores(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Scores:
+    """As `score`, with all that can be said of them."""
+    return score(checkpoint.predictor, checkpoint.layout, pairs, beside_soft=True)
 
 
 def with_predictions(
@@ -256,9 +265,7 @@ def scores_of_range(
     """
     if checkpoint.task.paths:
         own = test_pairs(checkpoint.task, lengths)[:count]
-        return with_predictions(
-            checkpoint, own, score(checkpoint.predictor, checkpoint.layout, own), beam
-        )
+        return with_predictions(checkpoint, own, _scores(checkpoint, own), beam)
     count = count or (100 if each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     found, drawn = [], []
@@ -267,7 +274,7 @@ def scores_of_range(
             for start in range(0, count, BLOCK):
                 rng = generator(seed, Purpose.EVALUATION, start)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
-                found.append(score(checkpoint.predictor, checkpoint.layout, pairs))
+                found.append(_scores(checkpoint, pairs))
                 drawn += pairs if beam else []
     if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
@@ -296,7 +303,7 @@ def scores_of_sets(
             continue
         for range_ in bounds or [_lengths_of(pairs[:count])]:
             if own := _within(pairs, range_, count):
-                scores = replace(score(checkpoint.predictor, checkpoint.layout, own), name=name)
+                scores = replace(_scores(checkpoint, own), name=name)
                 found.append((range_, with_predictions(checkpoint, own, scores, beam)))
     if not found:
         raise NoSuchLength(f"no pair that is kept apart has a length in {bounds[0]}")
@@ -336,6 +343,6 @@ def scores_of_pairs(
         own = _within(pairs, range_, count)
         if not own:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")
-        scores = score(checkpoint.predictor, checkpoint.layout, own)
+        scores = _scores(checkpoint, own)
         results.append((range_, with_predictions(checkpoint, own, scores, beam)))
     return results
