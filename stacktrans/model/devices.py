@@ -1,5 +1,7 @@
 """Devices: where a model computes."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stacktrans.common.errors import UsageError
@@ -27,3 +29,19 @@ def check_device(name: str) -> None:
     """Raise `UsageError` if a device can't be used here."""
     if name not in ("auto", "cpu"):  # which are everywhere: no need to wait for torch
         find_device(name)
+
+
+@contextlib.contextmanager
+def computing_with(threads: int) -> Iterator[None]:
+    """Have torch, and models that are measured, compute with so many threads.
+
+    What a model says is the same; gradients may differ in their last digits.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

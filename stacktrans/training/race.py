@@ -335,7 +335,7 @@ class Race:
             else:
                 shutil.copy2(path, there)
         trainer = Trainer.resume(self.directory, [], find_device(self._device))
-        trainer.outcome = self.outcome
+        trainer.outcome, trainer.source.threads = self.outcome, self._workers
         # It may have been left off in a turn that does not count.
         steps = None if state.winner else max(1, trainer.state.step)
         trainer.state.command = shell_text(command_alone(state.command, name, steps))

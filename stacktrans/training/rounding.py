@@ -8,6 +8,7 @@ import torch
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.inference.evaluation import score
+from stacktrans.model.devices import computing_with
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
@@ -106,6 +107,10 @@ class Rounding(Part):
             start.model.load_state_dict(kept)
 
     def _measured(self, model: Transducer, start: "Start") -> Accuracies:
+        with computing_with(start.source.threads):
+            return self._accuracies(model, start)
+
+    def _accuracies(self, model: Transducer, start: "Start") -> Accuracies:
         return accuracies(model, start.source.layout, start.source.validation(start.moment))
 
     def _is_certain(self, before: Accuracies) -> bool:
@@ -130,7 +135,7 @@ class LosslessRounding(Rounding):
             go_on()
         start.model.load_state_dict(start.average.model.state_dict())
 
-    def _measured(self, model: Transducer, start: "Start") -> Accuracies:
+    def _accuracies(self, model: Transducer, start: "Start") -> Accuracies:
         """As `accuracies`, on fewer strings if there are wrong ones among the first."""
 
         def worst() -> float:

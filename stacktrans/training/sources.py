@@ -64,6 +64,7 @@ class Source(Part, ABC):
     Attributes:
         config: of the run, with all that the source has learned of the task.
         notes: what is to be said of the data before the run begins, a sentence each.
+        threads: that measure a model when training is over; meanwhile, others may need the cores.
     """
 
     name = "source"
@@ -71,6 +72,7 @@ class Source(Part, ABC):
     def __init__(self, config: RunConfig, task: Task) -> None:
         self.config, self.task, self.layout = config, task, task.layout
         self.notes: Sequence[str] = ()
+        self.threads = config.workers
 
     @cached_property
     def ranges(self) -> TaskLengths:

@@ -18,6 +18,7 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import complain
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablations
+from stacktrans.model.devices import computing_with
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.formats import unsayable
 from stacktrans.settings.layers import Layer, overlay, read_layer, validated
@@ -279,15 +280,16 @@ class Trainer:
         kept = state.load_best()
         summary = state.summary(outcome)
         summary.race = raced(self.directory)
-        self.source.report(kept.model, state.start.moment, summary)
-        if self.config.training.rounding:
-            with kept.model.made_hard(True):
-                summary.hard = self.source.tested(kept.model, state.start.moment)
-        if self.config.task.lengths is not None:
-            summary.without = {
-                part: self.source.tested(left.model, state.start.moment, WITHOUT)
-                for part, left in ablations(kept)
-            }
+        with computing_with(self.source.threads):
+            self.source.report(kept.model, state.start.moment, summary)
+            if self.config.training.rounding:
+                with kept.model.made_hard(True):
+                    summary.hard = self.source.tested(kept.model, state.start.moment)
+            if self.config.task.lengths is not None:
+                summary.without = {
+                    part: self.source.tested(left.model, state.start.moment, WITHOUT)
+                    for part, left in ablations(kept)
+                }
         card = model_card(kept, asdict(summary), self.directory)
         state.save_best(kept.model, kept.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
