@@ -1,5 +1,6 @@
 """The command `train`."""
 
+import gc
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -303,6 +304,7 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
     """Train a run, or race; or show the configuration of what would be trained."""
     from stacktrans.training.race import Race
 
+    gc.freeze()  # what is loaded by now stays, and would be looked through again and again
     if isinstance(found, Race) and dry_run:
         _print_contestants(found.configs(), as_json)
     elif isinstance(found, Race):
