@@ -13,6 +13,7 @@ import torch
 import yaml
 
 from stacktrans import __version__
+from stacktrans.common.errors import CheckpointError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.extraction.extracting import extract
 from stacktrans.inference.decoding import transduce
@@ -210,3 +211,10 @@ def test_a_shipped_model_is_found_by_its_name(
     monkeypatch.chdir(tmp_path)
     for name in ("reverse-stack", "checkpoints/reverse-stack"):
         assert checkpoint.locate(name).name == "reverse-stack"
+
+
+def test_a_run_of_the_name_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "checkpoints" / "copy-queue-1").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match=r"did you mean checkpoints/copy-queue-1\?"):
+        checkpoint.locate("copy-queue-1")

@@ -1,5 +1,6 @@
 """Options that several commands share, and reading their values."""
 
+import gc
 import math
 import re
 from collections.abc import Iterable
@@ -106,4 +107,5 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
         import torch
 
         torch.set_num_threads(workers)
+    gc.freeze()  # what is loaded by now stays, and would be looked through again and again
     return loaded

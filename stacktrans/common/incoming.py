@@ -13,7 +13,7 @@ LONGEST = 1_000_000
 """The longest source that can be asked for, in symbols."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors begin a file in UTF-8 with."""
-LINES_AT_ONCE = 256
+LINES_AT_ONCE = 1024
 CHUNK = 1 << 16
 LONGEST_LINE = 1 << 24
 """The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""

@@ -226,7 +226,8 @@ def _answer(checkpoint: Checkpoint, lines: Sequence[Line], options: AnswerOption
             continue
         if task.same_length:
             line.scored = [*task.scored(symbols)]
-        texts = [_written(task, each, line.scored if options.marked else None) for each in found]
+        marked = options.marked and line.scored is not None and not all(line.scored)
+        texts = [_written(task, each, line.scored if marked else None) for each in found]
         line.output = texts[0]
         line.probability = math.exp(answer.log_probability) if options.logs else None
         line.ended = answer.ended

@@ -224,6 +224,9 @@ def locate(name: str | Path) -> Path:
                 if any((candidate / name).is_file() for name in (WEIGHTS, MACHINE)):
                     return candidate
     if not given.exists():
+        own = Path("checkpoints") / given
+        if own.is_dir():
+            raise CheckpointError(f"{given}: no such checkpoint; did you mean {own}?")
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
     raise CheckpointError(

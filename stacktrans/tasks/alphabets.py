@@ -70,15 +70,17 @@ class Alphabet:
 
     def encode(self, symbols: Sequence[str]) -> Ids:
         """The ids of symbols; raises `UnknownSymbol`, positions counted from 1."""
-        ids = [self._ids.get(symbol, -1) for symbol in symbols]
-        if -1 in ids:
-            position = ids.index(-1)
-            raise UnknownSymbol(symbols[position], position + 1)
-        return np.array(ids, dtype=np.int64)
+        try:
+            return np.fromiter(map(self._ids.__getitem__, symbols), np.int64, len(symbols))
+        except KeyError:
+            position = next(n for n, symbol in enumerate(symbols) if symbol not in self._ids)
+            raise UnknownSymbol(symbols[position], position + 1) from None
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
         """The symbols of ids; `UNKNOWN` for `NOT_KNOWN`."""
-        return [UNKNOWN if index == NOT_KNOWN else self.symbols[index] for index in ids]
+        if NOT_KNOWN in ids:
+            return [UNKNOWN if index == NOT_KNOWN else self.symbols[index] for index in ids]
+        return [*map(self.symbols.__getitem__, ids)]
 
 
 def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) -> Alphabet:
