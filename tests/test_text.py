@@ -4,7 +4,9 @@ import csv
 import itertools
 import json
 import math
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +27,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus, find_files, known_symbols, read_sentences
+from stacktrans.training.start import Start
 from stacktrans.training.streams import Texts, pieces_of
 from stacktrans.training.trainer import Interrupted, Trainer
 
@@ -363,6 +366,26 @@ def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
         parted.run(ignore)
     Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_what_is_saved_within_an_epoch_is_said(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_batch = Start.train_on_batch
+
+    def stopped(start: Start) -> None:
+        on_batch(start)
+        if start.step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Start, "train_on_batch", stopped)
+    out = tmp_path / "run"
+    place = tmp_path / "config.yaml"
+    place.write_text(small_run(folder).to_yaml())
+    done = invoke("train", "--config", place, "--out", out)
+    assert done.exit_code == 128 + signal.SIGINT
+    assert "saved as it was when this epoch began; resume with" in done.output
+    assert Trainer.resume(out, [], CPU).state.step == 0
 
 
 def test_a_configuration_repeats_its_run(folder: Path, tmp_path: Path) -> None:

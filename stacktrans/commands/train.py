@@ -374,8 +374,10 @@ def _resuming(directory: Path) -> list[str]:
     return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
 
 
-def _say_how_to_resume(directory: Path) -> None:
-    complain(f"saved; resume with: {shell_text(_resuming(directory))}")
+def _say_how_to_resume(directory: Path, between: bool = True) -> None:
+    """Say how a run goes on; within an epoch of a text, from where that began."""
+    saved = "saved" if between else "saved as it was when this epoch began"
+    complain(f"{saved}; resume with: {shell_text(_resuming(directory))}")
 
 
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:
@@ -403,7 +405,7 @@ def _run(trainer: "Trainer", as_json: bool) -> None:
         with stopping(trainer), display:
             summary = trainer.run(display.show)
     except Interrupted as stop:
-        _say_how_to_resume(trainer.directory)
+        _say_how_to_resume(trainer.directory, between=trainer.source.resumable)
         raise typer.Exit(stop.exit_code) from None
     if as_json:
         print_json({**asdict(summary), "directory": directory})
