@@ -83,9 +83,9 @@ def named(task: Task, layout: Layout, buffered: bool, alike: Alike) -> Named:
             kinds.append(Things((Series("empty"),)))
             numbers.append(np.zeros(classes.count, np.int64))
             continue
-        own_letters = _kind_letters(alike, ring, _letters(of_symbols), _letters(outputs))
+        own_letters = _kind_letters(alike, ring, letters_of(of_symbols), letters_of(outputs))
         alike.merge(classes, _alike(classes, own_letters))
-        own_letters = _kind_letters(alike, ring, _letters(of_symbols), _letters(outputs))
+        own_letters = _kind_letters(alike, ring, letters_of(of_symbols), letters_of(outputs))
         things, own = _series(classes, own_letters)
         kinds.append(things)
         numbers.append(own)
@@ -119,7 +119,7 @@ def _alike(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int
         yield from itertools.combinations(there, 2)
 
 
-def _letters(things: Things) -> Ids:
+def letters_of(things: Things) -> Ids:
     """The letter of each thing; -1 for none."""
     return np.array([NOTHING if letter is None else letter for _, letter in things.each])
 

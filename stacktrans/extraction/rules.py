@@ -17,7 +17,7 @@ import numpy as np
 from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes
 from stacktrans.extraction.deadline import GRACE, UNLIMITED, Deadline
-from stacktrans.extraction.naming import Named
+from stacktrans.extraction.naming import Named, letters_of
 from stacktrans.extraction.runs import NOTHING
 from stacktrans.machines.definition import CONSTANT, Rule, Term, Things
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -96,7 +96,7 @@ class RuleLearner:
             _Slot(*of_slot, slot.things, slot.needed)
             for slot, of_slot in zip(slots, zip(done[::2], done[1::2], strict=True), strict=True)
         ]
-        self._letters = [_letters_of(each) for each in things]
+        self._letters = [letters_of(each) for each in things]
         self.sorts = [np.array([series for series, _ in each.each]) for each in things]
         self._push_signals = [signal for signal, _ in alike.operations.pushes]
         self.pairs: list[tuple[int, int]] = []
@@ -179,7 +179,7 @@ class RuleLearner:
         found = [(Term(CONSTANT, usual), ~matters | (values == usual))]
         if slot.things is None:
             return found
-        letters, series = _letters_of(slot.things), _series_of(slot.things)
+        letters, series = letters_of(slot.things), _series_of(slot.things)
         own = int(np.bincount(series[values[matters]]).argmax())
         own_letters = slot.things.series[own].letters
         if own_letters is None:
@@ -396,10 +396,6 @@ def _is_known(term: Term, things: Things, group: Group) -> bool:
     if term.place == CONSTANT:
         return True
     return group.letters[term.place] <= frozenset(things.series[term.thing].letters or ())
-
-
-def _letters_of(things: Things) -> Ids:
-    return np.array([NOTHING if letter is None else letter for _, letter in things.each])
 
 
 def _series_of(things: Things) -> Ids:
