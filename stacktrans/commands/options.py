@@ -3,7 +3,6 @@
 import gc
 import math
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,12 +53,6 @@ WorkersOption = Annotated[
     int, typer.Option(metavar="N", help="How many processor cores answer at the same time.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def either(names: Iterable[str]) -> str:
-    """Names in a sentence, with "or" before the last."""
-    *others, last = names
-    return f"{', '.join(others)} or {last}"
 
 
 def parse_lengths(text: str) -> "Lengths":

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import TASK, DeviceOption, JsonOption, either, parse_seconds
+from stacktrans.commands.options import TASK, DeviceOption, JsonOption, parse_seconds
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
 from stacktrans.common.visible import shell_text
+from stacktrans.common.wording import listed
 from stacktrans.settings.packaged import AUTO
 
 DataOption = Annotated[
@@ -72,7 +73,7 @@ def train(
     memory: Annotated[
         str | None,
         typer.Option(
-            help=f"The memory: {either(MEMORIES.builtin)}; or several side by side, as in "
+            help=f"The memory: {listed(MEMORIES.builtin, 'or')}; or several side by side, as in "
             "queue+stack or '2*stack+queue'. Default: auto, the one that wins the race.",
             autocompletion=completion.memories,
         ),
@@ -80,7 +81,8 @@ def train(
     controller: Annotated[
         str | None,
         typer.Option(
-            help=f"What operates the memory: {either(CONTROLLERS.builtin)}. Default: the recipe's.",
+            help=f"What operates the memory: {listed(CONTROLLERS.builtin, 'or')}. "
+            "Default: the recipe's.",
             autocompletion=completion.controllers,
         ),
     ] = None,

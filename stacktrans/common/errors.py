@@ -45,9 +45,9 @@ def check_positive(**given: int | None) -> None:
             raise UsageError(f"{name} {value}: expected a number of at least 1")
 
 
-def clipped(text: str) -> str:
-    """A text, without the end of a long one."""
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+def clipped(text: str, most: int = LONGEST_SHOWN) -> str:
+    """A text, without the end of one that is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def shown(value: object) -> str:

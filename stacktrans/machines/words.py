@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stacktrans.common.wording import listed
 from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Rule, Term, Things
 
 MOST_NAMED = 6
@@ -35,18 +36,12 @@ def some(machine: Machine, things: Things, numbers: Iterable[int]) -> str:
         lacking = sorted(own - there)
         if series.letters is not None and len(own) > 1 and len(lacking) < len(there):
             named = [thing(machine, things, each) for each in lacking]
-            but = f" but {_listed(named)}" if len(named) <= MOST_NAMED else f" but {len(named)}"
+            but = f" but {listed(named)}" if len(named) <= MOST_NAMED else f" but {len(named)}"
             parts.append(f"a {series.name}{but if named else ''}")
         else:
             named = [thing(machine, things, each) for each in sorted(there)]
             parts += named if len(named) <= MOST_NAMED else [f"{len(named)} of {series.name}s"]
-    return _listed(parts, "or")
-
-
-def _listed(parts: list[str], last: str = "and") -> str:
-    if len(parts) < 2:
-        return "".join(parts)
-    return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
+    return listed(parts, "or")
 
 
 def end_names(machine: Machine, ends: Iterable[int]) -> list[str]:
@@ -147,8 +142,8 @@ def starts(machine: Machine, rule: Rule) -> str:
         return "any"
     lacking = sorted(set(range(machine.states.size)) - own)
     if machine.states.size > MOST_NAMED and len(lacking) < len(own):
-        return f"any but {_listed([thing(machine, machine.states, each) for each in lacking])}"
-    return _listed([thing(machine, machine.states, each) for each in sorted(own)], "or")
+        return f"any but {listed([thing(machine, machine.states, each) for each in lacking])}"
+    return listed([thing(machine, machine.states, each) for each in sorted(own)], "or")
 
 
 def conditions(machine: Machine, rule: Rule) -> list[str]:

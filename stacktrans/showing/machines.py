@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from stacktrans.common.visible import visible
+from stacktrans.common.wording import counted
 from stacktrans.machines.definition import CONSTANT, Machine, Rule
 from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
@@ -17,19 +18,15 @@ if TYPE_CHECKING:
 def machine_line(machine: Machine) -> str:
     """A machine in a line: its task, states, memories with their kinds, and rules."""
     memories = ", ".join(
-        f"{name} of {_counted(things.size - 1, 'kind')}"
+        f"{name} of {counted(things.size - 1, 'kind')}"
         for name, things in zip(machine.memories.names, machine.kinds, strict=True)
         if things.size > 1
     )
-    states = _counted(machine.states.size, "state")
+    states = counted(machine.states.size, "state")
     with_memories = f", {memories}" if memories else ""
-    rules = _counted(len(machine.rules), "rule")
+    rules = counted(len(machine.rules), "rule")
     backwards = ", backwards" if machine.reads.backwards else ""
     return f"{machine.task}: {states}{with_memories}, {rules}{backwards}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def rules_table(machine: Machine) -> Table:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from stacktrans.common.visible import visible
+from stacktrans.common.wording import counted, listed
 from stacktrans.machines.definition import Machine, Things
 from stacktrans.machines.words import thing
 from stacktrans.proving.counting import Counted
@@ -34,15 +35,15 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
     pairs = {pair for number in _along(proof) for pair in _cells(proof, machine, number)}
     own = _own_memory(proof)
     counts = [
-        _counted(len(proof.explored.states), "pair of states", "pairs of states"),
-        *([_counted(len(pairs), "pair of kinds", "pairs of kinds")] if pairs else []),
-        _counted(proof.explored.situations, "situation", "situations"),
+        counted(len(proof.explored.states), "pair of states", "pairs of states"),
+        *([counted(len(pairs), "pair of kinds", "pairs of kinds")] if pairs else []),
+        counted(proof.explored.situations, "situation"),
     ]
     lines = [
         _RIGHT,
         f"bisimulation with the task's own machine{own}: {', '.join(counts)}",
         *(f"{name}: {_memory(proof, machine, number)}" for number, name in _memories(machine)),
-        *(f"{name}: where the task's is {_listed(own)}" for name, own in _states(proof, machine)),
+        *(f"{name}: where the task's is {_some(own)}" for name, own in _states(proof, machine)),
     ]
     alike = [len(each) for each in proof.classes if len(each) > 2]
     if alike:
@@ -57,22 +58,18 @@ def _why(proof: Result, machine: Machine) -> str:
     return visible(f"{proof.reason}, in {written}" if written else str(proof.reason))
 
 
-def _induction(counted: Counted) -> list[str]:
+def _induction(found: Counted) -> list[str]:
     parts = [
-        _counted(counted.cases, "case", "cases"),
-        _counted(counted.steps, "step", "steps"),
-        _counted(counted.repeated, "cycle that is repeated", "cycles that are repeated"),
+        counted(found.cases, "case"),
+        counted(found.steps, "step"),
+        counted(found.repeated, "cycle that is repeated", "cycles that are repeated"),
     ]
-    rests = _counted(counted.starts - 1, "rest", "different rests")
-    others = f", or with {rests} of those before" if counted.starts > 1 else ""
+    rests = counted(found.starts - 1, "rest", "different rests")
+    others = f", or with {rests} of those before" if found.starts > 1 else ""
     return [
         f"induction over the counts: {', '.join(parts)}",
         f"any number of sequences in a row: each begins with empty memories{others}",
     ]
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
 
 
 def _memories(machine: Machine) -> Iterable[tuple[int, str]]:
@@ -97,14 +94,13 @@ def _memory(proof: Result, machine: Machine, number: int) -> str:
         f"{' '.join(kinds) or 'nothing'} for {' '.join(own) or 'nothing'}"
         for own, kinds in _cells(proof, machine, number)
     ]
-    return f"goes with the task's own, cell by cell: {_listed(pairs)}"
+    return f"goes with the task's own, cell by cell: {_some(pairs)}"
 
 
-def _listed(parts: list[str]) -> str:
+def _some(parts: list[str]) -> str:
     """Some things in a row, as far as they are not too many."""
     more = [f"{len(parts) - MOST_SHOWN} more"] if len(parts) > MOST_SHOWN else []
-    *first, last = [*parts[:MOST_SHOWN], *more]
-    return f"{', '.join(first)} and {last}" if first else last
+    return listed([*parts[:MOST_SHOWN], *more])
 
 
 Cells = tuple[tuple[str, ...], tuple[str, ...]]

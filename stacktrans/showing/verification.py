@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from stacktrans.common.errors import clipped
 from stacktrans.common.visible import shell_text, visible
 from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.verification import Verification
@@ -54,7 +55,7 @@ def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[Rendera
 
 
 def _clipped(text: str) -> str:
-    return visible(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
+    return visible(clipped(text, LONGEST_SHOWN))
 
 
 def verification_json(found: Verification, machine: Machine | None) -> dict[str, Any]:
