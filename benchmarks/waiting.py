@@ -8,6 +8,7 @@ ratio, and the least of some rounds is taken, since anything else on the machine
 """
 
 import argparse
+import contextlib
 import os
 import random
 import resource
@@ -41,12 +42,15 @@ class Side:
 
     def run(self, *arguments: str, stdin: bytes = b"") -> float:
         """Run a command of it; the seconds of the processor that it took."""
+        return self.said(*arguments, stdin=stdin)[0]
+
+    def said(self, *arguments: str, stdin: bytes = b"") -> tuple[float, bytes]:
+        """The same, and what it said."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "stacktrans", *arguments],
             input=stdin,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             check=True,
             cwd=self.checkout,
             env={
@@ -57,13 +61,14 @@ class Side:
             },
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return seconds, done.stdout
 
 
-def lines_for(model: str) -> bytes:
+def lines_for(model: str, count: int = LINES) -> bytes:
     """Lines of 5 to 40 symbols, the same each time."""
     drawn, letters = random.Random(1), LETTERS.get(model, string.ascii_letters)
-    lines = ("".join(drawn.choices(letters, k=drawn.randint(5, 40))) for _ in range(LINES))
+    lines = ("".join(drawn.choices(letters, k=drawn.randint(5, 40))) for _ in range(count))
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -128,10 +133,18 @@ def measured(sides: list[Side], rounds: int) -> Iterator[tuple[str, list[float]]
         yield name, [min(times) for times in zip(*found, strict=True)]
 
 
-def checked_out(commit: str, folder: Path) -> Side:
-    """A commit in a folder."""
-    subprocess.run(["git", "worktree", "add", "--detach", folder, commit], cwd=ROOT, check=True)
-    return Side(commit, folder, folder.with_name("code-before"))
+@contextlib.contextmanager
+def two_sides(commit: str) -> Iterator[list[Side]]:
+    """A commit, and what is checked out here."""
+    with tempfile.TemporaryDirectory() as made:
+        folder, place = Path(made), Path(made) / "before"
+        subprocess.run(["git", "worktree", "add", "--detach", place, commit], cwd=ROOT, check=True)
+        try:
+            before = Side(commit, place, folder / "code-before")
+            yield [before, Side("now", ROOT, folder / "code-now")]
+        finally:
+            remove = ["git", "worktree", "remove", "--force", str(place)]
+            subprocess.run(remove, cwd=ROOT, check=True)
 
 
 def main() -> None:
@@ -141,18 +154,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        before = checked_out(options.commit, folder / "before")
-        try:
-            sides = [before, Side("now", ROOT, folder / "code-now")]
-            rows = [
-                [name, f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}"]
-                for name, (then, now) in measured(sides, options.rounds)
-            ]
-        finally:
-            remove = ["git", "worktree", "remove", "--force", str(before.checkout)]
-            subprocess.run(remove, cwd=ROOT, check=True)
+    with two_sides(options.commit) as sides:
+        rows = [
+            [name, f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}"]
+            for name, (then, now) in measured(sides, options.rounds)
+        ]
     result = Result(
         "What people wait for",
         f"Seconds of the processor, the least of {options.rounds}, beside commit {options.commit}.",
