@@ -1,5 +1,8 @@
 """Runs that a machine has no room for are refused before anything is made."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from small_runs import small_run
@@ -45,6 +48,19 @@ def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("stacktrans.training.preparing._bytes_of_machine", lambda: 2.0**50)
     monkeypatch.setattr("stacktrans.training.start.Transducer", None)
     rehearse("hidden_size=60000")
+
+
+@pytest.mark.parametrize("controller", ["{name: rnn, recurrent: false}", "linear"])
+def test_a_run_is_checked_without_the_compiler_of_torch(controller: str) -> None:
+    program = (
+        "import sys\n"
+        "from stacktrans.model.transducer import without_numbers\n"
+        "from stacktrans.settings.resolve import resolve\n"
+        f"config = resolve(task='xor', assignments=['memory=stack', 'controller={controller}'])\n"
+        "without_numbers(config.model, 9, 9)\n"
+        "sys.exit('sympy' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("controller", ["lstm", "linear"])
