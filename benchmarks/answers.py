@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from machine import processor
-from results import Result, show, write_markdown
-from rich.console import Console
+from results import Result, report
 from waiting import MODELS, Side, lines_for, two_sides
 
 PROBABILITIES = 2_000
@@ -56,10 +54,8 @@ def main() -> None:
         ["", "other symbols", "probabilities", "before, s", "now, s", "ratio"],
         rows,
     )
-    show(result, Console())
     command = f"python benchmarks/answers.py {options.commit} --lines {options.lines}"
-    if options.markdown:
-        write_markdown(options.markdown, [result], f"{processor()}. Written by `{command}`.")
+    report(result, command, options.markdown)
 
 
 if __name__ == "__main__":

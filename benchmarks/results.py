@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine import processor
 from rich.console import Console
 from rich.table import Table
 
@@ -46,6 +47,13 @@ def section(result: Result, origin: str) -> str:
     lines.append("|---" + "|---:" * (len(result.columns) - 1) + "|")
     lines += [f"| {' | '.join(row)} |" for row in result.rows]
     return "\n".join([*lines, "", origin, ""])
+
+
+def report(result: Result, command: str, place: Path | None) -> None:
+    """Show a table, and write it to a file, if one is given, with the command that made it."""
+    show(result, Console())
+    if place:
+        write_markdown(place, [result], f"{processor()}. Written by `{command}`.")
 
 
 def write_markdown(path: Path, results: Sequence[Result], origin: str) -> None:

@@ -21,9 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from machine import processor
-from results import Result, show, write_markdown
-from rich.console import Console
+from results import Result, report
 
 ROOT = Path(__file__).resolve().parent.parent
 LINES = 20_000
@@ -166,10 +164,7 @@ def main() -> None:
         rows,
     )
     command = f"python benchmarks/waiting.py {options.commit} --rounds {options.rounds}"
-    origin = f"{processor()}. Written by `{command}`."
-    show(result, Console())
-    if options.markdown:
-        write_markdown(options.markdown, [result], origin)
+    report(result, command, options.markdown)
 
 
 if __name__ == "__main__":

@@ -100,5 +100,10 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
         import torch
 
         torch.set_num_threads(workers)
-    gc.freeze()  # what is loaded by now stays, and would be looked through again and again
+    keep_loaded()
     return loaded
+
+
+def keep_loaded() -> None:
+    """Keep what is loaded by now out of searches for garbage: it stays until the end."""
+    gc.freeze()

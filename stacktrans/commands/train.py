@@ -1,6 +1,5 @@
 """The command `train`."""
 
-import gc
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import TASK, DeviceOption, JsonOption, parse_seconds
+from stacktrans.commands.options import TASK, DeviceOption, JsonOption, keep_loaded, parse_seconds
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
@@ -306,7 +305,7 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
     """Train a run, or race; or show the configuration of what would be trained."""
     from stacktrans.training.race import Race
 
-    gc.freeze()  # what is loaded by now stays, and would be looked through again and again
+    keep_loaded()
     if isinstance(found, Race) and dry_run:
         _print_contestants(found.configs(), as_json)
     elif isinstance(found, Race):
