@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from stacktrans.cli import app
 from stacktrans.commands.completion import PROGRAM
 from stacktrans.commands.listing import KINDS
+from stacktrans.common.files import MACHINE
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import setting_path
@@ -68,9 +69,12 @@ def test_tasks_and_runs_of_one_s_own(place: Path) -> None:
             (place / run / part).mkdir(parents=True)
             (place / run / part / "model.safetensors").touch()
     (place / "checkpoints" / "copy-nothing").mkdir()
-    assert offered("stacktrans eval ") == sorted([*CHECKPOINTS, "checkpoints/copy-run"])
-    in_folder = ["checkpoints/copy-deque", "checkpoints/copy-queue", "checkpoints/copy-run"]
-    assert offered("stacktrans eval checkpoints/copy") == in_folder
+    (place / "checkpoints" / "copy-machine").mkdir()
+    (place / "checkpoints" / "copy-machine" / MACHINE).touch()
+    own = ["checkpoints/copy-machine", "checkpoints/copy-run"]
+    assert offered("stacktrans eval ") == sorted([*CHECKPOINTS, *own])
+    in_folder = ["checkpoints/copy-deque", *own, "checkpoints/copy-queue"]
+    assert offered("stacktrans eval checkpoints/copy") == sorted(in_folder)
     assert offered("stacktrans eval elsewhere/") == ["elsewhere/copy-other"]
     assert offered("stacktrans eval ./elsewhere/c") == ["./elsewhere/copy-other"]
     absolute = str(place / "elsewhere" / "copy-other")

@@ -17,6 +17,7 @@ from command_line import run
 import stacktrans
 from stacktrans.common.checksums import SUMS, sums_of
 from stacktrans.common.errors import StacktransError
+from stacktrans.common.files import MACHINE
 from stacktrans.extraction import refining
 from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
@@ -34,7 +35,7 @@ from stacktrans.machines.definition import (
     Term,
     Things,
 )
-from stacktrans.machines.files import MACHINE, read_machine, written
+from stacktrans.machines.files import read_machine, written
 from stacktrans.machines.running import NoRule, Tables, answer
 from stacktrans.machines.words import sentence
 from stacktrans.memory import make_memory
@@ -166,6 +167,20 @@ def saved(reverse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("machines") / "machine"
     assert run("extract", reverse, "--out", path).returncode == 0
     return path
+
+
+def test_a_saved_machine_is_listed(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("checkpoints").mkdir()
+    Path("checkpoints/mine").symlink_to(saved)
+    entries = json.loads(run("list", "checkpoints", "--json").stdout)
+    machines = {entry["name"]: entry["machine"] for entry in entries}
+    assert [name for name, machine in machines.items() if machine] == ["checkpoints/mine"]
+    shown = run("list", "checkpoints").stdout.decode().splitlines()
+    (line,) = [line for line in shown if line.startswith("checkpoints/mine ")]
+    assert "machine  " in line
 
 
 def test_letters_that_are_treated_alike_share_rules(extracted: Extracted) -> None:

@@ -14,6 +14,7 @@ from command_line import run
 from test_machines import counting
 
 from stacktrans.commands.terminal import print_out
+from stacktrans.common.files import MACHINE
 from stacktrans.extraction import deadline
 from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
@@ -30,7 +31,7 @@ from stacktrans.machines.definition import (
     Term,
     Things,
 )
-from stacktrans.machines.files import MACHINE, read_machine
+from stacktrans.machines.files import read_machine
 from stacktrans.machines.running import Stepper, Tables, answer
 from stacktrans.machines.words import sentence
 from stacktrans.model import checkpoint

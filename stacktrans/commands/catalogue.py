@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.files import CONFIG
+from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.kinds import in_words
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
@@ -211,7 +211,8 @@ def checkpoints() -> Listing:
 
 
 def _checkpoint(name: str, path: Path) -> Entry:
-    layer = read_layer((packaged.weights_of(path) or path) / CONFIG)
+    place = packaged.checkpoint_in(path) or path
+    layer, machine = read_layer(place / CONFIG), (place / MACHINE).is_file()
     task, model = layer.section("task").settings, layer.section("model").settings
     known = {
         "task": task.get("name"),
@@ -220,12 +221,15 @@ def _checkpoint(name: str, path: Path) -> Entry:
     }
     evaluation, summary = _json_of(path / "evaluation.json"), _json_of(path / "summary.json")
     columns = {column: str(fact or "") for column, fact in known.items()}
+    if machine:  # which has been extracted from such a controller
+        columns["controller"] = "machine"
     return Entry(
         name,
         str(task.get("description") or ""),
         columns={**columns, "measured": _measured(evaluation, summary, task)},
         facts={
             **known,
+            "machine": machine,
             "recipe": layer.settings.get("recipe"),
             "seed": layer.settings.get("seed"),
             "path": str(path),

@@ -81,7 +81,7 @@ def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
         # A command finds the shipped ones under this name, too.
         yield from (f"{own}{path.name}" for path in found.values())
     places = glob(f"{escape(incomplete)}*")
-    yield from (place for place in places if packaged.weights_of(Path(place)))
+    yield from (place for place in places if packaged.checkpoint_in(Path(place)))
 
 
 @_completer

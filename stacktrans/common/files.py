@@ -13,6 +13,8 @@ CONFIG = "config.yaml"
 """The file with the configuration of a run, or of a checkpoint."""
 WEIGHTS = "model.safetensors"
 """The file with the weights of a checkpoint."""
+MACHINE = "machine.json"
+"""The file of a checkpoint that is a machine."""
 
 
 def flush(path: Path) -> None:

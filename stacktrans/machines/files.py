@@ -28,8 +28,6 @@ from stacktrans.machines.definition import (
 )
 from stacktrans.machines.words import sentence
 
-MACHINE = "machine.json"
-"""The file of a checkpoint that is a machine."""
 FORMAT = 3
 """Of the first format are machines that read only the ends of what they have; of the first two,
 those that read no strings from their ends."""

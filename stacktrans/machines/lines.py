@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stacktrans.common.errors import StacktransError
+from stacktrans.common.files import MACHINE
 from stacktrans.common.incoming import check_length, decode_line, line_groups, split_words
 from stacktrans.machines.definition import SAME_LENGTH, STREAM, Machine
-from stacktrans.machines.files import MACHINE, read_machine
+from stacktrans.machines.files import read_machine
 from stacktrans.machines.running import Tables, answer
 
 

@@ -26,11 +26,12 @@ from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError as CheckpointError
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
+from stacktrans.common.files import MACHINE
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.late import Late
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.machines.definition import Machine
-from stacktrans.machines.files import MACHINE, read_machine, written
+from stacktrans.machines.files import read_machine, written
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from stacktrans.common.files import WEIGHTS
+from stacktrans.common.files import MACHINE, WEIGHTS
 
 AUTO = "auto"
 """The recipe that is a race of strategies, and the memory that it finds."""
@@ -41,13 +41,16 @@ def checkpoints() -> dict[str, Path]:
 
 
 def _trained(folder: Path) -> list[Path]:
-    return [path for path in folder.glob("*") if path.name[0] != "." and weights_of(path)]
+    return [path for path in folder.glob("*") if path.name[0] != "." and checkpoint_in(path)]
 
 
-def weights_of(path: Path) -> Path | None:
-    """The part of a run's directory, or the checkpoint itself, that has weights; None for none."""
+def checkpoint_in(path: Path) -> Path | None:
+    """The part of a run's directory, or the checkpoint itself, that can answer; None for none."""
     places = (path, path / "best", path / "last")
-    return next((place for place in places if os.path.isfile(place / WEIGHTS)), None)
+    files = (WEIGHTS, MACHINE)
+    return next(
+        (place for place in places if any(os.path.isfile(place / file) for file in files)), None
+    )
 
 
 def recipe_names(folder: Path | None = None) -> list[str]:
