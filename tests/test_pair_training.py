@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from stacktrans.settings.layers import overlaid
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.base import Lengths, NoSuchLength
+from stacktrans.tasks.contents import read_lines
 from stacktrans.training.pairs import Files
 from stacktrans.training.records import Accuracy, Record
 from stacktrans.training.sources import Moment
@@ -115,6 +118,18 @@ def test_pairs_come_through_a_pipe(tmp_path: Path, train: Path) -> None:
     assert other.stderr.decode() == (
         "stacktrans: standard input: not the training pairs that this model began with\n"
     )
+
+
+def test_a_terminal_that_is_read_for_pairs_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal, own = os.openpty()
+    os.write(terminal, b"ab\tba\n\x04")
+    with open(own) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert read_lines("-") == [b"ab\tba", b""]
+    os.close(terminal)
+    assert "waiting for pairs or lines from the terminal" in capsys.readouterr().err
 
 
 RACE = ["--strategies", "joint,wide", "--workers", "2", *OPTIONS]

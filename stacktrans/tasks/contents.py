@@ -11,6 +11,7 @@ from typing import Any
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.incoming import BYTE_ORDER_MARK
+from stacktrans.common.messages import complain
 from stacktrans.common.reading import STDIN, is_open_already, name_of, read_bytes
 
 PACKED = ".gz"
@@ -83,5 +84,7 @@ def _only_once(path: Path) -> bytes:
     if (path, stream) not in _held:
         for other in [other for other in _held if other[0] == path]:
             del _held[other]
+        if path == STDIN and sys.stdin.isatty():  # as where a run that was fed by a pipe is resumed
+            complain("waiting for pairs or lines from the terminal; end them with Ctrl-D")
         _held[path, stream] = stream.read() if path == STDIN else read_bytes(path)
     return _held[path, stream]
