@@ -93,12 +93,13 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
                 if not more:
                     break
             chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
-        for number, part in enumerate(chunk.split(b"\n")):
-            if number:  # there was the end of a line before it
-                group.append(Piece(bytes(rest), begins))
-                rest, begins = bytearray(), True
-            if len(rest) <= LONGEST_LINE:
-                rest += part
+        beginning, *lines = chunk.split(b"\n")
+        if len(rest) <= LONGEST_LINE:
+            rest += beginning
+        if lines:
+            group.append(Piece(bytes(rest), begins))
+            group += map(Piece, lines[:-1])
+            rest, begins = bytearray(lines[-1]), True
     if rest or not begins:
         group.append(Piece(bytes(rest), begins))
     for start in range(0, len(group), LINES_AT_ONCE):

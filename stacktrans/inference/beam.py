@@ -9,7 +9,6 @@ is first can't be overtaken.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -165,7 +164,7 @@ def _search(
             break
         chosen = rows * width + beams[-1].parents
     found = _answers(beams, best, endless=marks.end is None and marks.last is None)
-    return [[replace(each, target=layout.in_turn(each.target)) for each in row] for row in found]
+    return [[each._replace(target=layout.in_turn(each.target)) for each in row] for row in found]
 
 
 def _answers(beams: Sequence[_Beam], best: int, endless: bool) -> list[list[Answer]]:

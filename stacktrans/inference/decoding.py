@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ PIECE = 1024
 """Steps of a source that are run at once."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A model's answer to a source.
 
     Attributes:
@@ -58,8 +57,7 @@ def transduce(
     ]
     marks = marks_of(layout)
     said = model.answers(questions, marks, logs)
-    answers = [_greedy(marks, each, most) for each, most in zip(said, limits, strict=True)]
-    return [replace(each, target=layout.in_turn(each.target)) for each in answers]
+    return [_greedy(layout, marks, each, most) for each, most in zip(said, limits, strict=True)]
 
 
 def _no_answer(why: str) -> Answer:
@@ -93,12 +91,12 @@ def _in_step(layout: InStep, said: Said) -> Answer:
     scored = len(target) + (len(target) < len(said.symbols))  # the end of an answer included
     symbols = target.tolist()
     # Of as many symbols as the source has, some may not be asked for.
-    if NOT_KNOWN in symbols and not isinstance(layout, SameLength):
+    if not isinstance(layout, SameLength) and NOT_KNOWN in symbols:
         return _no_answer(NO_OUTPUT)
     return Answer(symbols, _log_probability(symbols, said.logs[:scored]), ended)
 
 
-def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
+def _greedy(layout: JointSequence | Stream, marks: Marks, said: Said, limit: int) -> Answer:
     symbols = said.symbols.tolist()
     if said.lacking or NOT_KNOWN in symbols:
         return _no_answer(said.lacking or NO_OUTPUT)
@@ -111,7 +109,7 @@ def _greedy(marks: Marks, said: Said, limit: int) -> Answer:
     if not ended and not cut:
         ended = marks.last is not None and last == marks.last
     endless = marks.end is None and marks.last is None
-    return Answer(symbols[:kept], total, endless or ended)
+    return Answer(layout.in_turn(symbols[:kept]), total, endless or ended)
 
 
 def _log_probability(symbols: list[int], logs: Numbers) -> float:

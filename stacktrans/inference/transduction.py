@@ -36,7 +36,7 @@ class Hypothesis:
     ended: bool
 
 
-@dataclass
+@dataclass(slots=True)
 class Line:
     """A line, or a part of one, and its answer.
 
@@ -44,7 +44,8 @@ class Line:
         number: of the line, from 1.
         source: its text; None if it is not text.
         output: the answer; None if there is none.
-        scored: of each of its symbols, whether it is scored; None where all are.
+        scored: of each of its symbols, whether it is scored; None where all are, or where it was
+            not asked for.
         probability: of the whole answer; None if the line is empty, there is no answer, or the
             probability was not asked for.
         ended: whether the model ended the answer; None if the line is empty or has no answer.
@@ -216,6 +217,7 @@ def _answer(checkpoint: Checkpoint, lines: Sequence[Line], options: AnswerOption
         options.max_length,
         options.logs,
     )
+    told_apart = task.same_length and (options.logs or not task.scores_all)
     for (line, symbols), found in zip(waiting, answers, strict=True):
         answer = found[0]
         if answer.lacking:
@@ -224,7 +226,7 @@ def _answer(checkpoint: Checkpoint, lines: Sequence[Line], options: AnswerOption
         if math.isnan(answer.log_probability):
             line.error = OVERFLOW
             continue
-        if task.same_length:
+        if told_apart:
             line.scored = [*task.scored(symbols)]
         marked = options.marked and line.scored is not None and not all(line.scored)
         texts = [_written(task, each, line.scored if marked else None) for each in found]

@@ -135,6 +135,11 @@ class Task(ABC):
         """
         return (True for _ in source)
 
+    @property
+    def scores_all(self) -> bool:
+        """Whether `scored` is sure to say so of every symbol."""
+        return type(self).scored is Task.scored
+
     def encoded(self, source: Sequence[str]) -> Ids:
         """The ids of a source that a model can read.
 
