@@ -18,7 +18,7 @@ from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes
 from stacktrans.extraction.deadline import GRACE, UNLIMITED, Deadline
 from stacktrans.extraction.naming import Named, letters_of
-from stacktrans.extraction.runs import NOTHING
+from stacktrans.extraction.runs import EMPTY, NOTHING
 from stacktrans.machines.definition import CONSTANT, Rule, Term, Things
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -307,8 +307,9 @@ class RuleLearner:
             for wider in self._wider(place, keys, when):
                 self._deadline.check(GRACE)
                 found = _matching(keys, [*when[:place], wider, *when[place + 1 :]])
-                if place == 0 and not (found & ~matching).any():
-                    continue  # a symbol that is never read here
+                further = (found & ~matching).any()
+                if not further and (place == 0 or self._adds_empty(place, when[place], wider)):
+                    continue  # a symbol that is never read here, or a memory that is never empty
                 own = [groups[at] for at in np.flatnonzero(found).tolist()]
                 common = self._common(terms, own)
                 if common is not None:
@@ -316,6 +317,11 @@ class RuleLearner:
                     if wider is None:
                         break
         return matching, terms
+
+    def _adds_empty(self, place: int, own: set[int] | None, wider: set[int] | None) -> bool:
+        """Whether a rule holds for an empty memory, too, if a set of sorts is made wider so."""
+        reads = 0 < place < len(self.sorts) - 1
+        return bool(reads and own and wider and wider - own == {self.sorts[place][EMPTY]})
 
     def _common(self, terms: Sequence[Terms], groups: Sequence[Group]) -> list[Terms] | None:
         """The terms that groups have in common; None if for a slot there are none."""

@@ -74,18 +74,14 @@ def _under(depth: int, name: str, lists: bool) -> str:
     return f"{name} under {'its top' if depth == 1 else f'{depth} more'}"
 
 
-def condition(machine: Machine, rule: Rule, place: int) -> str:
-    """What may stand in a place; nothing for anything."""
-    own = rule.when[place]
-    if own is None:
-        return ""
-    things = machine.places[place]
-    if 0 < place < len(machine.places) - 1:
-        if own == frozenset(range(EMPTY + 1, things.size)):
-            return "anything"
-        if own == frozenset([EMPTY]):
-            return "empty"
-    return some(machine, things, own)
+def _held(machine: Machine, things: Things, own: frozenset[int]) -> str:
+    """What may be read of a memory: "is empty", "has a letter", "is empty or has a letter"."""
+    kinds = own - {EMPTY}
+    every = len(kinds) == things.size - 1
+    parts = ["is empty"] if EMPTY in own else []
+    if kinds:
+        parts.append(f"has {'anything' if every else some(machine, things, kinds)}")
+    return listed(parts, "or")
 
 
 def _said(machine: Machine, term: Term, things: Things) -> str:
@@ -149,11 +145,14 @@ def starts(machine: Machine, rule: Rule) -> str:
 def conditions(machine: Machine, rule: Rule) -> list[str]:
     """When a rule holds, but for the state."""
     names, found = place_names(machine), []
-    if symbol := condition(machine, rule, 0):
-        found.append(f"reading {symbol}")
-    for place in range(1, len(names) - 1):
-        if read := condition(machine, rule, place):
-            found.append(f"{names[place]} {'is ' if read == 'empty' else 'has '}{read}")
+    for place, own in enumerate(rule.when[:-1]):
+        if own is None:
+            continue
+        things = machine.places[place]
+        if place:
+            found.append(f"{names[place]} {_held(machine, things, own)}")
+        else:
+            found.append(f"reading {some(machine, things, own)}")
     for one, other, same in rule.equal:
         found.append(f"{names[one]} and {names[other]} {'agree' if same else 'differ'}")
     return found
