@@ -123,6 +123,7 @@ def rows(printed: str) -> list[str]:
 
 OF_A_PROCESSOR = re.compile(
     r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|after \d+ batches, \d+ seconds"
+    r"|test without state .*|^\d+ (?= *reading)"
 )
 
 
@@ -130,10 +131,12 @@ def lasting(printed: str) -> list[list[str | float]]:
     """What is printed of a model that was just trained, by words, without what may be another.
 
     Other processors round otherwise, and so a run takes more batches or fewer; and a strength that
-    is to be 0 or 1 is only nearly so. What becomes of `<s>`, under all else, makes no difference.
+    is to be 0 or 1 is only nearly so. What becomes of `<s>`, under all else, makes no difference,
+    and of a model with a memory how much it also keeps in mind is left to chance. Rules come in the
+    order of how often they were seen.
     """
     lines = [OF_A_PROCESSOR.sub("", line).split() for line in printed.splitlines()]
-    return [[*map(_number, line)] for line in lines if line[:2] != ["1", "<s>"]]
+    return [[*map(_number, line)] for line in sorted(lines) if line[:2] != ["1", "<s>"]]
 
 
 def _number(word: str) -> str | float:
