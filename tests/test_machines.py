@@ -191,6 +191,13 @@ def test_letters_that_are_treated_alike_share_rules(extracted: Extracted) -> Non
     assert "reading a letter: push it" in said
 
 
+def test_rules_say_nothing_of_a_memory_that_was_never_empty() -> None:
+    machine = extract(checkpoint.load("reverse-stack", hard=True)).machine  # which pushes first
+    said = [sentence(machine, rule) for rule in machine.rules]
+    assert "reading ||| or a written letter, stack has a letter: pop, write what is read" in said
+    assert not any("empty" in rule for rule in said)
+
+
 def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> None:
     model = checkpoint.load(reverse, hard=True)
     drawn = random.Random(1)
