@@ -85,7 +85,8 @@ SHIPPED = [
         "--set 'restart={after: 7000, loss: 0.05, give_up_after: 60000}' "
         "--set 'settle={rate: 0.1, sharpening: 20}' "
         "--set 'measure={strings: 1000, accuracy_every: 500}' "
-        "--set 'solved={ranges: both, times: 10}' --set rounding=thorough --set max_steps=200000",
+        "--set 'solved={ranges: both, times: 30}' --set rounding=thorough --set max_steps=200000 "
+        "--seed 2",
         "1:60",
     ),
 ]
