@@ -29,8 +29,26 @@ class NoRule(StacktransError):
     """A machine is where none of its rules fits."""
 
 
+_Table = tuple[int, list[int]]
+"""A term as a place, plus 1, and what it is for each thing there; -1 for none."""
+
+
+class _Done(NamedTuple):
+    """What a rule does, with tables instead of terms.
+
+    Attributes:
+        pushes: the ends that are pushed to, each with what is pushed.
+        output: what is said.
+        after: the next state.
+    """
+
+    pushes: tuple[tuple[int, _Table], ...]
+    output: _Table
+    after: _Table
+
+
 class _Action(NamedTuple):
-    """A rule, with tables instead of terms: each is (place + 1, table by what stands there).
+    """A rule in a run: what it does to the memories that the run has.
 
     Attributes:
         pops: of memories, by their ends.
@@ -44,8 +62,8 @@ class _Action(NamedTuple):
     pops: tuple[Callable[[], Any], ...]
     pushes: tuple[tuple[Callable[[int], Any], int, list[int]], ...]
     moves: tuple[tuple[Callable[[], int], Callable[[int], Any]], ...]
-    output: tuple[int, list[int]]
-    after: tuple[int, list[int]]
+    output: _Table
+    after: _Table
     signals: tuple[int, ...]
     rule: int
 
@@ -61,6 +79,7 @@ class Tables:
         named: the places whose letters rules take over.
         pairs: the places whose letters are compared.
         letters: for each place, of each thing, its letter; -1 for none.
+        fitting: the number of the rule that fits, by classes of things that runs have met.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -78,14 +97,30 @@ class Tables:
             [-1 if letter is None else letter for _, letter in things.each]
             for things in machine.places
         ]
+        self.fitting: dict[tuple[int, ...], int] = {}
+        self._done: dict[int, _Done] = {}
 
     def matters(self, place: int) -> bool:
         """Whether any rule depends on what stands in a place."""
         compared = any(place in pair for pair in self.pairs)
         return compared or place in self.named or len(set(self.classes[place])) > 1
 
-    def table(self, term: Term, things: Things) -> tuple[int, list[int]]:
-        """A term as a place, plus 1, and what it is for each thing there; -1 for none."""
+    def done(self, number: int) -> _Done:
+        """What a rule does, by its number."""
+        if number not in self._done:
+            machine, rule = self.machine, self.machine.rules[number]
+            pushes = tuple(
+                (end, self.table(term, machine.kinds[end // 2]))
+                for (signal, end), term in zip(machine.memories.pushes, rule.pushed, strict=True)
+                if rule.signals[signal] and term is not None
+            )
+            nothing = Term(CONSTANT, ASKED_NOTHING)
+            output = self.table(rule.output or nothing, machine.outputs)
+            self._done[number] = _Done(pushes, output, self.table(rule.after, machine.states))
+        return self._done[number]
+
+    def table(self, term: Term, things: Things) -> _Table:
+        """What a term comes to."""
         if term.place == CONSTANT:
             return 0, [term.thing]
         found = []
@@ -178,7 +213,7 @@ class Stepper:
                 key = self._key(classes)
             action = actions.get(key)
             if action is None:
-                action = actions[key] = self._action()
+                action = actions[key] = self._action(key)
             pops, pushes, moves, (place, table), (after_place, after), _, _ = action
             said = table[values[place]]
             following = after[values[after_place]]
@@ -210,40 +245,40 @@ class Stepper:
     def _lost(self) -> NoRule:
         return NoRule("the machine has no rule for what it reads here")
 
-    def _action(self) -> _Action:
-        """What the rule does that fits; raises `NoRule`."""
-        places = self._values[1:]
-        for number, rule in enumerate(self._tables.machine.rules):
-            if fits(rule, places, self._tables.letters):
-                return self._made(number, rule)
-        raise self._lost()
+    def _action(self, key: tuple[int, ...]) -> _Action:
+        """What the rule does that fits things of some classes; raises `NoRule`."""
+        tables, places = self._tables, self._values[1:]
+        if key not in tables.fitting:
+            fitting = (
+                number
+                for number, rule in enumerate(tables.machine.rules)
+                if fits(rule, places, tables.letters)
+            )
+            number = next(fitting, None)
+            if number is None:
+                raise self._lost()
+            tables.fitting[key] = number
+        return self._made(tables.fitting[key])
 
     def _put(self, end: int) -> Callable[[int], Any]:
         held = self.held[end // 2]
         return held.appendleft if end % 2 else held.append
 
-    def _made(self, number: int, rule: Rule) -> _Action:
-        machine, table = self._tables.machine, self._tables.table
-        memories = machine.memories
+    def _made(self, number: int) -> _Action:
+        machine, done = self._tables.machine, self._tables.done(number)
+        memories, rule = machine.memories, machine.rules[number]
         pops = tuple(
             _pop(self.held[end // 2], end % 2 == 0)
             for signal, end in memories.pops
             if rule.signals[signal]
         )
-        pushes = tuple(
-            (self._put(end), *table(term, machine.kinds[end // 2]))
-            for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True)
-            if rule.signals[signal] and term is not None
-        )
+        pushes = tuple((self._put(end), *table) for end, table in done.pushes)
         moves = tuple(
             (_taken(self.held[taken // 2], taken % 2 == 0), self._put(put))
             for signal, taken, put in memories.moves
             if rule.signals[signal]
         )
-        nothing = Term(CONSTANT, ASKED_NOTHING)
-        output = table(rule.output or nothing, machine.outputs)
-        after = table(rule.after, machine.states)
-        return _Action(pops, pushes, moves, output, after, rule.signals, number)
+        return _Action(pops, pushes, moves, done.output, done.after, rule.signals, number)
 
 
 def fits(rule: Rule, places: Sequence[int], letters: Sequence[Sequence[int]]) -> bool:
