@@ -27,8 +27,6 @@ from stacktrans.tasks.base import DepthLimit, Lengths
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
 SAME_LENGTH = ["parenthesis-stack", "reversal-stack", "xor-buffered"]
 STREAMS = ["addition", "anbn", "anbncn", "memorization"]
-ROUNDED_BEFORE = ["memorization"]
-"""Models that were trained when summaries did not say yet how right they are when hard."""
 NAMES = [*JOINT, *SAME_LENGTH, *STREAMS]
 CPU = torch.device("cpu")
 
@@ -63,8 +61,7 @@ def test_shipped_models_are_small_and_tell_where_they_come_from(name: str) -> No
     summary = json.loads((directory / "summary.json").read_text())
     assert summary["command"].startswith("stacktrans train --task ")
     assert summary["outcome"] == "solved"
-    if name not in ROUNDED_BEFORE:
-        assert summary["hard"]["coarse"] == 1
+    assert summary["hard"]["coarse"] == 1
     with safetensors.safe_open(directory / "model.safetensors", "pt") as file:
         said = file.metadata()
     assert said["configuration"] == checkpoint.read_config(directory).identity()
