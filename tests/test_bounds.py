@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.incoming import LONGEST_LINE, Unreadable, line_groups
+from stacktrans.common.incoming import BYTES_AT_ONCE, LONGEST_LINE, Unreadable, line_groups
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
@@ -243,6 +243,15 @@ def test_lines_are_read_in_time_that_grows_with_them(tmp_path: Path) -> None:
     assert len(pieces) == 300_003
     assert (len(pieces[-3]), pieces[-2]) == (10**7, b"b")
     assert LONGEST_LINE < len(pieces[-1]) <= LONGEST_LINE + (1 << 17)
+
+
+def test_few_long_lines_are_answered_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes((b"a" * 10_000 + b"\n") * 200)
+    with path.open("rb") as stream:
+        sizes = [sum(len(piece.raw) for piece in group) for group in line_groups(stream.fileno())]
+    assert sum(sizes) == 2_000_000
+    assert max(sizes) < 2 * BYTES_AT_ONCE
 
 
 def test_long_lines_of_pairs_are_refused_with_their_number(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ LONGEST = 1_000_000
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors begin a file in UTF-8 with."""
 LINES_AT_ONCE = 1024
+BYTES_AT_ONCE = 1 << 17
+"""So much is answered at once, and some more where a line is long: the next answers wait for it."""
 CHUNK = 1 << 16
 LONGEST_LINE = 1 << 24
 """The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""
@@ -79,7 +81,8 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         if parts and waiting and rest:
             group.append(Piece(bytes(rest), begins, ends=False))
             rest, begins = bytearray(), False
-        if group and (waiting or len(group) >= LINES_AT_ONCE):
+        enough = len(group) >= LINES_AT_ONCE or _size(group) >= BYTES_AT_ONCE
+        if group and (waiting or enough):
             yield group[:LINES_AT_ONCE]
             del group[:LINES_AT_ONCE]
             continue
@@ -104,6 +107,11 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         group.append(Piece(bytes(rest), begins))
     for start in range(0, len(group), LINES_AT_ONCE):
         yield group[start : start + LINES_AT_ONCE]
+
+
+def _size(group: list[Piece]) -> int:
+    """Bytes in lines."""
+    return sum(len(piece.raw) for piece in group)
 
 
 def _next_bytes(descriptor: int) -> bytes:
