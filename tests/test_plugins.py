@@ -1,12 +1,13 @@
 """Memories, controllers and generators of others: from plugin files and installed packages."""
 
 import os
+import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from command_line import TRAIN
+from command_line import STACKTRANS, TRAIN
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
@@ -69,6 +70,14 @@ def test_what_is_no_python_file_is_refused(file: str, message: str) -> None:
     result = invoke("list", "--plugin", file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
+
+
+def test_what_a_plugin_writes_to_a_file_is_not_lost() -> None:
+    writes = "log = open('log', 'w')\ndef note(text):\n    log.write(text)\nnote('written')\n"
+    Path("mine.py").write_text(f"{writes}{COPY}class Mine(Copy):\n    name = 'mine'\n")
+    words = [*STACKTRANS, "list", "generators", "--plugin", "mine.py"]
+    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+    assert Path("log").read_text() == "written"
 
 
 def test_two_plugins_with_one_name_are_refused() -> None:

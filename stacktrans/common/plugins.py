@@ -14,8 +14,9 @@ from stacktrans.common.errors import UsageError
 _PACKAGE = str(Path(__file__).parent.parent)
 
 
-_foreign: set[str] = set()
-"""Files with code of others."""
+_foreign: dict[str, ModuleType] = {}
+"""Modules with code of others, by their files. Python clears those that are still held when it
+ends, which writes what is left in files that they have open."""
 
 
 def run(path: Path, file: str) -> ModuleType:
@@ -40,7 +41,7 @@ def run(path: Path, file: str) -> ModuleType:
 
 def note(module: ModuleType) -> None:
     """Remember that a module is the code of others."""
-    _foreign.add(str(module.__file__))
+    _foreign[str(module.__file__)] = module
 
 
 def said(error: BaseException) -> str:
