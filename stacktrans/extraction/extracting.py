@@ -231,7 +231,8 @@ class _Extraction:
         checked = [(f"all {of}up to length {short.longest}", short.strings)]
         for lengths, count in zip(self._ranges, (CHECKED, CHECKED // 2), strict=True):
             drawn = drawn_strings(self._checkpoint, lengths, 2 * count, seed=0)
-            checked.append((f"random of length {lengths}", drawn))
+            which = "those in the files" if self._checkpoint.task.paths else "random"
+            checked.append((f"{which} of length {lengths}", drawn))
         agreement, wrong = [], []
         for what, strings in checked:
             if not strings:  # as of pairs in a file, which are all that is known of the task

@@ -72,6 +72,8 @@ class Network:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         predictor = checkpoint.predictor
+        if checkpoint.machine:
+            raise CannotExtract(f"{checkpoint.path}: a machine already")
         if not isinstance(predictor, ArrayModel):
             raise CannotExtract("only models with compiled code can be made machines")
         known = isinstance(checkpoint.layout, JointSequence | InStep | Stream)

@@ -276,7 +276,7 @@ class RuleLearner:
             if covered[index]:
                 continue
             when: list[set[int] | None] = [{part} for part in groups[index].key]
-            matching, terms = self._widened(groups, keys, when, index)
+            matching, terms = self._widened(groups, keys, when, index, covered)
             covered |= matching
             rows = np.concatenate([groups[at].rows for at in np.flatnonzero(matching).tolist()])
             yield self._rule(
@@ -295,9 +295,17 @@ class RuleLearner:
         return max(candidates, key=lambda each: int(each[1].sum()))[0]
 
     def _widened(
-        self, groups: Sequence[Group], keys: Ids, when: list[set[int] | None], index: int
+        self,
+        groups: Sequence[Group],
+        keys: Ids,
+        when: list[set[int] | None],
+        index: int,
+        covered: Mask,
     ) -> tuple[Mask, list[Terms]]:
-        """Let a rule hold for all that it may; which groups it holds for, and its terms."""
+        """Let a rule hold for all that it may; which groups it holds for, and its terms.
+
+        It comes after those that cover some groups already.
+        """
         matching: Mask = np.zeros(len(groups), np.bool_)
         matching[index] = True
         terms = groups[index].terms
@@ -307,9 +315,9 @@ class RuleLearner:
             for wider in self._wider(place, keys, when):
                 self._deadline.check(GRACE)
                 found = _matching(keys, [*when[:place], wider, *when[place + 1 :]])
-                further = (found & ~matching).any()
-                if not further and (place == 0 or self._adds_empty(place, when[place], wider)):
-                    continue  # a symbol that is never read here, or a memory that is never empty
+                further = (found & ~matching & ~covered).any()
+                if not further and self._is_told(place, when[place], wider):
+                    continue
                 own = [groups[at] for at in np.flatnonzero(found).tolist()]
                 common = self._common(terms, own)
                 if common is not None:
@@ -318,10 +326,11 @@ class RuleLearner:
                         break
         return matching, terms
 
-    def _adds_empty(self, place: int, own: set[int] | None, wider: set[int] | None) -> bool:
-        """Whether a rule holds for an empty memory, too, if a set of sorts is made wider so."""
+    def _is_told(self, place: int, own: set[int] | None, wider: set[int] | None) -> bool:
+        """Whether a rule would speak of what it was not met with: a symbol, or an empty memory."""
         reads = 0 < place < len(self.sorts) - 1
-        return bool(reads and own and wider and wider - own == {self.sorts[place][EMPTY]})
+        added = (wider or set()) - (own or set())
+        return place == 0 or (reads and added == {self.sorts[place][EMPTY]})
 
     def _common(self, terms: Sequence[Terms], groups: Sequence[Group]) -> list[Terms] | None:
         """The terms that groups have in common; None if for a slot there are none."""

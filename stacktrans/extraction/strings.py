@@ -6,6 +6,7 @@ and then ever more in a row, since what one leaves behind can spoil the next.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, test_pairs
 from stacktrans.tasks.layouts import Pair, Stream
 
 FEW = 3
@@ -106,13 +107,23 @@ def tried_on(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Tried:
 def drawn_strings(
     checkpoint: Checkpoint, lengths: Lengths, count: int, seed: int, law: LengthLaw | None = None
 ) -> list[Tried]:
-    """Strings of the task of some lengths, drawn as when it is measured; none if it has none."""
+    """Strings of the task of some lengths, drawn as when it is measured; none if it has none.
+
+    Of pairs in files they are some of those to train on and of those to test on, each once.
+    """
     drawn = generator(seed, Purpose.SAMPLE)
     law = law or checkpoint.config.task.law_of(lengths)
     stream = isinstance(checkpoint.layout, Stream)
     rows = [1 + number % IN_A_ROW if stream else 1 for number in range(count)]
+    task = checkpoint.task
     try:
-        pairs = iter(checkpoint.task.sample(drawn, lengths, sum(rows), law))
+        pairs = task.sample(drawn, lengths, sum(rows), law)
     except NoSuchLength:
-        return []
-    return [tried_on(checkpoint, [next(pairs) for _ in range(row)]) for row in rows]
+        pairs = []
+    if task.paths:
+        with contextlib.suppress(NoSuchLength):
+            pairs = [*pairs, *test_pairs(task, lengths)[:count]]
+        once = {pair.source.tobytes(): pair for pair in pairs}
+        return [tried_on(checkpoint, [pair]) for pair in once.values()]
+    taken = iter(pairs)
+    return [tried_on(checkpoint, [next(taken) for _ in range(row)]) for row in rows if pairs]
