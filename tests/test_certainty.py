@@ -182,6 +182,13 @@ def test_what_is_not_rounded_is_not_measured_hard(tmp_path: Path) -> None:
     assert trainer_of(counter("rounding=null", "max_steps=5"), tmp_path).run(ignore).hard is None
 
 
+def test_a_model_without_strengths_is_not_measured_hard(tmp_path: Path) -> None:
+    model = {"memory": "none"}
+    small = ("task.lengths.train=[1, 2]", "task.lengths.test=[3, 3]", "max_steps=5")
+    config = resolve(task="anbn", settings={"model": model}, assignments=[*small, "rounding=quick"])
+    assert trainer_of(config, tmp_path).run(ignore).hard is None
+
+
 def test_a_start_is_given_up_after_so_many_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

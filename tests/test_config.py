@@ -126,6 +126,9 @@ def test_of_texts_a_recipe_says_more(tmp_path: Path) -> None:
     assert training.data.stream is not None
     assert (training.data.stream.sequences, training.data.stream.epochs) == (None, 10)
     assert (training.stop, training.curriculum, training.rounding) == (None, None, None)
+    path.write_text("{name: mine, generator: text, parameters: {train: a.txt}}")
+    plain = resolve(task=str(path), recipe="default", settings={"model": {"memory": "none"}})
+    assert plain.training.rounding is None
     pattern = resolve(task="anbn", settings={"model": {"memory": "none"}}).training
     assert pattern.data is None
 

@@ -143,9 +143,12 @@ def test_what_decides_is_named() -> None:
             resolve(task=task, recipe=recipe or None, settings=settings, assignments=more)
         )
 
+    kept = "500 other fresh validation strings of either range"
     assert named("measure.strings=500") == (
-        "500 fresh validation strings of lengths 65:128, drawn anew each time"
+        "500 fresh validation strings of lengths 65:128, drawn anew each time; "
+        f"what rounding and pruning keep, {kept}"
     )
+    assert kept not in named("measure.strings=500", memory="none")
     assert "and some of lengths 8:64" in named("solved.ranges=both")
     assert named(recipe="paper") == "the training perplexity"
     assert named(task="xor", memory="stack", recipe="paper") == (

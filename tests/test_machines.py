@@ -432,6 +432,9 @@ def test_an_answer_without_end_is_cut_off() -> None:
 def test_a_machine_cannot_be_trained(saved: Path) -> None:
     with pytest.raises(checkpoint.CheckpointError, match="no weights"):
         checkpoint.load(saved).model  # noqa: B018
+    trained = run("train", "--task", "reverse", "--from", saved)
+    assert f"{saved}: a machine has no weights" in trained.stderr.decode()
+    assert f"{saved}: a machine already" in run("extract", saved).stderr.decode()
 
 
 def test_a_machine_for_another_task_is_refused(saved: Path, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ else:
 
 TRAINING = "training.pt"
 CARD = "README.md"
+NO_WEIGHTS = "a machine has no weights to be trained or changed"
 
 
 def save(
@@ -151,7 +152,7 @@ class Checkpoint:
             CheckpointError: it is a machine.
         """
         if self.machine:
-            raise CheckpointError(f"{self.path}: a machine has no weights to be trained or changed")
+            raise CheckpointError(f"{self.path}: {NO_WEIGHTS}")
         from stacktrans.model.transducer import Transducer  # waits for torch
 
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
@@ -292,6 +293,8 @@ def read_config(directory: Path) -> RunConfig:
 def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
     _check_whole(directory)
     path = directory / WEIGHTS
+    if (directory / MACHINE).is_file():
+        raise CheckpointError(f"{directory}: {NO_WEIGHTS}")
     check_origins(path)
     config = resolve(config=str(directory / CONFIG))
     task = config.make_task()

@@ -89,6 +89,12 @@ class RunConfig(Extended):
     """how."""
 
     @property
+    def is_made_hard(self) -> bool:
+        """Whether strengths, if there are any, are made 0 or 1 when a rule has ended the run."""
+        has_strengths = self.model.memory.name != "none" or self.model.buffers is not None
+        return self.training.rounding is not None and has_strengths
+
+    @property
     def of_files(self) -> bool:
         """Whether pairs in files are trained on."""
         return bool(paths_of(self.task.generator))

@@ -167,7 +167,7 @@ def decided_by(config: RunConfig) -> str:
     Never on the same draws as `reported_on`: each `randomness.Purpose` has its own.
     """
     by, strings = _ended_by(config), config.training.measure.strings
-    if not config.training.rounding:
+    if not config.is_made_hard:
         return by
     if config.of_files:
         return f"{by}; so is what rounding and pruning keep"

@@ -45,7 +45,6 @@ class Rounding(Part):
         self._rounding = ROUNDINGS[training.rounding] if training.rounding else None
         self._first_rate = training.settle.rate if training.settle else 1.0
         self._solved = training.solved.accuracy
-        self.asked = self._rounding is not None
 
     def certain(
         self, start: "Start", go_on: Callable[[], None], may_fail: bool

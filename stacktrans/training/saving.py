@@ -281,7 +281,7 @@ class SavedRun:
     def end(self, rule: str) -> None:
         """Note that a rule has ended the training."""
         self.progress.ended = rule
-        if self.start.rounding.asked:
+        if self.config.is_made_hard:
             # Made certain, they take the place of what they came from, which is kept until then.
             self.start.rounding.uncertain = self.load_best().model.state_dict()
 

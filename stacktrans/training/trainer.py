@@ -282,7 +282,7 @@ class Trainer:
         summary.race = raced(self.directory)
         with computing_with(self.source.threads):
             self.source.report(kept.model, state.start.moment, summary)
-            if self.config.training.rounding:
+            if self.config.is_made_hard:
                 with kept.model.made_hard(True):
                     summary.hard = self.source.tested(kept.model, state.start.moment)
             if self.config.task.lengths is not None:
