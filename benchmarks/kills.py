@@ -162,7 +162,8 @@ def begin(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda:
         for descriptor in (1, 2):
             os.dup2(nowhere, descriptor)
         sys.argv = ["stacktrans", *arguments]
-        ROUNDINGS.update(dict.fromkeys(ROUNDINGS, ROUNDING))
+        for name, usual in ROUNDINGS.items():
+            ROUNDINGS[name] = ROUNDING._replace(lossless=usual.lossless)
         prepare()
         cli.main()
     except SystemExit as end:

@@ -80,7 +80,7 @@ def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
     assert summary["development"]["coarse"] == 1
     assert summary["decided_by"] == (
         f"accuracy on the development set, a tenth of {path}, drawn at random, which also chooses "
-        "the weights"
+        "the weights; so is what rounding and pruning keep"
     )
     assert summary["reported_on"].startswith(f"the test set, {test}, which decides nothing")
     said = done.stderr.decode()

@@ -35,7 +35,8 @@ def test_it_stops_when_solved_twice_running(
         return 2 * [Accuracy(coarse, coarse, 20, coarse)]
 
     monkeypatch.setattr(Source, "accuracies", measured)
-    config = small_run("max_steps=1000", f"solved.accuracy={solved_accuracy}")
+    few = ("max_steps=1000", "rounding=null")
+    config = small_run(*few, f"solved.accuracy={solved_accuracy}")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.steps, summary.best_step) == ("solved", 50, best_step)
     assert "in a row" in summary.rule
@@ -127,5 +128,6 @@ def test_a_run_is_solved_as_often_as_asked(tmp_path: Path, monkeypatch: pytest.M
     coarse = iter([1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0])
 
     monkeypatch.setattr(Source, "accuracies", lambda *_: 2 * [Accuracy(next(coarse), 1.0, 20, 1.0)])
-    summary = trainer_of(small_run("solved.times=3"), tmp_path).run(ignore)
+    config = small_run("solved.times=3", "rounding=null")
+    summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.steps) == ("solved", 60)
