@@ -17,6 +17,11 @@ MACHINE = "machine.json"
 """The file of a checkpoint that is a machine."""
 
 
+def is_checkpoint(folder: Path) -> bool:
+    """Whether there are weights in a folder, or a machine."""
+    return any(os.path.isfile(folder / name) for name in (WEIGHTS, MACHINE))
+
+
 def flush(path: Path) -> None:
     """Have what was written to a file, or done to a directory, survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -125,5 +125,7 @@ def drawn_strings(
             pairs = [*pairs, *test_pairs(task, lengths)[:count]]
         once = {pair.source.tobytes(): pair for pair in pairs}
         return [tried_on(checkpoint, [pair]) for pair in once.values()]
+    if not pairs:
+        return []
     taken = iter(pairs)
-    return [tried_on(checkpoint, [next(taken) for _ in range(row)]) for row in rows if pairs]
+    return [tried_on(checkpoint, [next(taken) for _ in range(row)]) for row in rows]

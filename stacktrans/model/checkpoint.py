@@ -26,7 +26,7 @@ from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError as CheckpointError
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
-from stacktrans.common.files import MACHINE
+from stacktrans.common.files import MACHINE, is_checkpoint
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.late import Late
 from stacktrans.common.registry import CONTROLLERS
@@ -59,7 +59,7 @@ else:
 
 TRAINING = "training.pt"
 CARD = "README.md"
-NO_WEIGHTS = "a machine has no weights to be trained or changed"
+_NO_WEIGHTS = "a machine has no weights to be trained or changed"
 
 
 def save(
@@ -152,7 +152,7 @@ class Checkpoint:
             CheckpointError: it is a machine.
         """
         if self.machine:
-            raise CheckpointError(f"{self.path}: {NO_WEIGHTS}")
+            raise CheckpointError(f"{self.path}: {_NO_WEIGHTS}")
         from stacktrans.model.transducer import Transducer  # waits for torch
 
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
@@ -223,7 +223,7 @@ def locate(name: str | Path) -> Path:
     for path in paths:
         for place in (path, path / "best", path / "last"):
             for candidate in (place, aside(place)):
-                if any((candidate / name).is_file() for name in (WEIGHTS, MACHINE)):
+                if is_checkpoint(candidate):
                     return candidate
     if not given.exists():
         own = Path("checkpoints") / given
@@ -294,7 +294,7 @@ def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
     _check_whole(directory)
     path = directory / WEIGHTS
     if (directory / MACHINE).is_file():
-        raise CheckpointError(f"{directory}: {NO_WEIGHTS}")
+        raise CheckpointError(f"{directory}: {_NO_WEIGHTS}")
     check_origins(path)
     config = resolve(config=str(directory / CONFIG))
     task = config.make_task()

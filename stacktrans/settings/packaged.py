@@ -1,9 +1,8 @@
 """What comes with stacktrans beside its code: recipes, tasks and trained models."""
 
-import os
 from pathlib import Path
 
-from stacktrans.common.files import MACHINE, WEIGHTS
+from stacktrans.common.files import is_checkpoint
 
 AUTO = "auto"
 """The recipe that is a race of strategies, and the memory that it finds."""
@@ -47,10 +46,7 @@ def _trained(folder: Path) -> list[Path]:
 def checkpoint_in(path: Path) -> Path | None:
     """The part of a run's directory, or the checkpoint itself, that can answer; None for none."""
     places = (path, path / "best", path / "last")
-    files = (WEIGHTS, MACHINE)
-    return next(
-        (place for place in places if any(os.path.isfile(place / file) for file in files)), None
-    )
+    return next(filter(is_checkpoint, places), None)
 
 
 def recipe_names(folder: Path | None = None) -> list[str]:
