@@ -8,7 +8,7 @@ import numpy as np
 
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
 from stacktrans.machines.running import NO_OUTPUT
-from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Run, Said
+from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Questions, Run, Said
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
 from stacktrans.tasks.layouts import InStep, JointSequence, Layout, SameLength, Stream
 
@@ -64,11 +64,11 @@ def _no_answer(why: str) -> Answer:
     return Answer([], 0.0, False, why)
 
 
-def in_step(model: Predictor, read: Sequence[Ids], logs: bool = True) -> list[Said]:
+def in_step(model: Predictor, read: Sequence[Ids], logs: bool = True) -> Sequence[Said]:
     """What is said with a symbol for each symbol read, to strings in their order."""
     if model.config.buffers:
         return model.written(read, logs)
-    return model.answers([Question(ids) for ids in read], logs=logs)
+    return model.answers(Questions.everywhere(read), logs=logs)
 
 
 def marks_of(layout: JointSequence | Stream) -> Marks:

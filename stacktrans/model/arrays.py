@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from stacktrans.common.grouping import STEPS_AT_ONCE
+from stacktrans.common.ragged import Ragged, starts_of
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels import kernel
 from stacktrans.kernels.answering import Asking, ReadOut, Writing, answer, read_rows, read_written
@@ -25,10 +26,19 @@ from stacktrans.kernels.running import Running, RunWeights
 from stacktrans.kernels.steps import Inputs, Trace
 from stacktrans.kernels.threads import of_each
 from stacktrans.memory import Memory, Reading, make_memory
-from stacktrans.model.predictor import NO_MARKS, Marks, Question, Said, StepTaken
+from stacktrans.model.predictor import (
+    NO_MARKS,
+    Marks,
+    Question,
+    Questions,
+    Said,
+    SaidTogether,
+    StepTaken,
+    said_to_all,
+)
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.alphabets import Ids, Mask
 
 SIDE_BY_SIDE = 64
 """The most strings that are run at once: with more, what they hold leaves the processor's cache."""
@@ -38,6 +48,7 @@ _ROOM = 1000
 """Symbols that there is room for in an answer at first, besides four for each that is read."""
 _NEVER = -2
 """The output that is never said."""
+_Strings = TypeVar("_Strings", Questions, Ragged)
 
 
 def kind_of(config: ModelConfig, memory: Memory[Any], hard: bool = False) -> Kind | None:
@@ -104,70 +115,66 @@ class ArrayModel:
 
     def answers(
         self, questions: Sequence[Question], marks: Marks = NO_MARKS, logs: bool = True
-    ) -> list[Said]:
+    ) -> Sequence[Said]:
         """See `Predictor.answers`; those that are alike in length are run side by side.
 
         Room is made for as many symbols as answers usually have, and for more only where one has
         not ended by then: it may have as many as can be counted.
         """
-        limits = [min(each.limit, 4 * len(each.ids) + _ROOM) for each in questions]
-        given = [
-            each if each.limit == limit else each._replace(limit=limit)
-            for each, limit in zip(questions, limits, strict=True)
-        ]
-        found = self._said_to(given, marks, logs)
-        for index, question in enumerate(questions):
-            while limits[index] < question.limit and _goes_on(given[index], found[index], marks):
-                limits[index] = min(question.limit, 8 * limits[index])
-                given[index] = question._replace(limit=limits[index])
-                found[index] = self._said_to([given[index]], marks, logs)[0]
-        return found
-
-    def _said_to(self, questions: Sequence[Question], marks: Marks, logs: bool) -> list[Said]:
-        """The same, with room for all that may be said."""
         if not questions:
             return []
-        steps = [len(each.ids) + each.limit + 1 for each in questions]
-        alone = all(each.limit < 0 for each in questions) and max(steps) <= STEPS_AT_ONCE
-        prepare(sum(steps), forward if alone else answer)
-        check_ids(np.concatenate([each.ids for each in questions]), len(self.weights.projected))
+        given = Questions.of(questions)
+        limits = np.minimum(given.limits, 4 * given.ids.lengths + _ROOM)
+        found = self._said_to(replace(given, limits=limits), marks, logs)
+        on = np.flatnonzero((limits < given.limits) & _go_on(given.counts + limits, found, marks))
+        while len(on):
+            limits[on] = np.minimum(given.limits[on], 8 * limits[on])
+            again = replace(given, limits=limits).chosen(on)
+            longer = self._said_to(again, marks, logs)
+            order = np.arange(len(given))
+            order[on] = len(given) + np.arange(len(on))
+            found = said_to_all([found, longer]).chosen(order)
+            still = _go_on(again.counts + again.limits, longer, marks)
+            on = on[still & (again.limits < given.limits[on])]
+        return found
 
-        def said(group: list[int]) -> list[Said]:
-            chosen = [questions[index] for index in group]
+    def _said_to(self, questions: Questions, marks: Marks, logs: bool) -> SaidTogether:
+        """The same, with room for all that may be said."""
+        steps = questions.ids.lengths + questions.limits + 1
+        alone = bool((questions.limits < 0).all()) and steps.max() <= STEPS_AT_ONCE
+        prepare(int(steps.sum()), forward if alone else answer)
+        check_ids(questions.ids.values, len(self.weights.projected))
+
+        def said(group: Questions) -> SaidTogether:
             if alone:
-                return self._given(chosen, logs)
-            return self._answers(chosen, steps[group[0]], marks, logs)
+                return self._given(group, logs)
+            return self._answers(group, marks, logs)
 
-        return self._of_groups(steps, said)
+        return self._of_groups(questions, steps, said)
 
     def _of_groups(
-        self, steps: Sequence[int], said: Callable[[list[int]], list[Said]]
-    ) -> list[Said]:
-        """What is said to strings, in their order, by the most steps that each takes."""
-        groups = [*_side_by_side(steps)]
-        found = dict(_numbered(groups, of_each(said, groups, self.threads)))
-        return [found[index] for index in range(len(steps))]
+        self, strings: _Strings, steps: Ids, said: Callable[[_Strings], SaidTogether]
+    ) -> SaidTogether:
+        """What is said to strings, in their order, by the most steps that each takes, [n]."""
+        order = np.argsort(-steps, kind="stable")
+        longest_first = strings.chosen(order)
+        groups = [longest_first[group] for group in _side_by_side(steps[order])]
+        return said_to_all(of_each(said, groups, self.threads)).chosen(np.argsort(order))
 
-    def _given(self, questions: list[Question], logs: bool) -> list[Said]:
+    def _given(self, questions: Questions, logs: bool) -> SaidTogether:
         """The same for those of a group to which nothing but what is given is read.
 
         By the steps that training takes, too, so that it need not compile others.
         """
-        hidden, _, _ = self.unrolled([question.ids for question in questions])
-        asked = [question.where for question in questions]
-        rows = hidden[np.concatenate(asked)]
+        hidden, _, _ = self.unrolled(questions.ids)
+        rows = hidden if questions.asked is None else hidden[questions.asked.values]
         said = np.empty(len(rows), np.int64)
         shares = np.empty(len(rows) if logs else 0, hidden.dtype)
         read_rows(rows, said, shares, self._read_out(min(ROWS_AT_ONCE, max(1, len(rows)))))
-        ends = np.cumsum([0, *(where.sum() for where in asked)]).tolist()
-        return [
-            Said(said[start:stop], shares[start:stop]) for start, stop in itertools.pairwise(ends)
-        ]
+        return SaidTogether.of(said, shares if logs else None, starts_of(questions.counts))
 
-    def _answers(
-        self, questions: list[Question], steps: int, marks: Marks, logs: bool
-    ) -> list[Said]:
-        """The same for those of a group, which take up to so many steps."""
+    def _answers(self, questions: Questions, marks: Marks, logs: bool) -> SaidTogether:
+        """The same for those of a group."""
         weights, batch = self.weights, len(questions)
         sizes = weights.sizes._replace(batch=batch)
         each = np.arange(batch + 1)
@@ -181,15 +188,13 @@ class ArrayModel:
             sizes.nothing_read(),
             Trace._make(sizes.new_trace(batch, saved=1)),
         )
-        asked = np.concatenate([question.where for question in questions])
-        limits = np.array([question.limit for question in questions])
-        starts = np.cumsum([0, *(len(question.ids) for question in questions)])
-        before = np.concatenate([[0], np.cumsum(asked)])[starts]
-        places = np.concatenate([[0], np.cumsum(np.diff(before) + limits + 1)])
+        ids, asked, limits = questions.ids, questions.asked, questions.limits
+        where = np.ones(len(ids.values), np.bool_) if asked is None else asked.values
+        places = starts_of(questions.counts + limits + 1)
         asking = Asking(
-            np.concatenate([question.ids for question in questions]),
-            starts,
-            asked.astype(np.uint8),
+            ids.values,
+            ids.starts,
+            where.astype(np.uint8),
             limits,
             marks.first_target,
             _NEVER if marks.end is None else marks.end,
@@ -199,12 +204,11 @@ class ArrayModel:
             places[:-1].copy(),
             np.empty((3, batch), np.int64),
         )
+        steps = int((ids.lengths + limits).max()) + 1
         store = sizes.store(steps).forward(slice(0, batch), slice(0, batch))
         call(answer, run, store, sizes.kind.memory.signals, asking, self._read_out(batch))
-        return [
-            Said(asking.said[start:stop], asking.logs[start:stop])
-            for start, stop in zip(places[:-1].tolist(), asking.places.tolist(), strict=True)
-        ]
+        whole = SaidTogether.of(asking.said, asking.logs if logs else None, places)
+        return whole.cut(asking.places - places[:-1])
 
     def _read_out(self, rows: int) -> ReadOut:
         """What makes symbols of so many of the controller's outputs."""
@@ -222,40 +226,33 @@ class ArrayModel:
             fresh(rows, padded(len(logits_bias), dtype), dtype=dtype),
         )
 
-    def written(self, sources: Sequence[Ids], logs: bool = True) -> list[Said]:
+    def written(self, sources: Sequence[Ids], logs: bool = True) -> Sequence[Said]:
         """See `Predictor.written`."""
         if not sources:
             return []
-        steps = [self.config.steps_over(len(source)) for source in sources]
-        prepare(sum(steps), forward)
+        given = Ragged.of(sources)
+        steps = self.config.steps_over(given.lengths)
+        prepare(int(steps.sum()), forward)
+        return self._of_groups(given, steps, partial(self._written, logs=logs))
 
-        def said(group: list[int]) -> list[Said]:
-            return self._written([sources[index] for index in group], logs)
-
-        return self._of_groups(steps, said)
-
-    def _written(self, sources: list[Ids], logs: bool) -> list[Said]:
+    def _written(self, sources: Ragged, logs: bool) -> SaidTogether:
         hidden, signals, starts = self.unrolled(sources)
         assert self.config.buffers is not None
-        counts = np.array([len(source) for source in sources])
-        places = np.cumsum([0, *counts])
+        count = len(sources.values)
         writing = Writing(
             hidden,
             np.ascontiguousarray(signals[:, -1]),
             starts,
             float(self.config.buffers.output_skip),
-            counts,
-            np.empty(places[-1], np.int64),
-            np.empty(places[-1] if logs else 0, hidden.dtype),
+            sources.lengths,
+            np.empty(count, np.int64),
+            np.empty(count if logs else 0, hidden.dtype),
             np.empty_like(self.classifier[1]),
         )
         read_written(writing, self._read_out(ROWS_AT_ONCE))
-        return [
-            Said(writing.said[start:stop], writing.logs[start:stop])
-            for start, stop in itertools.pairwise(places.tolist())
-        ]
+        return SaidTogether.of(writing.said, writing.logs if logs else None, sources.starts)
 
-    def unrolled(self, sources: Sequence[Ids]) -> tuple[Array, Array, Array]:
+    def unrolled(self, sources: Ragged) -> tuple[Array, Array, Array]:
         """The steps over strings, the one with the most of them first.
 
         Returns:
@@ -264,14 +261,12 @@ class ArrayModel:
         """
         weights, batch = self.weights, len(sources)
         sizes = weights.sizes._replace(batch=batch)
-        lengths = [len(source) for source in sources]
-        starts = np.cumsum([0, *map(self.config.steps_over, lengths)])
-        ids = np.concatenate(sources)
+        starts, ids = starts_of(self.config.steps_over(sources.lengths)), sources.values
         if self.config.buffers:
             nothing = len(weights.projected) - 1
             check_ids(ids, nothing)
-            ids = np.insert(ids, np.repeat(np.cumsum(lengths), 2), nothing)
-        inputs = sizes.inputs(starts, np.cumsum([0, *lengths]), ids, weights.projected)
+            ids = np.insert(ids, np.repeat(sources.starts[1:], 2), nothing)
+        inputs = sizes.inputs(starts, sources.starts, ids, weights.projected)
         count = int(starts[-1])
         trace = sizes.new_trace(count, saved=1)
         store = sizes.store(int(np.diff(starts).max(initial=0)))
@@ -292,7 +287,7 @@ class ArrayModel:
     def follow(self, ids: Ids, contents: bool = True) -> Iterable[StepTaken]:
         """See `Predictor.follow`."""
         prepare(self.config.steps_over(len(ids)), forward)
-        hidden, signals, _ = self.unrolled([ids])
+        hidden, signals, _ = self.unrolled(Ragged.of([ids]))
         values = self.pushed(hidden)
         readings = self._readings(signals, values, contents)
         logits = self.read_out(hidden)
@@ -318,34 +313,22 @@ class ArrayModel:
             yield self.memory.reading_of(store, reads, step + 1, contents)
 
 
-def _goes_on(question: Question, said: Said, marks: Marks) -> bool:
-    """Whether an answer was only ended by its limit."""
-    most = int(question.where.sum()) + question.limit
-    return len(said.symbols) == most and int(said.symbols[-1]) not in marks.ending
+def _go_on(most: Ids, said: SaidTogether, marks: Marks) -> Mask:
+    """[n] which answers were only ended by the most symbols, [n], that there is room for."""
+    symbols = said.symbols
+    last = np.append(symbols.values, -1)[symbols.starts[1:] - 1]
+    ends: Mask = (symbols.lengths < most) | np.isin(last, marks.ending)
+    return ~ends
 
 
-def _side_by_side(steps: Sequence[int]) -> Iterator[list[int]]:
-    """Groups of strings, by their indices, that are run at once, those with the most steps first.
-
-    `steps` are the most that each takes.
-    """
-    group: list[int] = []
-    for index in sorted(range(len(steps)), key=steps.__getitem__, reverse=True):
-        most = (len(group) + 1) * steps[group[0] if group else index]
-        if group and (len(group) == SIDE_BY_SIDE or most > STEPS_AT_ONCE):
-            yield group
-            group = []
-        group.append(index)
-    if group:
-        yield group
-
-
-def _numbered(
-    groups: Sequence[list[int]], found: Sequence[list[Said]]
-) -> Iterator[tuple[int, Said]]:
-    """What was found for each of the strings of groups."""
-    for group, said in zip(groups, found, strict=True):
-        yield from zip(group, said, strict=True)
+def _side_by_side(steps: Ids) -> Iterator[slice]:
+    """Groups of strings that are run at once, by the steps that each takes, the most first."""
+    first = 0
+    while first < len(steps):
+        most = STEPS_AT_ONCE // max(1, int(steps[first]))
+        last = first + max(1, min(SIDE_BY_SIDE, most))
+        yield slice(first, last)
+        first = last
 
 
 class _Layer(NamedTuple):

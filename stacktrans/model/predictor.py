@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from stacktrans.common.ragged import Ragged, joined, starts_of
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -50,6 +52,119 @@ class Question(NamedTuple):
     def where(self) -> Mask:
         """[n] where it is asked."""
         return np.ones(len(self.ids), np.bool_) if self.asked is None else self.asked
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Questions(Sequence[Question]):
+    """What is read of n strings, and asked, in few arrays.
+
+    Attributes:
+        ids: what is given, a row to each string.
+        asked: where it is asked what comes next, likewise; None for everywhere.
+        limits: [n] as `Question.limit`.
+    """
+
+    ids: Ragged
+    asked: Ragged | None
+    limits: Ids
+
+    @classmethod
+    def of(cls, questions: Sequence[Question]) -> Questions:
+        """The same; those that are in few arrays already are given back."""
+        if isinstance(questions, cls):
+            return questions
+        everywhere = all(each.asked is None for each in questions)
+        return cls(
+            Ragged.of([each.ids for each in questions]),
+            None if everywhere else Ragged.of([each.where for each in questions]),
+            np.array([each.limit for each in questions], np.int64),
+        )
+
+    @classmethod
+    def everywhere(cls, strings: Sequence[Ids]) -> Questions:
+        """What comes after each symbol of some strings is asked, and no more."""
+        return cls(Ragged.of(strings), None, np.full(len(strings), -1))
+
+    @property
+    def counts(self) -> Ids:
+        """[n] of how many of the symbols given it is asked what comes next."""
+        if self.asked is None:
+            return self.ids.lengths
+        before: Ids = starts_of(self.asked.values)[self.asked.starts]
+        return np.diff(before)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Question: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Questions: ...
+
+    def __getitem__(self, index: int | slice) -> Question | Questions:
+        if isinstance(index, slice):
+            asked = None if self.asked is None else self.asked[index]
+            return Questions(self.ids[index], asked, self.limits[index])
+        where = None if self.asked is None else self.asked[index]
+        return Question(self.ids[index], where, int(self.limits[index]))
+
+    def chosen(self, order: Ids) -> Questions:
+        """Some of them, in another order, by their indices."""
+        asked = None if self.asked is None else self.asked.chosen(order)
+        return Questions(self.ids.chosen(order), asked, self.limits[order])
+
+
+_NO_LOGS: Numbers = np.empty(0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SaidTogether(Sequence[Said]):
+    """What was said to n strings, in few arrays.
+
+    Attributes:
+        symbols: outputs, a row to each string; -1 where numbers overflow.
+        logs: the logarithms of their probabilities; None if they were not asked for.
+    """
+
+    symbols: Ragged
+    logs: Ragged | None
+
+    @classmethod
+    def of(cls, symbols: Ids, logs: Numbers | None, starts: Ids) -> SaidTogether:
+        """What is in arrays, with where that to each string starts, and the last ends."""
+        return cls(Ragged(symbols, starts), None if logs is None else Ragged(logs, starts))
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    @overload
+    def __getitem__(self, index: int) -> Said: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> SaidTogether: ...
+
+    def __getitem__(self, index: int | slice) -> Said | SaidTogether:
+        if isinstance(index, slice):
+            logs = None if self.logs is None else self.logs[index]
+            return SaidTogether(self.symbols[index], logs)
+        return Said(self.symbols[index], _NO_LOGS if self.logs is None else self.logs[index])
+
+    def chosen(self, order: Ids) -> SaidTogether:
+        """The same to some of the strings, in another order, by their indices."""
+        logs = None if self.logs is None else self.logs.chosen(order)
+        return SaidTogether(self.symbols.chosen(order), logs)
+
+    def cut(self, lengths: Ids) -> SaidTogether:
+        """The first so many symbols of each, [n]."""
+        logs = None if self.logs is None else self.logs.cut(lengths)
+        return SaidTogether(self.symbols.cut(lengths), logs)
+
+
+def said_to_all(parts: Sequence[SaidTogether]) -> SaidTogether:
+    """What was said to the strings of each part, one after another."""
+    logs = [part.logs for part in parts if part.logs is not None]
+    return SaidTogether(joined([part.symbols for part in parts]), joined(logs) if logs else None)
 
 
 class Marks(NamedTuple):
@@ -132,7 +247,7 @@ class Predictor(Protocol):
 
     def answers(
         self, questions: Sequence[Question], marks: Marks = NO_MARKS, logs: bool = True
-    ) -> list[Said]:
+    ) -> Sequence[Said]:
         """What a model without buffers says to strings, in their order.
 
         Args:
@@ -141,7 +256,7 @@ class Predictor(Protocol):
             logs: whether the probabilities are asked for.
         """
 
-    def written(self, sources: Sequence[Ids], logs: bool = True) -> list[Said]:
+    def written(self, sources: Sequence[Ids], logs: bool = True) -> Sequence[Said]:
         """What a buffered model says to strings: as many symbols to each as it has.
 
         Args:

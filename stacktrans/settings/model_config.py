@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
 
@@ -10,6 +10,12 @@ from stacktrans.common.errors import unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import Extended, Named, Number, Scale, Size, Strict
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+Count = TypeVar("Count", int, "npt.NDArray[np.int64]")
 
 
 class MemoryConfig(Named):
@@ -219,8 +225,8 @@ class ModelConfig(Extended):
                 raise ValueError(unknown_name(kind, name, existing))
         return self
 
-    def steps_over(self, length: int) -> int:
-        """How many steps a model takes over an input of `length` symbols."""
+    def steps_over(self, length: Count) -> Count:
+        """How many steps a model takes over an input of `length` symbols, or over each of many."""
         buffers = self.buffers
         return buffers.steps_per_symbol * length + buffers.extra_steps if buffers else length
 

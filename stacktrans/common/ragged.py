@@ -1,0 +1,84 @@
+"""Rows of different lengths, one after another in one array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+
+def starts_of(lengths: npt.NDArray[np.int64] | Sequence[int]) -> npt.NDArray[np.int64]:
+    """Where each of n rows of some lengths starts, and the last ends: [n + 1]."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ragged(Sequence[npt.NDArray[Any]]):
+    """n rows.
+
+    Attributes:
+        values: [M] those of the first row, then those of the second, and so on.
+        starts: [n + 1] where those of each row start, and M.
+    """
+
+    values: npt.NDArray[Any]
+    starts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Sequence[npt.NDArray[Any]]) -> Ragged:
+        """The same rows, of one type; rows that are one after another already are given back."""
+        if isinstance(rows, Ragged):
+            return rows
+        values = np.concatenate(rows) if len(rows) else np.empty(0, np.int64)
+        return cls(values, starts_of([*map(len, rows)]))
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """[n] of the rows."""
+        return np.diff(self.starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> npt.NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Ragged: ...
+
+    def __getitem__(self, index: int | slice) -> npt.NDArray[Any] | Ragged:
+        if isinstance(index, slice):
+            first, last, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError("rows that do not follow one another")
+            starts = self.starts[first : max(first, last) + 1]
+            return Ragged(self.values[starts[0] : starts[-1]], starts - starts[0])
+        row = range(len(self))[index]
+        return self.values[self.starts[row] : self.starts[row + 1]]
+
+    def chosen(self, order: npt.NDArray[np.int64]) -> Ragged:
+        """Some of the rows, in another order, by their indices."""
+        return self._at(self.starts[:-1][order], self.lengths[order])
+
+    def cut(self, lengths: npt.NDArray[np.int64]) -> Ragged:
+        """The first so many values of each row, [n]."""
+        return self._at(self.starts[:-1], lengths)
+
+    def _at(self, places: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Ragged:
+        """Rows of some lengths that start at some places."""
+        starts = starts_of(lengths)
+        within = np.repeat(places - starts[:-1], lengths) + np.arange(starts[-1])
+        return Ragged(self.values[within], starts)
+
+
+def joined(parts: Sequence[Ragged]) -> Ragged:
+    """The rows of each, one after another; at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.concatenate([part.lengths for part in parts])
+    return Ragged(np.concatenate([part.values for part in parts]), starts_of(lengths))
