@@ -47,8 +47,8 @@ def print_data(text: str, end: str = "\n") -> None:
 
 def print_text(text: str) -> None:
     """Print data of several lines on stdout, each as `print_data` does."""
-    for line in text.removesuffix("\n").split("\n"):
-        print_data(line)
+    text = text.removesuffix("\n")
+    print(visible(text, keep="\t\n") if sys.stdout.isatty() else text)
 
 
 def output_width() -> int:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,10 +18,13 @@ from stacktrans.commands.options import (
     WorkersOption,
     load_model,
 )
-from stacktrans.commands.terminal import print_data, print_json
+from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import check_positive
 from stacktrans.common.incoming import Unreadable
 from stacktrans.common.messages import complain
+
+if TYPE_CHECKING:
+    from stacktrans.inference.transduction import Lines
 
 NOT_ENDED = "the model did not end its answer, which is cut off"
 
@@ -82,14 +85,14 @@ def transduce(
     if machine:  # which answers without anything that takes time to import
         answers = partial(answered_lines, machine, limit=max_length)
     else:
-        from stacktrans.inference.transduction import transduce_lines
+        from stacktrans.inference.transduction import transduce_lines, transduce_text
 
         answers = partial(
-            transduce_lines,
+            partial(transduce_lines, as_json=True)
+            if as_json
+            else partial(transduce_text, marked=not everything),
             load_model(checkpoint, device, hard, workers),
             max_length=max_length,
-            as_json=as_json,
-            marked=not (as_json or everything),
             beam=beam,
         )
     failed = [_failed(answers(descriptor), name, as_json) for descriptor, name in _opened(inputs)]
@@ -100,11 +103,14 @@ def transduce(
 def _failed(lines: Iterator[Any], name: str, as_json: bool) -> bool:
     """Print the answers to the lines of an input as they come; whether one has none.
 
-    They are those of a machine, `machines.lines.Answered`, or `inference.transduction.Line`.
+    They are those of a machine, `machines.lines.Answered`, or of `inference.transduction`.
     """
     failed = False
     try:
         for line in lines:
+            if hasattr(line, "unended"):  # several, of which each has an answer
+                _print_together(line, name)
+                continue
             if as_json:
                 print_json(line.as_json())
             else:
@@ -119,6 +125,14 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool) -> bool:
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error
     return failed
+
+
+def _print_together(lines: "Lines", name: str) -> None:
+    """Print answers of which only the end may be lacking."""
+    print_text(lines.output)
+    sys.stdout.flush()
+    for number in lines.unended:
+        complain(f"{name}:{number}: {NOT_ENDED}")
 
 
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:

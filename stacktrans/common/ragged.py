@@ -42,6 +42,11 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         """[n] of the rows."""
         return np.diff(self.starts)
 
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """[M] the index of the row of each value."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 

@@ -7,9 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
+from stacktrans.common.ragged import Ragged
 from stacktrans.machines.running import NO_OUTPUT
-from stacktrans.model.predictor import Marks, Numbers, Predictor, Question, Questions, Run, Said
-from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
+from stacktrans.model.predictor import (
+    Marks,
+    Numbers,
+    Predictor,
+    Question,
+    Questions,
+    Run,
+    Said,
+    symbols_of,
+)
+from stacktrans.tasks.alphabets import NOT_KNOWN, Ids, Mask
 from stacktrans.tasks.layouts import InStep, JointSequence, Layout, SameLength, Stream
 
 PIECE = 1024
@@ -58,6 +68,28 @@ def transduce(
     marks = marks_of(layout)
     said = model.answers(questions, marks, logs)
     return [_greedy(layout, marks, each, most) for each, most in zip(said, limits, strict=True)]
+
+
+def transduce_together(
+    model: Predictor, layout: Layout, sources: Ragged, limit: int | None = None
+) -> tuple[Ragged, Mask] | None:
+    """The greedy answers to sources, as `transduce` gives them, in few arrays.
+
+    Returns:
+        The symbols of each, and [n] whether the model ended it; None if there is one that has no
+        answer, or numbers that overflow.
+    """
+    if isinstance(layout, SameLength):  # what is said is the answer
+        symbols = symbols_of(in_step(model, sources, logs=False))
+        if symbols is None or symbols.values.min(initial=0) < 0:
+            return None
+        return symbols, np.ones(len(symbols), np.bool_)
+    answers = transduce(model, layout, sources, limit, logs=False)
+    if any(answer.lacking or math.isnan(answer.log_probability) for answer in answers):
+        return None
+    ended = np.array([answer.ended for answer in answers], np.bool_)
+    targets = [np.array(answer.target, np.int64) for answer in answers]
+    return Ragged.of(targets), ended
 
 
 def _no_answer(why: str) -> Answer:

@@ -1,24 +1,27 @@
 """Transducing lines: whole ones, and those that come bit by bit."""
 
 import codecs
+import contextlib
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.common.incoming import Piece, check_length, decode_line, line_groups
+from stacktrans.common.incoming import LONGEST, Piece, check_length, decode_line, line_groups
+from stacktrans.common.ragged import Ragged, starts_of
 from stacktrans.inference.beam import search
-from stacktrans.inference.decoding import Answer
+from stacktrans.inference.decoding import Answer, transduce_together
 from stacktrans.inference.perplexity import Following, followings
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest
-from stacktrans.tasks.alphabets import UNKNOWN, UnknownSymbol
+from stacktrans.tasks.alphabets import UNKNOWN, Characters, UnknownSymbol
 from stacktrans.tasks.base import Task, with_marks
-from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.corpus import Corpus, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,103 @@ class AnswerOptions(NamedTuple):
     logs: bool = True
 
 
+class Lines(NamedTuple):
+    """Whole lines that follow one another, and their answers, of which none is lacking.
+
+    Attributes:
+        number: of the first, from 1.
+        output: the answers, each with the end of its line.
+        unended: the numbers of the lines whose answers were cut off.
+    """
+
+    number: int
+    output: str
+    unended: list[int]
+
+
+class _Answering:
+    """Answering the lines of an input as they come, group by group.
+
+    Args:
+        checkpoint: the model.
+        options: how.
+        whole: whether to wait for whole lines, as what is said of them as JSON needs.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, options: AnswerOptions, whole: bool) -> None:
+        self._checkpoint, self._options = checkpoint, options
+        in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
+        self._stream = None if whole or not in_step else LineStream(checkpoint, options.marked)
+        self._number = 1
+
+    def groups(self, descriptor: int) -> Iterator[list[Piece]]:
+        """Lines that are answered at once, as they come from an open file or pipe."""
+        return line_groups(descriptor, parts=self._stream is not None)
+
+    def each(self, group: list[Piece]) -> list[Line]:
+        """The lines of a group with their answers."""
+        lines = []
+        for piece in group:
+            line = Line(self._number, complete=piece.ends)
+            lines.append(line)
+            self._number += piece.ends
+            if self._stream and not (piece.begins and piece.ends):
+                line.output, line.error = self._stream.feed(piece)
+                continue
+            try:
+                line.source = decode_line(piece.raw)
+            except StacktransError as error:
+                line.error = str(error)
+        _answer(self._checkpoint, lines, self._options)
+        lines[-1].last = True
+        return lines
+
+    @cached_property
+    def _characters(self) -> tuple[Characters, Characters] | None:
+        """What encodes sources and decodes answers in arrays; None if they must be seen singly."""
+        task, options = self._checkpoint.task, self._options
+        alphabets = task.source, task.target
+        seen = options.beam or options.logs or (task.same_length and not task.scores_all)
+        if seen or not all(alphabet.is_of_characters for alphabet in alphabets):
+            return None
+        return Characters(task.source), Characters(task.target)
+
+    def together(self, group: list[Piece]) -> Lines | None:
+        """The same in few arrays; None where a line must be seen singly, or may have no answer."""
+        if not self._characters or not all(piece.begins and piece.ends for piece in group):
+            return None
+        sources, targets = self._characters
+        given = _encoded(sources, [piece.raw for piece in group])
+        if given is None:
+            return None
+        asked = np.flatnonzero(given.lengths)
+        answered = transduce_together(
+            self._checkpoint.predictor,
+            self._checkpoint.layout,
+            Ragged(given.values, np.append(0, given.starts[1:][asked])),
+            self._options.max_length,
+        )
+        if answered is None:
+            return None
+        symbols, ended = answered
+        lengths = np.zeros(len(group), np.int64)
+        lengths[asked] = symbols.lengths
+        text = targets.decode(Ragged(symbols.values, starts_of(lengths)))
+        lines = Lines(self._number, text, (self._number + asked[~ended]).tolist())
+        self._number += len(group)
+        return lines
+
+
+def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
+    """The ids of lines; None if one is no source."""
+    with contextlib.suppress(UnicodeDecodeError):
+        text = b"\n".join([*lines, b""]).replace(b"\r\n", b"\n").decode("utf-8")
+        ids = sources.encode(text)
+        if ids is not None and ids.lengths.max() <= LONGEST:
+            return ids
+    return None
+
+
 def transduce_lines(
     checkpoint: Checkpoint,
     descriptor: int,
@@ -136,36 +236,46 @@ def transduce_lines(
         marked: whether there is a mark in the place of each symbol that is not scored.
         beam: the width of the beam that answers are searched with; None for greedy ones.
     """
-    in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
-    stream = LineStream(checkpoint, marked) if in_step and not as_json else None
     options = AnswerOptions(max_length, marked, beam, best=beam if as_json else 1, logs=as_json)
-    number = 1
-    for group in line_groups(descriptor, parts=stream is not None):
-        lines = []
-        for piece in group:
-            line = Line(number, complete=piece.ends)
-            lines.append(line)
-            number += piece.ends
-            if stream and not (piece.begins and piece.ends):
-                line.output, line.error = stream.feed(piece)
-                continue
-            try:
-                line.source = decode_line(piece.raw)
-            except StacktransError as error:
-                line.error = str(error)
-        _answer(checkpoint, lines, options)
+    answering = _Answering(checkpoint, options, whole=as_json)
+    for group in answering.groups(descriptor):
+        lines = answering.each(group)
         if as_json and isinstance(checkpoint.task, Corpus):
-            words = checkpoint.task.vocabulary
-            for line in lines:
-                symbols = words.split(line.source or "")
-                if symbols and not line.error:
-                    found = followings(checkpoint.predictor, words, symbols)
-                    if any(math.isnan(each.log_probability) for each in found):
-                        line.error = OVERFLOW
-                    else:
-                        line.following = found
-        lines[-1].last = True
+            _add_followings(checkpoint, checkpoint.task.vocabulary, lines)
         yield from lines
+
+
+def _add_followings(checkpoint: Checkpoint, words: Vocabulary, lines: Sequence[Line]) -> None:
+    """Have lines of a text say what the model takes for likely after each word."""
+    for line in lines:
+        symbols = words.split(line.source or "")
+        if symbols and not line.error:
+            found = followings(checkpoint.predictor, words, symbols)
+            if any(math.isnan(each.log_probability) for each in found):
+                line.error = OVERFLOW
+            else:
+                line.following = found
+
+
+def transduce_text(
+    checkpoint: Checkpoint,
+    descriptor: int,
+    max_length: int | None,
+    marked: bool = False,
+    beam: int | None = None,
+) -> Iterator[Line | Lines]:
+    """As `transduce_lines`, but lines that have nothing special about them come together.
+
+    There is a `Line` for each of the others. Arguments are as for `transduce_lines`.
+    """
+    options = AnswerOptions(max_length, marked, beam, best=1, logs=False)
+    answering = _Answering(checkpoint, options, whole=False)
+    for group in answering.groups(descriptor):
+        lines = answering.together(group)
+        if lines:
+            yield lines
+        else:
+            yield from answering.each(group)
 
 
 def transduce_strings(

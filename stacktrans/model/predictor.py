@@ -167,6 +167,15 @@ def said_to_all(parts: Sequence[SaidTogether]) -> SaidTogether:
     return SaidTogether(joined([part.symbols for part in parts]), joined(logs) if logs else None)
 
 
+def symbols_of(said: Sequence[Said]) -> Ragged | None:
+    """The symbols that were said to each string; None if a machine lacked them for one."""
+    if isinstance(said, SaidTogether):
+        return said.symbols
+    if any(each.lacking for each in said):
+        return None
+    return Ragged.of([each.symbols for each in said])
+
+
 class Marks(NamedTuple):
     """How outputs are read again, and which of them end what is said.
 

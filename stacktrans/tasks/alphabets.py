@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.incoming import split_words
+from stacktrans.common.ragged import Ragged
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -56,6 +57,14 @@ class Alphabet:
     def __len__(self) -> int:
         return len(self.symbols)
 
+    @property
+    def is_of_characters(self) -> bool:
+        """Whether strings are written as characters that a line can hold, without spaces."""
+        return not self.words and all(
+            len(symbol) == 1 and symbol != "\n" and not 0xD800 <= ord(symbol) < 0xE000
+            for symbol in self.symbols
+        )
+
     def roles(self) -> list[Role]:
         """What each id stands for."""
         return [(SYMBOL, symbol) for symbol in self.symbols]
@@ -81,6 +90,45 @@ class Alphabet:
         if NOT_KNOWN in ids:
             return [UNKNOWN if index == NOT_KNOWN else self.symbols[index] for index in ids]
         return [*map(self.symbols.__getitem__, ids)]
+
+
+class Characters:
+    """Lines over an alphabet whose symbols are characters, many at once.
+
+    Args:
+        alphabet: the symbols.
+
+    Raises:
+        ValueError: they are not characters that a line can hold.
+    """
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        if not alphabet.is_of_characters:
+            raise ValueError("the symbols of lines must be characters")
+        self._points = np.array([*map(ord, alphabet.symbols)], np.uint32)
+        # The last is for all characters after the greatest that is known.
+        self._ids = np.full(max(_NEWLINE, self._points.max(initial=0)) + 2, -1)
+        self._ids[self._points] = np.arange(len(self._points))
+        self._ids[_NEWLINE] = NOT_KNOWN
+
+    def encode(self, text: str) -> Ragged | None:
+        """The ids of lines, each with its end; None if there is a character without one."""
+        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        ids = self._ids.take(points, mode="clip")
+        ends = np.flatnonzero(ids == NOT_KNOWN)
+        symbols = ids[ids != NOT_KNOWN]
+        if symbols.min(initial=0) < 0:
+            return None
+        return Ragged(symbols, np.append(0, ends - np.arange(len(ends))))
+
+    def decode(self, lines: Ragged) -> str:
+        """The lines of ids, each with its end."""
+        points = np.full(len(lines.values) + len(lines), _NEWLINE, np.uint32)
+        points[np.arange(len(lines.values)) + lines.rows] = self._points[lines.values]
+        return points.tobytes().decode("utf-32-le")
+
+
+_NEWLINE = ord("\n")
 
 
 def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) -> Alphabet:
