@@ -1,8 +1,12 @@
 """What a single setting can be: bounded numbers, and sections that know their keys."""
 
+import ast
 import functools
+import inspect
+import itertools
 import math
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
@@ -72,9 +76,7 @@ def _whole(value: Any) -> Any:
 class Strict(BaseModel):
     """Settings that refuse an unknown key."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -179,7 +181,24 @@ class Named(Strict):
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """What a section's settings mean, by name: what stands below them."""
-    fields = model.model_fields.items()
-    return {
-        name: " ".join(field.description.split()) for name, field in fields if field.description
-    }
+    known = {name: text for kind in reversed(model.__mro__) for name, text in _written(kind)}
+    return {name: known[name] for name in model.model_fields if name in known}
+
+
+def _written(kind: type) -> Iterator[tuple[str, str]]:
+    """The names that a class annotates itself, and what stands below them, if anything does.
+
+    Read when it is asked for: pydantic would read all sources in every command, for 50 ms.
+    """
+    try:
+        source = inspect.getsource(kind) if issubclass(kind, Strict) else ""
+    except (OSError, TypeError):  # there is none of a class that is made when it is needed
+        return
+    for node in ast.parse(textwrap.dedent(source)).body[:1]:
+        for name, below in itertools.pairwise(getattr(node, "body", ())):
+            match name, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=setting)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    yield setting, " ".join(text.split())
