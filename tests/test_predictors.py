@@ -12,6 +12,7 @@ import torch
 from latch import Latch
 from shapes import shaped
 
+from stacktrans.common.ragged import Ragged
 from stacktrans.inference.decoding import Answer, transduce
 from stacktrans.inference.evaluation import score
 from stacktrans.kernels import answering, compiling, loading
@@ -342,3 +343,23 @@ def test_shapes_are_known_without_torch(memory: str, controller: str, buffered: 
             np.testing.assert_allclose(
                 getattr(arrays_alone.weights, part), getattr(from_torch.weights, part), rtol=1e-5
             )
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_no_steps_are_taken_after_all_answers_are_written(hard: bool) -> None:
+    model = drawn("stack", "rnn", LAYOUTS["same length"], buffered=True)
+    assert model.operation
+    with torch.no_grad():
+        model.operation.signals.bias[-1] = 50  # all steps write
+        model.operation.signals.weight[-1] = 0
+    found = in_arrays(model, hard)
+    strings = sources(LAYOUTS["same length"])
+    for said, right in zip(
+        found.written(strings), TorchModel(model, hard).written(strings), strict=True
+    ):
+        assert said.symbols.tolist() == right.symbols.tolist()
+        np.testing.assert_allclose(said.logs, right.logs, atol=1e-9)
+    longest_first = Ragged.of(sorted(strings, key=len, reverse=True))
+    run = found.unrolled(longest_first, wanted=longest_first.lengths + 1)
+    assert run.taken == longest_first.lengths.max() + 1 < np.diff(run.starts).max()
+    assert found.unrolled(longest_first).taken == np.diff(run.starts).max()

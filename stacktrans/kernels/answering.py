@@ -233,6 +233,7 @@ class Writing(NamedTuple):
         hidden: [N, H] the controller's outputs, those of an item after those of the one before.
         strengths: [N] with which they were written.
         starts: [B + 1] where the steps of each item start, and N.
+        taken: how many of them were taken, if an item has more.
         skip: how much of it is popped before the first symbol is read.
         counts: [B] how many symbols are read.
         said: [S] set, those of an item after those of the one before; -1 where numbers overflow.
@@ -243,6 +244,7 @@ class Writing(NamedTuple):
     hidden: Array
     strengths: Array
     starts: Array
+    taken: int
     skip: float
     counts: Array
     said: Array
@@ -266,12 +268,15 @@ def read_written(writing: Writing, out: ReadOut) -> None:
         total = before = number = nothing
         begun, overflows = place, False
         sums.fill(0)
-        for first in range(starts[item], starts[item + 1], rows):
-            count = min(rows, starts[item + 1] - first)
+        last = min(starts[item + 1], starts[item] + writing.taken)
+        for first in range(starts[item], last, rows):
+            count = min(rows, last - first)
             for row in range(count):
                 copy(out.rows[row], writing.hidden[first + row])
             read_out(out, count)
             for row in range(count):
+                if place == end:
+                    break
                 total += strengths[first + row]
                 overflows |= total != total or index_of_largest(out.logits[row, :outputs]) < 0
                 after = max(nothing, total - writing.skip)

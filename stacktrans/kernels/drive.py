@@ -11,6 +11,7 @@ from stacktrans.kernels.compiling import Array, compiled_entry, inlined
 from stacktrans.kernels.steps import (
     Backward,
     Forward,
+    enough_written,
     going_on,
     position_backward,
     position_step,
@@ -80,6 +81,7 @@ def forward(run: Forward, memory: Any, own: int) -> None:
     """
     tanh_values, hard, buffered = run.tanh_values, run.hard, run.inputs.buffered
     bias, starts, read, trace, heads = run.bias, run.starts, run.read, run.trace, run.heads
+    run.taken[0] = 0
     going = run.state.shape[2]
     for step in range(starts[1] - starts[0]):
         going = going_on(starts, step, going)
@@ -105,6 +107,9 @@ def forward(run: Forward, memory: Any, own: int) -> None:
             if buffered:
                 position_step(trace, starts, item, place)
             copy(trace.reads[place], read[item])
+        run.taken[0] = step + 1
+        if run.wanted.shape[0] and enough_written(run, step, going):
+            break
 
 
 @compiled_entry

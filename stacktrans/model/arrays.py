@@ -63,6 +63,23 @@ def kind_of(config: ModelConfig, memory: Memory[Any], hard: bool = False) -> Kin
     return Kind(CELLS[units], steps, config.buffers is not None, tanh, gradient, hard)
 
 
+class Unrolled(NamedTuple):
+    """N steps over strings, those of a string after those of the one before.
+
+    Attributes:
+        hidden: [N, H] the controller's outputs.
+        signals: [N, signals].
+        starts: [strings + 1] where the steps of each start, and N.
+        taken: how many of the steps of each were taken, if it has as many; of the others nothing
+            is known.
+    """
+
+    hidden: Array
+    signals: Array
+    starts: Ids
+    taken: int
+
+
 @dataclass(frozen=True, eq=False)
 class ArrayModel:
     """A transducer in arrays.
@@ -166,7 +183,7 @@ class ArrayModel:
 
         By the steps that training takes, too, so that it need not compile others.
         """
-        hidden, _, _ = self.unrolled(questions.ids)
+        hidden = self.unrolled(questions.ids).hidden
         rows = hidden if questions.asked is None else hidden[questions.asked.values]
         said = np.empty(len(rows), np.int64)
         shares = np.empty(len(rows) if logs else 0, hidden.dtype)
@@ -236,28 +253,27 @@ class ArrayModel:
         return self._of_groups(given, steps, partial(self._written, logs=logs))
 
     def _written(self, sources: Ragged, logs: bool) -> SaidTogether:
-        hidden, signals, starts = self.unrolled(sources)
         assert self.config.buffers is not None
-        count = len(sources.values)
+        count, skip = len(sources.values), self.config.buffers.output_skip
+        run = self.unrolled(sources, wanted=sources.lengths + skip)
         writing = Writing(
-            hidden,
-            np.ascontiguousarray(signals[:, -1]),
-            starts,
-            float(self.config.buffers.output_skip),
+            run.hidden,
+            np.ascontiguousarray(run.signals[:, -1]),
+            run.starts,
+            run.taken,
+            float(skip),
             sources.lengths,
             np.empty(count, np.int64),
-            np.empty(count if logs else 0, hidden.dtype),
+            np.empty(count if logs else 0, run.hidden.dtype),
             np.empty_like(self.classifier[1]),
         )
         read_written(writing, self._read_out(ROWS_AT_ONCE))
         return SaidTogether.of(writing.said, writing.logs if logs else None, sources.starts)
 
-    def unrolled(self, sources: Ragged) -> tuple[Array, Array, Array]:
-        """The steps over strings, the one with the most of them first.
+    def unrolled(self, sources: Ragged, wanted: Ids | None = None) -> Unrolled:
+        """The steps over n strings, the one with the most of them first.
 
-        Returns:
-            [N, H] the controller's outputs, those of a string after those of the one before;
-            [N, signals] the signals; and [strings + 1] where the steps of each start.
+        What follows does not matter once each has written as much to its buffer as is wanted, [n].
         """
         weights, batch = self.weights, len(sources)
         sizes = weights.sizes._replace(batch=batch)
@@ -270,7 +286,7 @@ class ArrayModel:
         count = int(starts[-1])
         trace = sizes.new_trace(count, saved=1)
         store = sizes.store(int(np.diff(starts).max(initial=0)))
-        forward_part(
+        taken = forward_part(
             sizes,
             slice(0, batch),
             weights.panels,
@@ -281,13 +297,14 @@ class ArrayModel:
             sizes.nothing_read(),
             store,
             trace,
+            None if wanted is None else wanted.astype(sizes.dtype),
         )
-        return np.ascontiguousarray(trace[1][:, -1]), trace[2], starts
+        return Unrolled(np.ascontiguousarray(trace[1][:, -1]), trace[2], starts, taken)
 
     def follow(self, ids: Ids, contents: bool = True) -> Iterable[StepTaken]:
         """See `Predictor.follow`."""
         prepare(self.config.steps_over(len(ids)), forward)
-        hidden, signals, _ = self.unrolled(Ragged.of([ids]))
+        hidden, signals, *_ = self.unrolled(Ragged.of([ids]))
         values = self.pushed(hidden)
         readings = self._readings(signals, values, contents)
         logits = self.read_out(hidden)
