@@ -56,6 +56,7 @@ class Side:
                 "PYTHONPATH": str(self.checkout),
                 "NUMBA_CACHE_DIR": str(self.code),
                 "OMP_NUM_THREADS": "1",
+                "PYTHONDONTWRITEBYTECODE": "",  # what is installed has its bytecode, too
             },
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
