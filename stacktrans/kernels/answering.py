@@ -257,15 +257,17 @@ def read_written(writing: Writing, out: ReadOut) -> None:
     """Read the symbols that were written to a buffer (hao2018, section 3.2).
 
     The n-th is read with strength 1 after n - 1 has been popped. So each step has a part in two
-    symbols at most, and only the one that is being written is kept.
+    symbols at most, and only the one that is being written is kept. Strengths are added up in
+    double precision, as torch does it.
     """
     strengths, starts, rows = writing.strengths, writing.starts, out.rows.shape[0]
     outputs, sums, place = out.bias.shape[0], writing.sums, 0
+    kind = strengths.dtype.type
     for item in range(writing.counts.shape[0]):
         end = place + writing.counts[item]
-        nothing = strengths.dtype.type(0)
-        one = strengths.dtype.type(1)
-        total = before = number = nothing
+        nothing, one = kind(0), kind(1)
+        before = number = nothing
+        total = 0.0
         begun, overflows = place, False
         sums.fill(0)
         last = min(starts[item + 1], starts[item] + writing.taken)
@@ -279,7 +281,7 @@ def read_written(writing: Writing, out: ReadOut) -> None:
                     break
                 total += strengths[first + row]
                 overflows |= total != total or index_of_largest(out.logits[row, :outputs]) < 0
-                after = max(nothing, total - writing.skip)
+                after = max(nothing, kind(total) - kind(writing.skip))
                 while place < end and after > number:
                     weight = min(one, after - number) - min(one, max(nothing, before - number))
                     add_scaled(sums, weight, out.logits[row])

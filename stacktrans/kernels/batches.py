@@ -156,7 +156,7 @@ class Sizes(NamedTuple):
             fresh(count, padded(self.heads, self.dtype), dtype=self.dtype),
             fresh(kind.units.gates, self.size, dtype=self.dtype),
             wanted,
-            np.zeros_like(wanted),
+            np.zeros(len(wanted)),
             np.empty(1, np.int64),
         )
 

@@ -92,7 +92,7 @@ class Forward(NamedTuple):
         between: [gates, H] to work in.
         wanted: [B] how much an item has to write to its buffer until what follows does not matter;
             empty to take all steps.
-        written: [B] zeros, to work in; or empty.
+        written: [B] zeros in double precision, to work in; or empty.
         taken: [1] set: how many steps were taken of the items that have as many.
     """
 
@@ -298,12 +298,15 @@ def position_step(trace: Trace, starts: Array, item: int, place: int) -> None:
 
 @compiled
 def enough_written(run: Forward, step: int, going: int) -> bool:
-    """Whether what the first `going` items do after a step does not matter."""
-    done = True
+    """Whether what the first `going` items do after a step does not matter.
+
+    What is written is added up as when it is read (see `answering.read_written`).
+    """
+    done, kind = True, run.wanted.dtype.type
     for item in range(going):
         signals = run.trace.signals[run.starts[item] + step]
         run.written[item] += signals[signals.shape[0] - 1]
-        done &= run.written[item] >= run.wanted[item]
+        done &= kind(run.written[item]) >= run.wanted[item]
     return done
 
 
