@@ -28,6 +28,26 @@ LINES = 20_000
 MODELS = ("reverse-stack", "copy-deque", "xor-buffered", "anbncn")
 LETTERS = {"xor-buffered": "01", "anbncn": "a"}
 EVALUATED = 10_000
+TIMED = """
+import atexit, pathlib, sys, time
+from stacktrans.inference import evaluation
+
+kept, score, spent = pathlib.Path(sys.argv.pop(1)), evaluation.score, 0.0
+
+def timed(*given, **more):
+    global spent
+    begun = time.process_time()
+    try:
+        return score(*given, **more)
+    finally:
+        spent += time.process_time() - begun
+
+evaluation.score = timed
+atexit.register(lambda: kept.write_text(str(spent)))
+from stacktrans.cli import main
+main()
+"""
+"""A command of which the seconds that go into measuring accuracy are written to a file."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +64,13 @@ class Side:
 
     def said(self, *arguments: str, stdin: bytes = b"") -> tuple[float, bytes]:
         """The same, and what it said."""
+        return self.called("-m", "stacktrans", *arguments, stdin=stdin)
+
+    def called(self, *arguments: str, stdin: bytes = b"") -> tuple[float, bytes]:
+        """The same of Python with some arguments."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            [sys.executable, "-m", "stacktrans", *arguments],
+            [sys.executable, *arguments],
             input=stdin,
             capture_output=True,
             check=True,
@@ -132,6 +156,24 @@ def measured(sides: list[Side], rounds: int) -> Iterator[tuple[str, list[float]]
         yield name, [min(times) for times in zip(*found, strict=True)]
 
 
+def split(side: Side) -> dict[str, float]:
+    """What a run is made of that trains in one process until it has learned; seconds by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder) / "seconds"
+        task = ("--task", "copy", "--memory", "queue", "--seed", "1", "--recipe", "default")
+        settings = ("--set", "workers=1", "--set", "training.rounding=null")
+        train = ("train", *task, *settings, "--out", f"{folder}/run")
+        whole, _ = side.called("-c", TIMED, str(kept), *train)
+        validation = float(kept.read_text())
+    ends, cold_ends = warm_training(side), cold_training(side)
+    return {
+        "compiling, the first time": cold_ends - ends,
+        "start, and what follows the last batch": ends,
+        "validation": validation,
+        "steps": whole - ends - validation,
+    }
+
+
 @contextlib.contextmanager
 def two_sides(commit: str) -> Iterator[list[Side]]:
     """A commit, and what is checked out here."""
@@ -146,6 +188,10 @@ def two_sides(commit: str) -> Iterator[list[Side]]:
             subprocess.run(remove, cwd=ROOT, check=True)
 
 
+def _row(then: float, now: float) -> list[str]:
+    return [f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}"]
+
+
 def main() -> None:
     """Measure and show."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -154,10 +200,9 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     options = parser.parse_args()
     with two_sides(options.commit) as sides:
-        rows = [
-            [name, f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}"]
-            for name, (then, now) in measured(sides, options.rounds)
-        ]
+        rows = [[name, *_row(*pair)] for name, pair in measured(sides, options.rounds)]
+        then, now = (split(side) for side in sides)
+    rows += [[f"learning to copy: {name}", *_row(then[name], now[name])] for name in now]
     result = Result(
         "What people wait for",
         f"Seconds of the processor, the least of {options.rounds}, beside commit {options.commit}.",
