@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from stacktrans.common.ragged import Ragged, joined, starts_of
+from stacktrans.common.ragged import Ragged, Together, joined, starts_of
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -55,7 +55,7 @@ class Question(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Questions(Sequence[Question]):
+class Questions(Together[Question]):
     """What is read of n strings, and asked, in few arrays.
 
     Attributes:
@@ -96,18 +96,13 @@ class Questions(Sequence[Question]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @overload
-    def __getitem__(self, index: int) -> Question: ...
+    def _item(self, index: int) -> Question:
+        asked = None if self.asked is None else self.asked[index]
+        return Question(self.ids[index], asked, int(self.limits[index]))
 
-    @overload
-    def __getitem__(self, index: slice) -> Questions: ...
-
-    def __getitem__(self, index: int | slice) -> Question | Questions:
-        if isinstance(index, slice):
-            asked = None if self.asked is None else self.asked[index]
-            return Questions(self.ids[index], asked, self.limits[index])
-        where = None if self.asked is None else self.asked[index]
-        return Question(self.ids[index], where, int(self.limits[index]))
+    def _part(self, part: slice) -> Questions:
+        asked = None if self.asked is None else self.asked[part]
+        return Questions(self.ids[part], asked, self.limits[part])
 
     def chosen(self, order: Ids) -> Questions:
         """Some of them, in another order, by their indices."""
@@ -119,7 +114,7 @@ _NO_LOGS: Numbers = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SaidTogether(Sequence[Said]):
+class SaidTogether(Together[Said]):
     """What was said to n strings, in few arrays.
 
     Attributes:
@@ -138,17 +133,11 @@ class SaidTogether(Sequence[Said]):
     def __len__(self) -> int:
         return len(self.symbols)
 
-    @overload
-    def __getitem__(self, index: int) -> Said: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> SaidTogether: ...
-
-    def __getitem__(self, index: int | slice) -> Said | SaidTogether:
-        if isinstance(index, slice):
-            logs = None if self.logs is None else self.logs[index]
-            return SaidTogether(self.symbols[index], logs)
+    def _item(self, index: int) -> Said:
         return Said(self.symbols[index], _NO_LOGS if self.logs is None else self.logs[index])
+
+    def _part(self, part: slice) -> SaidTogether:
+        return SaidTogether(self.symbols[part], None if self.logs is None else self.logs[part])
 
     def chosen(self, order: Ids) -> SaidTogether:
         """The same to some of the strings, in another order, by their indices."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stacktrans.common.ragged import Ragged, starts_of
 from stacktrans.kernels.loading import call, prepare
 from stacktrans.kernels.rules import LOST, Rules, Strings, run_rules, work_of
 from stacktrans.machines.definition import CONSTANT, Machine, Term, Things
@@ -35,7 +36,8 @@ class RulesRun:
             limits: of strings that read what they say, how many symbols may follow the first.
         """
         machine = self._machine
-        lengths = np.array([len(ids) for ids in read])
+        given = Ragged.of(read)
+        lengths = given.lengths
         steps = np.array([machine.steps_over(length) for length in lengths.tolist()])
         room = lengths
         if limits is not None:
@@ -43,10 +45,10 @@ class RulesRun:
             steps = steps + limits
         buffers = machine.buffers
         strings = Strings(
-            np.concatenate(read),
-            np.cumsum([0, *lengths]),
+            given.values,
+            given.starts,
             steps,
-            np.cumsum([0, *room]),
+            starts_of(room),
             np.zeros(int(room.sum()), np.int64),
             np.zeros(len(read), np.int64),
             machine.reads.first_target if limits is not None else -1,

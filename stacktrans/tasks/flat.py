@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stacktrans.common.ragged import starts_of
+
 Codes = npt.NDArray[Any]
 """Whole numbers, in no more bytes each than they need."""
 Numbers = npt.NDArray[np.int64]
@@ -48,7 +50,7 @@ class Flat:
     def within(self, chosen: Chosen) -> "Flat":
         """The chosen strings, [n], in their order."""
         lengths = self.lengths
-        return Flat(self.codes[np.repeat(chosen, lengths)], _bounds(lengths[chosen]))
+        return Flat(self.codes[np.repeat(chosen, lengths)], starts_of(lengths[chosen]))
 
     def renumbered(self, numbers: Codes) -> "Flat":
         """The same with a number for each code."""
@@ -64,7 +66,7 @@ class Flat:
         owners = [np.repeat(np.arange(len(each)), each) for each in (lengths, further)]
         order = np.argsort(np.concatenate(owners), kind="stable")
         codes = np.concatenate([self.codes, others.codes])[order]
-        return Flat(codes, _bounds(lengths + further))
+        return Flat(codes, starts_of(lengths + further))
 
     @classmethod
     def of(cls, strings: Sequence[Iterable[str]], numbers: "Numbering") -> "Flat":
@@ -77,7 +79,7 @@ class Flat:
             found = map(numbers.known.__getitem__, chain.from_iterable(split))
             parts.append(_small(np.fromiter(found, dtype=np.int32)))
         codes = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
-        return cls(codes, _bounds(lengths))
+        return cls(codes, starts_of(lengths))
 
 
 def keys(columns: Sequence[Flat]) -> Numbers:
@@ -118,7 +120,3 @@ def _small(numbers: Codes) -> Codes:
         if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max:
             return numbers.astype(kind)
     return numbers.astype(np.int32)
-
-
-def _bounds(lengths: Numbers) -> Numbers:
-    return np.concatenate([[0], np.cumsum(lengths)])
