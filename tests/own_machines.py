@@ -281,7 +281,7 @@ def is_wrong(tables: Tables, task: Task, source: Sequence[int]) -> bool:
     """Whether a machine answers a source otherwise than its task."""
     right = task.answer(task.source.decode(source))
     try:
-        said = answer(tables, source)
+        said = answer(tables, source, len(right))
     except NoRule:
         return True
     written = [task.target.symbols[each] if each >= 0 else "nothing" for each in said.outputs]

@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -208,7 +209,7 @@ def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> 
     expected = transduce(model.predictor, model.layout, [np.array(each) for each in sources])
     tables = Tables(extracted.machine)
     for source, right in zip(sources, expected, strict=True):
-        assert answer(tables, source).outputs == right.target == source[::-1]
+        assert answer(tables, source, len(source)).outputs == right.target == source[::-1]
 
 
 def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extracted) -> None:
@@ -221,7 +222,7 @@ def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
     found = extract(checkpoint.load(reversing(tmp_path, wrong=3), hard=True))
     assert found.whole
     # It says what the model says, and not what the task asks for.
-    assert answer(Tables(found.machine), [0, 3, 5]).outputs == [5, 4, 0]
+    assert answer(Tables(found.machine), [0, 3, 5], 3).outputs == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
     assert prove(found.machine, model.task).wrong == (3,)
 
@@ -229,7 +230,7 @@ def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
 def test_what_is_pushed_for_nothing_is_known_all_the_same(tmp_path: Path) -> None:
     found = extract(checkpoint.load(delaying(tmp_path), hard=True))
     assert found.whole
-    assert answer(Tables(found.machine), [0, 1, 1]).outputs == [0, 1, 1]
+    assert answer(Tables(found.machine), [0, 1, 1], 3).outputs == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -320,8 +321,7 @@ def test_a_source_without_a_rule_has_no_answer_and_others_have(saved: Path, tmp_
 def test_nothing_slow_is_imported_to_answer(saved: Path) -> None:
     code = (
         "import sys; from stacktrans.cli import app; import atexit;"
-        "atexit.register(lambda: print(sorted({'numpy', 'torch', 'numba', 'yaml'}"
-        " & sys.modules.keys())));"
+        "atexit.register(lambda: print(sorted({'torch', 'numba'} & sys.modules.keys())));"
         f"app(['transduce', {str(saved)!r}])"
     )
     done = subprocess.run(
@@ -419,9 +419,9 @@ def counting() -> Machine:
 
 def test_a_machine_says_when_it_has_no_rule() -> None:
     tables = Tables(counting())
-    assert answer(tables, [0] * 1000).outputs == [0] * 1000
+    assert answer(tables, [0] * 1000, 1000).outputs == [0] * 1000
     with pytest.raises(NoRule, match="no rule"):
-        answer(tables, [0, 1, 0])
+        answer(tables, [0, 1, 0], 3)
 
 
 def test_an_answer_without_end_is_cut_off() -> None:
@@ -447,4 +447,41 @@ def test_a_machine_for_another_task_is_refused(saved: Path, tmp_path: Path) -> N
     (tmp_path / SUMS).write_text(sums_of(both))
     done = run("eval", tmp_path)
     assert done.returncode == 1
-    assert b"not a machine for the task" in done.stderr
+    assert b"source is (" in done.stderr
+
+
+BUFFERS = '{"steps_per_symbol": 1, "extra_steps": 0, "output_skip": 0}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"task": "reverse"', '"task": "copy"', "task is 'copy', but config.yaml requires"),
+        ('"words": [false, false]', '"words": [false, true]', "words.1 is True, but"),
+        ('"backwards": false', '"backwards": true', "reads.backwards is True, but"),
+        ('"steps": [1, 0]', '"steps": [3, 0]', "reads.steps.0 is 3, but config.yaml requires 1"),
+        ('"source": ["!", "\\""', '"source": ["\\"", "!"', "source.0 is '\"', but"),
+        ('"target": ["!", "\\""', '"target": ["\\"", "!"', "target.0 is '\"', but"),
+        ('"names": ["stack"]', '"names": ["queue"]', "memories.names.0 is 'queue', but"),
+        ('"reads": [0]', '"reads": [1]', "memories.reads.0 is 1, but config.yaml requires 0"),
+        ('"buffers": null', f'"buffers": {BUFFERS}', "buffers is Buffers("),
+    ],
+)
+def test_a_machine_that_contradicts_its_configuration_is_refused_by_all(
+    saved: Path, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    content = (saved / MACHINE).read_text()
+    assert content.count(old) == 1
+    content = content.replace(old, new)
+    config = (saved / "config.yaml").read_bytes()
+    (tmp_path / "config.yaml").write_bytes(config)
+    (tmp_path / MACHINE).write_text(content)
+    (tmp_path / SUMS).write_text(sums_of({"config.yaml": config, MACHINE: content.encode()}))
+    commands = ("transduce", "transduce --json", "transduce --beam 2", "eval", "inspect", "verify")
+    for command in (*commands, "extract"):
+        name, *options = command.split()
+        done = run(name, tmp_path, *options, stdin=b"!\n")
+        assert (done.returncode, done.stdout) == (1, b""), command
+        assert f"{tmp_path / MACHINE}: {message}" in done.stderr.decode(), command
+    with pytest.raises(checkpoint.CheckpointError, match=re.escape(message)):
+        stacktrans.load(tmp_path)

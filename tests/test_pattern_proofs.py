@@ -27,6 +27,7 @@ from stacktrans.machines.definition import (
 from stacktrans.machines.running import NoRule, Stepper, Tables
 from stacktrans.model.checkpoint import save_machine
 from stacktrans.proving.proof import prove
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NotASource
@@ -62,11 +63,11 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
         found.append(Rule(read, (), signals, output, pushed, Term(CONSTANT, after)))
     numbers, both = range(stacks), range(2 * stacks)
     memories = Memories(
-        tuple(f"stack {number}" for number in numbers),
+        tuple(f"stack {number + 1}" for number in numbers),
         tuple((2 * number + 1, 2 * number) for number in numbers),
         tuple((2 * number, 2 * number) for number in numbers),
         tuple(2 * (place // 2) for place in both),
-        tuple(map(str, both)),
+        tuple(f"{action} {number + 1}" for number in numbers for action in ("push", "pop")),
         tuple(place % 2 for place in both),
     )
     return Machine(
@@ -329,9 +330,14 @@ def test_why_patterns_are_not_proved_is_said() -> None:
     assert other.reason == "the machine does not read and write what the task does"
 
 
+def anbncn() -> RunConfig:
+    """The configuration of a model whose memories are those of a `counter`."""
+    stacks = ("memory.count=2", "memory.no_op=false")
+    return resolve(task="anbncn", recipe="counting", assignments=stacks)
+
+
 def test_verify_proves_a_machine_that_counts(tmp_path: Path) -> None:
-    config = resolve(task="anbncn", recipe="counting")
-    save_machine(tmp_path / "machine", config, replace(carried(), task="anbncn"), "")
+    save_machine(tmp_path / "machine", anbncn(), replace(carried(), task="anbncn"), "")
     quick = ("--exhaustive", "50", "--count", "20", "--longest", "100")
     said = run("verify", tmp_path / "machine", *quick).stdout.decode().splitlines()
     assert "proved: right on all strings of the task, whatever their length" in said
@@ -342,8 +348,7 @@ def test_verify_proves_a_machine_that_counts(tmp_path: Path) -> None:
 
 
 def test_verify_refutes_a_machine_that_is_wrong_only_after_another_sequence(tmp_path: Path) -> None:
-    config = resolve(task="anbncn", recipe="counting")
-    save_machine(tmp_path / "machine", config, replace(carried(PUSH), task="anbncn"), "")
+    save_machine(tmp_path / "machine", anbncn(), replace(carried(PUSH), task="anbncn"), "")
     quick = ("--exhaustive", "50", "--count", "20", "--longest", "100")
     found = run("verify", tmp_path / "machine", *quick)
     assert found.returncode == 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import own_machines
@@ -227,8 +228,9 @@ def saved(directory: Path, machine: Machine) -> Path:
     (directory / "reverse.yaml").write_text(
         Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 3")
     )
-    config = resolve(task=str(directory / "reverse.yaml"), recipe="feedforward")
-    save_machine(directory / "machine", config, machine, "")
+    stack: Any = {"model": {"memory": "stack"}}
+    config = resolve(task=str(directory / "reverse.yaml"), recipe="feedforward", settings=stack)
+    save_machine(directory / "machine", config, replace(machine, task="reverse"), "")
     return directory / "machine"
 
 
@@ -244,7 +246,7 @@ def test_what_follows_a_complete_answer_does_not_matter() -> None:
     for length in range(1, 6):
         for source in itertools.product((0, 1), repeat=length):
             right = [int(symbol or 0) for symbol in task.answer(task.source.decode(source))]
-            assert answer(Tables(machine), source).outputs == right
+            assert answer(Tables(machine), source, len(right)).outputs == right
             (said,) = RulesRun(machine, rules).said([np.array(source)])
             assert said is not None
             assert said.tolist() == right
@@ -261,7 +263,7 @@ def test_copies_of_a_letter_are_not_taken_for_one() -> None:
         # Of the first letter, once it was written, another is said.
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
-    assert answer(Tables(machine), [0, 0]).outputs != [0, 0]
+    assert answer(Tables(machine), [0, 0], 2).outputs != [0, 0]
     assert prove(machine, task).reason is not None
 
 

@@ -149,7 +149,7 @@ def test_compiled_code_says_what_plain_python_says(name: str) -> None:
 def plain(machine: Machine, string: Tried) -> list[int]:
     if machine.reads.kind == "stream":
         return [*Stepper(Tables(machine)).run(string.ids.tolist())]
-    return answer(Tables(machine), string.ids.tolist()).outputs
+    return answer(Tables(machine), string.ids.tolist(), len(string.ids)).outputs
 
 
 def test_compiled_code_reads_what_it_says_and_knows_when_it_is_lost() -> None:
@@ -208,7 +208,7 @@ def test_heads_of_lists_move() -> None:
     for symbols in itertools.product(range(3), repeat=5):
         (said,) = RulesRun(machine, rules).said([np.array(symbols)])
         assert said is not None
-        assert said.tolist() == answer(Tables(machine), list(symbols)).outputs
+        assert said.tolist() == answer(Tables(machine), list(symbols), len(symbols)).outputs
 
 
 def test_the_state_has_a_column_of_its_own_if_there_are_several(

@@ -73,38 +73,28 @@ def transduce(
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
     """
     from stacktrans.common.reading import STDIN, check_readable
-    from stacktrans.machines.lines import answered_lines, machine_at
+    from stacktrans.inference.transduction import transduce_lines, transduce_text
 
     check_positive(**{"--max-length": max_length, "--beam": beam})
     inputs = files or [STDIN]
     for path in inputs:
         if path != STDIN:
             check_readable(path)
-    answers: Callable[[int], Iterator[Any]]
-    machine = None if as_json or beam else machine_at(checkpoint)
-    if machine:  # which answers without anything that takes time to import
-        answers = partial(answered_lines, machine, limit=max_length)
-    else:
-        from stacktrans.inference.transduction import transduce_lines, transduce_text
-
-        answers = partial(
-            partial(transduce_lines, as_json=True)
-            if as_json
-            else partial(transduce_text, marked=not everything),
-            load_model(checkpoint, device, hard, workers),
-            max_length=max_length,
-            beam=beam,
-        )
+    answers: Callable[..., Iterator[Any]] = partial(
+        partial(transduce_lines, as_json=True)
+        if as_json
+        else partial(transduce_text, marked=not everything),
+        load_model(checkpoint, device, hard, workers),
+        max_length=max_length,
+        beam=beam,
+    )
     failed = [_failed(answers(descriptor), name, as_json) for descriptor, name in _opened(inputs)]
     if any(failed):
         raise typer.Exit(1)
 
 
 def _failed(lines: Iterator[Any], name: str, as_json: bool) -> bool:
-    """Print the answers to the lines of an input as they come; whether one has none.
-
-    They are those of a machine, `machines.lines.Answered`, or of `inference.transduction`.
-    """
+    """Print the answers to the lines of an input as they come; whether one has none."""
     failed = False
     try:
         for line in lines:

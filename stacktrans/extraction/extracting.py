@@ -22,9 +22,8 @@ from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
 from stacktrans.extraction.simplifying import simplified
 from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
-from stacktrans.machines.definition import Machine, Memories, Rule
+from stacktrans.machines.definition import Machine, Rule
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.of_machine import buffers_of, reads_of
 from stacktrans.tasks.base import Lengths
 
 GRID = 1 / 256
@@ -192,7 +191,7 @@ class _Extraction:
         buffered = checkpoint.config.model.buffers is not None
         names = named(checkpoint.task, checkpoint.layout, buffered, alike)
         rules = RuleLearner(alike, names, self._deadline).learn()
-        return machine_of(checkpoint, self._network, names, rules)
+        return machine_of(checkpoint, names, rules)
 
     def _all_differing(self, machine: Machine, strings: Sequence[Tried]) -> list[Tried]:
         """The strings to which network and machine say different things.
@@ -268,34 +267,14 @@ def _length(string: Tried) -> int:
     return len(string.ids)
 
 
-def machine_of(
-    checkpoint: Checkpoint, network: Network, names: Named, rules: Sequence[Rule]
-) -> Machine:
+def machine_of(checkpoint: Checkpoint, names: Named, rules: Sequence[Rule]) -> Machine:
     """A machine of rules."""
-    task, model = checkpoint.task, checkpoint.config.model
-    operations = network.operations
-    depths = tuple(deep for _, deep in operations.reads)
-    memories = Memories(
-        operations.names,
-        tuple(operations.pops),
-        tuple(operations.pushes),
-        tuple(end for end, _ in operations.reads),
-        checkpoint.signal_names,
-        depths if any(depths) else (),
-        tuple(operations.moves),
-    )
     return Machine(
-        task=checkpoint.config.task.name,
-        source=task.source.symbols,
-        target=task.target.symbols,
-        words=(task.source.words, task.target.words),
+        **checkpoint.machine_facts,
         letters=names.letters,
         symbols=names.symbols,
         outputs=names.outputs,
         kinds=names.kinds,
         states=names.states,
-        memories=memories,
-        buffers=buffers_of(model),
-        reads=reads_of(checkpoint.layout),
         rules=tuple(rules),
     )

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.extraction.operations import operations_of
 from stacktrans.kernels.arithmetic import sigmoid
 from stacktrans.kernels.batches import forward_part
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.loading import prepare
+from stacktrans.memory.operations import operations_of
 from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import likeliest

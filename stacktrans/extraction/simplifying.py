@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from stacktrans.extraction.agreement import answers_of
-from stacktrans.extraction.operations import Operations
 from stacktrans.extraction.strings import Tried
+from stacktrans.memory.operations import Operations
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids

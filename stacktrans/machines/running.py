@@ -316,13 +316,13 @@ class Said(NamedTuple):
     ended: bool
 
 
-def answer(tables: Tables, source: Sequence[int], limit: int | None = None) -> Said:
+def answer(tables: Tables, source: Sequence[int], limit: int) -> Said:
     """What a machine answers to a source, by the numbers of its symbols.
 
     Args:
         tables: of the machine.
         source: numbers of source symbols.
-        limit: the most symbols of an answer that follows its source; the usual number unless given.
+        limit: the most symbols of an answer that follows its source.
 
     Raises:
         NoRule: no rule fits.
@@ -330,8 +330,7 @@ def answer(tables: Tables, source: Sequence[int], limit: int | None = None) -> S
     machine = tables.machine
     read, stepper = machine.read(source), Stepper(tables)
     if machine.reads.kind == JOINT:
-        most = 2 * len(source) + 20 if limit is None else limit
-        return _after(stepper, read, most)
+        return _after(stepper, read, limit)
     said = written(stepper, read) if machine.buffers else [*stepper.run(read)]
     if machine.reads.kind == PADDED:
         ended = machine.reads.end in said

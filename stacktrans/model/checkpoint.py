@@ -37,7 +37,7 @@ from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
 from stacktrans.model.directories import aside, write_whole
 from stacktrans.model.header import check_origins, metadata, sharpness_of
-from stacktrans.model.of_machine import MachineModel, buffers_of, reads_of
+from stacktrans.model.of_machine import MachineModel, buffers_of, memories_of, reads_of
 from stacktrans.model.predictor import Numbers, Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes
 from stacktrans.model.weights import check_shapes, read_weights, serialized, shapes_of
@@ -143,6 +143,20 @@ class Checkpoint:
         """Names of the model's signals."""
         of_buffers = BUFFER_SIGNALS if self.config.model.buffers else ()
         return (*self.memory.signal_names, *of_buffers)
+
+    @property
+    def machine_facts(self) -> dict[str, Any]:
+        """The attributes of a `Machine` of this model that its configuration determines."""
+        task = self.task
+        return {
+            "task": self.config.task.name,
+            "source": task.source.symbols,
+            "target": task.target.symbols,
+            "words": (task.source.words, task.target.words),
+            "memories": memories_of(self.memory, self.signal_names),
+            "buffers": buffers_of(self.config.model),
+            "reads": reads_of(self.layout),
+        }
 
     @functools.cached_property
     def model(self) -> Transducer:
@@ -265,16 +279,26 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
     task = config.make_task()
     layout = task.layout
     found = Checkpoint(path, config, task, layout, {}, hard=True, threads=threads, machine=machine)
-    fits = [
-        (machine.source, machine.target) == (task.source.symbols, task.target.symbols),
-        machine.symbols.size == layout.inputs + bool(machine.buffers),
-        machine.outputs.size == layout.outputs,
-        machine.reads == reads_of(layout),
-        machine.buffers == buffers_of(config.model),
-    ]
-    if not all(fits):
-        raise CheckpointError(f"{path / MACHINE}: not a machine for the task of {CONFIG}")
+    facts = {key: (getattr(machine, key), fact) for key, fact in found.machine_facts.items()}
+    facts["symbols"] = machine.symbols.size, layout.inputs + bool(machine.buffers)
+    facts["outputs"] = machine.outputs.size, layout.outputs
+    for name, (own, expected) in facts.items():
+        if own != expected:
+            key, own, expected = _first_difference(name, own, expected)
+            raise CheckpointError(
+                f"{path / MACHINE}: {key} is {shown(own)}, but {CONFIG} requires {shown(expected)}"
+            )
     return found
+
+
+def _first_difference(key: str, own: Any, expected: Any) -> tuple[str, Any, Any]:
+    """The first part in which two unequal values differ, by its path, and what it is in both."""
+    if isinstance(own, tuple) and isinstance(expected, tuple) and len(own) == len(expected):
+        names = getattr(expected, "_fields", range(len(expected)))
+        for name, one, other in zip(names, own, expected, strict=True):
+            if one != other:
+                return _first_difference(f"{key}.{name}", one, other)
+    return key, own, expected
 
 
 def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:

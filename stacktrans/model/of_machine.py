@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError
 from stacktrans.machines.definition import (
     EMPTY,
     JOINT,
@@ -19,11 +18,13 @@ from stacktrans.machines.definition import (
     STREAM,
     Buffers,
     Machine,
+    Memories,
     Reads,
 )
 from stacktrans.machines.running import NoRule, Stepper, Tables, answer_after, written
 from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
 from stacktrans.memory.actions import EMPTY as EMPTY_CELL
+from stacktrans.memory.operations import operations_of
 from stacktrans.model.predictor import NO_MARKS, Marks, Numbers, Question, Said, StepTaken
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
@@ -39,6 +40,29 @@ def buffers_of(config: ModelConfig) -> Buffers | None:
     if own is None:
         return None
     return Buffers(own.steps_per_symbol, own.extra_steps, own.output_skip)
+
+
+def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Memories | None:
+    """The memories of a machine that is made of such a model; None if there is no such machine.
+
+    Args:
+        memory: of the model.
+        signal_names: of the model, those of buffers included.
+    """
+    kernel = memory.compiled()
+    own = operations_of(memory, kernel) if kernel else None
+    if own is None:
+        return None
+    depths = tuple(deep for _, deep in own.reads)
+    return Memories(
+        own.names,
+        tuple(own.pops),
+        tuple(own.pushes),
+        tuple(end for end, _ in own.reads),
+        signal_names,
+        depths if any(depths) else (),
+        tuple(own.moves),
+    )
 
 
 def reads_of(layout: Layout) -> Reads:
@@ -126,8 +150,6 @@ class MachineModel:
     def follow(self, ids: Ids, contents: bool = True) -> Iterator[StepTaken]:
         """See `Predictor.follow`; what is pushed is a kind, by its number; raises `NoRule`."""
         machine, memories = self.machine, self.machine.memories
-        if (len(memories.pushes), len(memories.reads)) != (self.memory.pushes, self.memory.reads):
-            raise StacktransError("the machine has other memories than its configuration names")
         stepper, origins = Stepper(Tables(machine)), [deque[int]() for _ in machine.kinds]
         symbols, place, count = ids.tolist(), 0, 0
         skip = machine.buffers.output_skip if machine.buffers else 0

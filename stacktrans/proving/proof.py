@@ -225,7 +225,7 @@ class _Attempt:
         except NotASource:
             return False
         try:
-            said = answer(self._tables, source)
+            said = answer(self._tables, source, len(right))
         except NoRule:
             return True
         written = [self._machine.target[each] if each >= 0 else "" for each in said.outputs]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from stacktrans.kernels.kernel import Kernel
-from stacktrans.memory import Memory
 from stacktrans.memory.actions.cells import UNLIMITED, Actions
 from stacktrans.memory.actions.steps import ActionKernel
+from stacktrans.memory.base import Memory
 from stacktrans.memory.strengths.steps import StrengthKernel
 
 Pairs = list[tuple[int, int]]
