@@ -108,7 +108,9 @@ def run_console(text: str, folder: Path, whole: bool) -> None:
             if path in command and "--out" not in command and not (folder / path).exists():
                 assert run(shortened(maker), folder).returncode == 0
         done = run(command if whole else shortened(command), folder)
-        assert done.returncode == 0, f"{command}\n{done.stderr.decode()}"
+        # A model that was trained for a moment need not end its answers.
+        unended = not whole and b"cut off" in done.stderr
+        assert done.returncode == 0 or unended, f"{command}\n{done.stderr.decode()}"
         shown = done.stdout.decode()
         if printed and whole:
             nearly = [[_nearly(word) for word in line] for line in lasting(printed)]

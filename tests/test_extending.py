@@ -59,7 +59,7 @@ def test_an_installed_package_is_known_everywhere(place: Path) -> None:
     options = shlex.join([*SMALL, "--max-steps", "2"])
     for command in (
         f"stacktrans train --task copy --memory tape --out run {options}",
-        "stacktrans transduce run <<< '!!'",
+        "stacktrans transduce run --max-length 5 <<< '!!'",
         "stacktrans sweep tape.yaml --only tape --workers 2",
     ):
         done = shell(command, place, PYTHONPATH=path)

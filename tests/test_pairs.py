@@ -276,6 +276,10 @@ def test_what_is_not_packed_is_refused(tmp_path: Path, content: bytes) -> None:
         ({"known": {"source": "aa", "target": "", "steps": [1, 1], "digests": {}}}, "every symbol"),
         ({"known": {"source": 1, "target": "", "steps": [1, 1], "digests": {}}}, "known: source"),
         ({"known": {"source": "a", "target": "", "steps": 1, "digests": {}}}, "known: steps"),
+        (
+            {"known": {"source": "a", "target": "", "steps": [1, 10**9], "digests": {}}},
+            "known: steps",
+        ),
         ({"known": {"source": "a", "target": "", "steps": [1, 1], "digests": 1}}, "known: digests"),
     ],
 )

@@ -205,8 +205,10 @@ class Model:
 
         Args:
             sources: as `stacktrans transduce` takes them, a line each.
-            max_length: the longest answer, in symbols; unless given, twice the source plus 20, or
-                what answers of streams and texts can be expected to need.
+            max_length: the longest answer, in symbols. Unless given, it is twice the length of
+                the longest targets in training for a source of that length, plus 20, or what
+                answers of streams and texts can be expected to need. An answer that the model
+                does not end by then is cut off; `answers` tells whether it was `ended`.
             everything: whether symbols that are not scored are the model's own, and not `·`.
             beam: how many hypotheses a search for the most probable answer keeps at each step;
                 answers are greedy unless given.

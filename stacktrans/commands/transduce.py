@@ -26,7 +26,7 @@ from stacktrans.common.messages import complain
 if TYPE_CHECKING:
     from stacktrans.inference.transduction import Lines
 
-NOT_ENDED = "the model did not end its answer, which is cut off"
+NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
 
 
 def transduce(
@@ -38,8 +38,10 @@ def transduce(
     max_length: Annotated[
         int | None,
         typer.Option(
-            help="Longest answer, in symbols. Default: twice the source plus 20; of models of "
-            "streams and texts, what their answers can be expected to need."
+            help="Cut answers off after so many symbols. Default: twice the length of the "
+            "longest targets in training for a source of that length, plus 20; of streams and "
+            "texts, what their answers can be expected to need. Not for answers that are given in "
+            "step with sources."
         ),
     ] = None,
     beam: BeamOption = None,
@@ -54,7 +56,9 @@ def transduce(
     """Transduce strings: one line in, one line out, in order.
 
     A line that can't be transduced is reported on stderr and leaves an empty line
-    in its place; the exit code is then 1. An empty line stays empty.
+    in its place; the exit code is then 1. An empty line stays empty. An answer that
+    the model did not end is cut off and reported, too; the exit code is then 1
+    unless --max-length is given, or the model is of a text.
 
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best that were found, each with the
@@ -80,26 +84,35 @@ def transduce(
     for path in inputs:
         if path != STDIN:
             check_readable(path)
+    loaded = load_model(checkpoint, device, hard, workers)
     answers: Callable[..., Iterator[Any]] = partial(
         partial(transduce_lines, as_json=True)
         if as_json
         else partial(transduce_text, marked=not everything),
-        load_model(checkpoint, device, hard, workers),
+        loaded,
         max_length=max_length,
         beam=beam,
     )
-    failed = [_failed(answers(descriptor), name, as_json) for descriptor, name in _opened(inputs)]
+    # The continuation of a text has no length that would be right.
+    strict = max_length is None and loaded.config.task.lengths is not None
+    failed = [
+        _failed(answers(descriptor), name, as_json, strict) for descriptor, name in _opened(inputs)
+    ]
     if any(failed):
         raise typer.Exit(1)
 
 
-def _failed(lines: Iterator[Any], name: str, as_json: bool) -> bool:
-    """Print the answers to the lines of an input as they come; whether one has none."""
+def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> bool:
+    """Print the answers to the lines of an input as they come; whether one has none.
+
+    If `strict`, an answer that is cut off counts as none.
+    """
     failed = False
     try:
         for line in lines:
             if hasattr(line, "unended"):  # several, of which each has an answer
                 _print_together(line, name)
+                failed |= strict and bool(line.unended)
                 continue
             if as_json:
                 print_json(line.as_json())
@@ -110,7 +123,8 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool) -> bool:
             if line.error:
                 failed = True
                 complain(f"{name}:{line.number}: {line.error}")
-            elif line.ended is False:
+            elif line.cut_off:
+                failed |= strict
                 complain(f"{name}:{line.number}: {NOT_ENDED}")
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error

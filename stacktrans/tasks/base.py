@@ -110,16 +110,15 @@ class Task(ABC):
         sizes = len(self.source), len(self.target)
         if self.same_length:
             return SameLength(*sizes)
-        if self.in_step:
-            return Padded(*sizes, self.steps, self.backwards)
-        return JointSequence(*sizes, self.backwards)
+        layout = Padded if self.in_step else JointSequence
+        return layout(*sizes, self.steps, self.backwards)
 
     @property
     def steps(self) -> Steps:
-        """How many steps a source needs for an answer in step with it, by a sample of pairs."""
+        """How many steps the output of a target and its end takes, by a sample of pairs."""
         try:
             pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")
-        except NoSuchLength:
+        except (NoSuchLength, NoSuchLaw):
             return Steps(2, 20)
         return Steps.for_pairs(np.array([(len(each.source), len(each.target)) for each in pairs]))
 

@@ -342,6 +342,8 @@ class JointSequence(EitherWay):
     Args:
         source_size: number of source symbols.
         target_size: number of target symbols.
+        given: the steps that suffice in training to output a target and its end; unless given,
+            those for targets that are as long as their sources.
         backwards: whether sources are read, and targets said, from the last symbol to the first.
 
     Attributes:
@@ -353,8 +355,14 @@ class JointSequence(EitherWay):
     begin, separator, first_source = 0, 1, 2
     last = None
 
-    def __init__(self, source_size: int, target_size: int, backwards: bool = False) -> None:
-        self.backwards = backwards
+    def __init__(
+        self,
+        source_size: int,
+        target_size: int,
+        given: Steps | None = None,
+        backwards: bool = False,
+    ) -> None:
+        self.backwards, self.given = backwards, given or Steps(1, 1)
         self.first_target = self.first_source + source_size
         self.inputs = self.first_target + target_size
         self.end, self.outputs = target_size, target_size + 1
@@ -372,8 +380,11 @@ class JointSequence(EitherWay):
         return read
 
     def longest_answer(self, length: int, limit: int | None) -> int:
-        """The most symbols waited for, after a source of so many; `limit`, if given."""
-        return 2 * length + 20 if limit is None else limit
+        """The most symbols of an answer to a source of some length.
+
+        That is `limit`, or twice what training targets let expect, and 20 more.
+        """
+        return 2 * (self.given.of(length) - 1) + 20 if limit is None else limit
 
     def steps(self, pair: Pair) -> int:
         return len(pair.source) + len(pair.target) + 2

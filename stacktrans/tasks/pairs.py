@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.incoming import LONGEST
 from stacktrans.common.reading import STDIN, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
@@ -183,7 +184,8 @@ def _symbols(known: Any, writing: Writing) -> dict[str, Sequence[str]]:
     if not isinstance(known["digests"], Mapping):
         raise ValueError("known: digests: expected one for each file")
     steps = known["steps"]
-    if not isinstance(steps, list) or [*map(type, steps)] != [int, int] or min(steps) < 0:
+    whole = isinstance(steps, list) and [*map(type, steps)] == [int, int]
+    if not whole or min(steps) < 0 or max(steps) > LONGEST + 1:
         raise ValueError("known: steps: expected two numbers")
     found = {}
     for column in writing.columns:
