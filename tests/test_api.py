@@ -115,8 +115,13 @@ def test_accuracy_is_that_of_the_command(hard: bool, tmp_path: Path) -> None:
     assert found.symbol_error_rate is None
     searched = model.evaluate(lengths=(3, 4), count=5, beam=2)
     assert searched.symbol_error_rate == pytest.approx(1 - searched.symbols)
-    with pytest.raises(StacktransError, match="pair 2: symbol 1 is 'x'"):
-        model.evaluate([pairs[0], ("xx", "##")])
+    (tmp_path / "unknown.tsv").write_text("01##\t##10\nxx\t##\n", encoding="utf-8")
+    for data in ([pairs[0], ("xx", "##")], tmp_path / "unknown.tsv"):
+        lacking = model.evaluate(data)
+        assert (lacking.count, lacking.unknown, lacking.coarse) == (2, 1, 0.5)
+        assert lacking.predictions[1].answer == ""
+    with pytest.raises(StacktransError, match="pair 2: the source has 2 symbols and the target 1"):
+        model.evaluate([pairs[0], ("xx", "#")])
     with pytest.raises(UsageError, match="for strings that are drawn"):
         model.evaluate(pairs, each=True)
     assert model.evaluate(lengths=(3, 4), each=True, count=2).by_length().keys() == {3, 4}

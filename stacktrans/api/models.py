@@ -67,6 +67,7 @@ class Evaluation:
         coarse: share of strings that are right from first to last symbol.
         fine: mean share of a string before its first error.
         symbols: share of all scored symbols that are right.
+        unknown: number of strings with symbols that the model does not know; they are wrong.
         symbol_error_rate: the fewest symbols to insert, delete or replace to make all answers
             their targets, a target symbol; None where answers were not asked for.
         predictions: what the model says to each source, beside its target; empty likewise.
@@ -75,7 +76,7 @@ class Evaluation:
     def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:
         self.lengths, self.count = lengths, scores.count
         self.coarse, self.fine = scores.coarse_accuracy, scores.fine_accuracy
-        self.symbols = scores.symbol_accuracy
+        self.symbols, self.unknown = scores.symbol_accuracy, scores.unknown_count
         self.symbol_error_rate = scores.symbol_error_rate
         found = scores.predictions
         self.predictions: list[Prediction] = [] if found is None else found.tolist()
@@ -277,7 +278,8 @@ class Model:
         Args:
             data: pairs, with what stands in the columns of the model's files, or a file of them as
                 `stacktrans generate` writes it; strings are drawn if there are none, or are the
-                test set of a model of pairs in files.
+                test set of a model of pairs in files. Pairs with symbols that the model does not
+                know are wrong.
             lengths: shortest and longest source; the task's test lengths, or all of the file,
                 unless given.
             count: number of strings; 1000, or all of the file; with `each` 100 of each length.

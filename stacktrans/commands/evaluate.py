@@ -20,6 +20,7 @@ from stacktrans.commands.options import (
 from stacktrans.commands.terminal import print_data, print_json, print_out, print_text
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_place_of
+from stacktrans.common.messages import complain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -126,7 +127,8 @@ def eval(
     source by itself, as transduce does, which takes longer where it is wrong. The
     error rate is then the symbol error rate: the fewest insertions, deletions
     and replacements that turn the answers into the targets, divided by the
-    number of target symbols.
+    number of target symbols. Pairs with symbols that the model does not know count
+    as wrong; their number is reported on stderr and is "unknown" in --json.
     With --beam, coarse and fine accuracy are those of the answers, too.
 
     Several checkpoints are measured on the same strings if they are of the same
@@ -183,6 +185,7 @@ def eval(
         (name, _results(model, bounds, count, each, depth, data, seed, width))
         for name, model in loaded
     ]
+    _report_unknown(measured)
     report = _accuracies(loaded, measured, seed, hard, beam, errors)
     _print(report, forms, beside=predictions == STDOUT)
     if plot:
@@ -258,6 +261,17 @@ def _results(
         (range_, scores_of_range(model, range_, law, count, seed, each, beam))
         for range_, law in ranges(config, model.task, bounds, usual, depth)
     ]
+
+
+def _report_unknown(measured: "Sequence[tuple[str, Results]]") -> None:
+    """Say on stderr how many strings of each range have symbols that a model does not know."""
+    for name, results in measured:
+        for lengths, scores in results:
+            if scores.unknown_count:
+                complain(
+                    f"{name}: lengths {lengths}: {scores.unknown_count} of {scores.count} strings "
+                    "have symbols that the model does not know, and count as wrong"
+                )
 
 
 def _accuracies(

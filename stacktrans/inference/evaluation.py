@@ -24,7 +24,7 @@ from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs
-from stacktrans.tasks.layouts import Batch, InStep, Layout, Pair, Stream
+from stacktrans.tasks.layouts import UNSAYABLE, Batch, InStep, Layout, Pair, Stream
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -44,6 +44,8 @@ class Scores:
         predictions: [n] what the model says to each source of its own accord, as `Prediction`s;
             None where that was not asked.
         name: of the set that they belong to; empty for others.
+        unknown: [n] which have symbols that the model does not know, and so are wrong; None where
+            that was not asked.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -53,6 +55,7 @@ class Scores:
     differing: npt.NDArray[np.int64]
     predictions: npt.NDArray[np.object_] | None = None
     name: str = ""
+    unknown: npt.NDArray[np.bool_] | None = None
 
     @property
     def count(self) -> int:
@@ -63,6 +66,11 @@ class Scores:
     def wrong(self) -> int:
         """Number of strings with an error."""
         return int((self.fine < 1).sum())
+
+    @property
+    def unknown_count(self) -> int:
+        """Number of strings with symbols that the model does not know."""
+        return 0 if self.unknown is None else int(self.unknown.sum())
 
     @property
     def coarse_accuracy(self) -> float:
@@ -147,13 +155,18 @@ def score(
                 fine[index] = 1 if found.all() else found.argmin() / len(found)
                 differing[index] = different[own].sum()
                 begin += layout.steps(pairs[index])
+    for index, pair in enumerate(pairs):
+        if not pair.known:
+            scored[index] = layout.example([pair], False)[2].sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing)
 
 
 def _scores(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Scores:
     """As `score`, with all that can be said of them."""
-    return score(checkpoint.predictor, checkpoint.layout, pairs, beside_soft=True)
+    scores = score(checkpoint.predictor, checkpoint.layout, pairs, beside_soft=True)
+    unknown = [not pair.known or UNSAYABLE in pair.target for pair in pairs]
+    return replace(scores, unknown=np.array(unknown, np.bool_))
 
 
 def with_predictions(
@@ -178,8 +191,9 @@ def with_predictions(
 def _batches(
     model: Predictor, layout: Layout, pairs: Sequence[Pair], everything: bool = False
 ) -> Iterator[tuple[list[list[int]], Batch]]:
-    """Batches of rows of similar length, and which pairs follow one another in each row."""
-    rows = layout.rows(pairs)
+    """Batches of rows of similar length, and which known pairs follow one another in each row."""
+    known = ([index for index in row if pairs[index].known] for row in layout.rows(pairs))
+    rows = [row for row in known if row]
     sizes = [
         model.config.steps_over(sum(layout.steps(pairs[index]) for index in row)) for row in rows
     ]

@@ -62,6 +62,9 @@ def predictions(
     }
     asked: dict[int | None, list[int]] = {}
     for index in np.flatnonzero(~known).tolist():
+        if not pairs[index].known:
+            found[index] = Answer([], 0.0, False)
+            continue
         asked.setdefault(_limit(checkpoint, pairs[index]), []).append(index)
     for limit, group in asked.items():
         sources = [pairs[index].source for index in group]

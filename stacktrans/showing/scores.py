@@ -139,6 +139,7 @@ def _scores_entry(scores: Scores) -> dict[str, Any]:
         "fine": fine,
         "fine_interval": confidence_interval(fine, count),
         "symbols": scores.symbol_accuracy,
+        **({"unknown": scores.unknown_count} if scores.unknown_count else {}),
         **({} if rate is None else {"symbol_error_rate": rate}),
     }
 

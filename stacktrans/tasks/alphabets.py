@@ -22,6 +22,8 @@ LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0
 MOST_SYMBOLS = 65_536
 UNKNOWN = "·"
 """Shown for a symbol of an answer that can't be known, and so is not scored."""
+UNSAYABLE = -2
+"""The id, in a pair, of a symbol that a model doesn't know: whatever it says there is wrong."""
 NOT_KNOWN = -3
 """The id of a symbol of an answer where a machine has no output."""
 
@@ -85,10 +87,14 @@ class Alphabet:
             position = next(n for n, symbol in enumerate(symbols) if symbol not in self._ids)
             raise UnknownSymbol(symbols[position], position + 1) from None
 
+    def encode_known(self, symbols: Sequence[str]) -> Ids:
+        """The ids of symbols; `UNSAYABLE` for those that are not in the alphabet."""
+        return np.array([self._ids.get(symbol, UNSAYABLE) for symbol in symbols], dtype=np.int64)
+
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        """The symbols of ids; `UNKNOWN` for `NOT_KNOWN`."""
-        if NOT_KNOWN in ids:
-            return [UNKNOWN if index == NOT_KNOWN else self.symbols[index] for index in ids]
+        """The symbols of ids; `UNKNOWN` for `NOT_KNOWN` and `UNSAYABLE`."""
+        if NOT_KNOWN in ids or UNSAYABLE in ids:
+            return [UNKNOWN if index < 0 else self.symbols[index] for index in ids]
         return [*map(self.symbols.__getitem__, ids)]
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from stacktrans.tasks.alphabets import UNSAYABLE as UNSAYABLE
 from stacktrans.tasks.alphabets import Alphabet, Ids, Mask, Role
 
 Symbols = TypeVar("Symbols", Ids, list[int], list[str])
@@ -15,8 +16,6 @@ SEQUENCES_IN_A_ROW = 200
 """How many sequences of a stream are measured one after another (joulin2015, section 5)."""
 LONGEST_PRODUCT = 100_000
 """The most symbols that are waited for as a product of counts, unless sources are that long."""
-UNSAYABLE = -2
-"""The id, in a target, of a symbol that a model doesn't know: whatever it says there is wrong."""
 ENDING: Role = ("end",)
 
 
@@ -29,6 +28,8 @@ class Pair(NamedTuple):
         scored: [l] which symbols of the target are scored; None for all.
         size: the length that the task counts; None for that of the source.
         written: what stands in the task's columns in a file; None if it comes from none.
+        known: whether a model can read it; if not, `UNSAYABLE` stands for the symbols that are not
+            in the task's alphabets, no answer is asked for, and it counts as wrong.
     """
 
     source: Ids
@@ -36,6 +37,7 @@ class Pair(NamedTuple):
     scored: Mask | None = None
     size: int | None = None
     written: tuple[str, ...] | None = None
+    known: bool = True
 
     @property
     def length(self) -> int:

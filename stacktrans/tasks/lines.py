@@ -11,6 +11,7 @@ from stacktrans.common.files import write_atomically
 from stacktrans.common.incoming import check_length, decode_line
 from stacktrans.common.reading import name_of, parsed_json
 from stacktrans.common.visible import json_text
+from stacktrans.tasks.alphabets import UnknownSymbol
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.contents import PACKED, read_content
 from stacktrans.tasks.layouts import Pair
@@ -53,7 +54,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
 
     Raises:
         UsageError: the file can't be read.
-        StacktransError: a line is not a pair over the task's alphabets.
+        StacktransError: a line is not a pair.
     """
     lines = RawLines.read(path)
     pairs = []
@@ -130,7 +131,7 @@ def given_pairs(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
 
 
 def _pair(task: Task, fields: Sequence[str]) -> Pair:
-    """The pair of what stands in the task's columns."""
+    """The pair of what stands in the task's columns, whether its symbols are known or not."""
     if len(fields) != len(task.columns):
         expected = ", ".join(task.columns)
         raise StacktransError(f"expected {expected}; found {len(fields)} strings")
@@ -143,7 +144,11 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
         raise StacktransError(
             f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
         )
-    pair = task.pair(task.encoded(source), task.target.encode(target))
+    try:
+        pair = task.pair(task.encoded(source), task.target.encode(target))
+    except UnknownSymbol:
+        ids = task.source.encode_known(source), task.target.encode_known(target)
+        pair = task.pair(*ids)._replace(known=False)
     return pair._replace(written=tuple(fields))
 
 

@@ -176,7 +176,7 @@ class Targets(Alphabet):
     """The symbols that a model can say; all others are `UNSAYABLE`."""
 
     def encode(self, symbols: Sequence[str]) -> Ids:
-        return np.array([self._ids.get(symbol, UNSAYABLE) for symbol in symbols], dtype=np.int64)
+        return self.encode_known(symbols)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
         named = {UNSAYABLE: UNKNOWN, NOT_KNOWN: MARK}
