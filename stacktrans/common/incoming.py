@@ -27,6 +27,9 @@ def decode_line(line: bytes) -> str:
     """A line without its end; raises `StacktransError` if it is too long or not text."""
     if len(line) > LONGEST_LINE:
         raise StacktransError(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
+    if b"\0" in line:
+        place = f"byte {line.index(0) + 1} is 0x00"
+        raise StacktransError(f"{place}, as in UTF-16 or binary data; expected text in UTF-8")
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:

@@ -15,6 +15,8 @@ STDIN = Path("-")
 """What stands for standard input among files."""
 MOST_BYTES = 1 << 24
 """The largest file of settings or of a run's records that is read."""
+MOST_DIGITS = 1000
+"""The longest whole number in JSON, in characters."""
 _OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 """Names of files that this process has open, such as a shell's <(...)."""
 
@@ -67,9 +69,15 @@ def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
             content = stream.read(-1 if most is None else most + 1)
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from error
-    if most is not None and len(content) > most:
-        raise UsageError(f"{path}: more than {most >> 20} MiB; expected a smaller file")
+    if most is not None:
+        check_size(str(path), content, most)
     return content
+
+
+def check_size(name: str, content: bytes, most: int) -> None:
+    """Raise `UsageError` if the content of a file has more than `most` bytes."""
+    if len(content) > most:
+        raise UsageError(f"{name}: more than {most >> 20} MiB; expected less")
 
 
 def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> str:
@@ -81,11 +89,36 @@ def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> st
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """The value of a JSON text; raises `ValueError` if it is not one, or nested too deeply."""
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: it is not one, is nested too deeply, has a key twice in an object or a whole
+            number of too many digits; the message says which.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_as_object, parse_int=_as_integer)
+    except json.JSONDecodeError as error:
+        if error.msg.startswith("Unterminated string"):
+            raise ValueError(
+                f"a string begins at character {error.pos + 1} and does not end on its line"
+            ) from None
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} repeats")
+    return found
+
+
+def _as_integer(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a whole number of {len(text)} digits; expected at most {MOST_DIGITS}")
+    return int(text)
 
 
 def json_lines(path: Path) -> Iterator[Any]:

@@ -1,6 +1,7 @@
 """What is in files, and in what comes only once: standard input and other open pipes."""
 
 import gzip
+import io
 import os
 import stat
 import sys
@@ -12,12 +13,15 @@ from typing import Any
 from stacktrans.common.errors import UsageError
 from stacktrans.common.incoming import BYTE_ORDER_MARK
 from stacktrans.common.messages import complain
-from stacktrans.common.reading import STDIN, is_open_already, name_of, read_bytes
+from stacktrans.common.reading import STDIN, check_size, is_open_already, name_of, read_bytes
 
 PACKED = ".gz"
 """What the name of a file ends with that is packed by gzip."""
 PACKED_BEGINS = b"\x1f\x8b"
 """What the content of such a file begins with, and no text in UTF-8."""
+
+MOST_CONTENT = 1 << 30
+"""The most bytes that are read of a file, packed or not."""
 
 _copies: Mapping[Path, Path] = {}
 """Files that are read instead of what came only once."""
@@ -46,16 +50,22 @@ def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
-    """What is in a file or in standard input, unpacked; raises `UsageError`."""
+    """What is in a file or in standard input, unpacked.
+
+    Raises:
+        UsageError: it can't be read, is not whole, or has more than `MOST_CONTENT` bytes.
+    """
     path = Path(path)
     if path in _copies:
         return read_bytes(_copies[path])
-    content = _only_once(path) if comes_once(path) else read_bytes(path)
+    content = _only_once(path) if comes_once(path) else read_bytes(path, MOST_CONTENT)
     if path.suffix == PACKED or content.startswith(PACKED_BEGINS):
+        name = name_of(path)
         try:
-            content = gzip.decompress(content)
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_CONTENT + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise UsageError(f"{path}: not a whole file of gzip ({error})") from error
+            raise UsageError(f"{name}: not a whole file of gzip ({error})") from error
+        check_size(name, content, MOST_CONTENT)
     return content.removeprefix(BYTE_ORDER_MARK)
 
 
@@ -86,5 +96,10 @@ def _only_once(path: Path) -> bytes:
             del _held[other]
         if path == STDIN and sys.stdin.isatty():  # as where a run that was fed by a pipe is resumed
             complain("waiting for pairs or lines from the terminal; end them with Ctrl-D")
-        _held[path, stream] = stream.read() if path == STDIN else read_bytes(path)
+        if path == STDIN:
+            content = stream.read(MOST_CONTENT + 1)
+            check_size(name_of(path), content, MOST_CONTENT)
+        else:
+            content = read_bytes(path, MOST_CONTENT)
+        _held[path, stream] = content
     return _held[path, stream]
