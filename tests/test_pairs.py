@@ -144,8 +144,6 @@ def test_columns_stand_in_the_order_that_is_given(tmp_path: Path) -> None:
     task = learned(path, dev=path, test=path, columns="features,target,source")
     assert as_written(task, TRAIN) == [("F\txy", "yx"), ("G;F\ty", "y")]
     assert [each.length for each in task.data.sets[TRAIN]] == [2, 1]
-    three = learned(write(tmp_path / "b.tsv", "xy\tyx\tF\n"), dev=path, test=path)
-    assert three.columns == ("source", "target", "features")
 
 
 def test_symbols_of_the_training_set_alone_are_known(tmp_path: Path) -> None:
@@ -203,7 +201,7 @@ def test_only_ordinary_spaces_separate_words(tmp_path: Path) -> None:
             ":1: expected a JSON object with texts called source and target and features, found",
         ),
         (b'{"source": "a", "target": "b"}\n{"source": 1, "target": "b"}', ":2: expected a JSON"),
-        (b'{"source": "a", "target": "b"}\n{', ":2: expected a JSON object with"),
+        (b'{"source": "a", "target": "b"}\n{', ":2: not JSON: .* at character 2; found '{'"),
         (b'{"source": "a\\tb", "target": "b"}\n', r":1: a string with '\\t' in it"),
         (b'{"source": "a", "target": "\\ud800"}\n', r":1: a string with '\\ud800' in it"),
         (b"a\tb\nc\td\n", "too few different sources to keep some apart; expected at least 3"),
@@ -250,7 +248,7 @@ def test_steps_are_the_fewest_and_rather_for_longer_sources(seed: int) -> None:
     assert Steps.for_pairs(lengths).each == -min(map(steps, range(1, steepest + 1)))[1]
 
 
-@pytest.mark.parametrize("content", [b"a\tb\n", gzip.compress(b"a\tb\n" * 99)[:-9], b""])
+@pytest.mark.parametrize("content", [b"a\tb\n", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-9], b""])
 def test_what_is_not_packed_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.gz").write_bytes(content)
     if not content:  # an empty file is packed nothing

@@ -81,6 +81,8 @@ def train(
     test: Named | None = None,
     columns: Text | None = None,
     symbols: Text | None = None,
+    separator: Text | None = None,
+    normalize: Text | None = None,
     memory: Text | None = None,
     controller: Text | None = None,
     recipe: Text | None = None,
@@ -107,9 +109,13 @@ def train(
         dev: with `data`, pairs that decide when to stop and which weights to keep; a tenth of
             `data` unless given.
         test: with `data`, pairs to measure at the end; the longest tenth of `data` unless given.
-        columns: with `data`, what stands in a line: "source,features,target", for example.
+        columns: with `data`, what stands in a line: "source,features,target", for example; what
+            its first line names, or found out from the file, unless given.
         symbols: with `data`, what strings are made of, "characters" or "words"; guessed
             from the file unless given.
+        separator: with `data`, what stands between features; a semicolon unless given.
+        normalize: with `data`, the Unicode normalization form of all strings: "nfc", "nfd", "nfkc"
+            or "none"; none unless given, with a note in the summary if they are mixed.
         memory: its name (`stacktrans list memories`); auto, or nothing, for that which wins the
             race of strategies.
         controller: its name; the recipe's unless given.
@@ -134,6 +140,7 @@ def train(
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
     files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
+    files |= {"separator": separator, "normalize": normalize}
     before = None if from_ is None else starting_from(from_, recipe, memory)
     if before and data is not None:
         files = written_like(before.config.task, files)

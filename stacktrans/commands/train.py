@@ -45,8 +45,8 @@ ColumnsOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME,...",
-        help="With --data: the columns of a line, in order. Default: source,target or, of "
-        "three, source,target,features; features are separated by semicolons.",
+        help="With --data: the columns of a line, in order, such as source,features,target. "
+        "Default: those that the first line names, or else found out from the file.",
     ),
 ]
 SymbolsOption = Annotated[
@@ -54,6 +54,19 @@ SymbolsOption = Annotated[
     typer.Option(
         help="With --data: what strings are made of, characters or words. Default: guessed from "
         "the file."
+    ),
+]
+
+SeparatorOption = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="With --data: what stands between features. Default: ;."),
+]
+NormalizeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORM",
+        help="With --data: the Unicode normalization form of all strings, nfc, nfd, nfkc or none; "
+        "it is saved with the model. Default: none, with a warning if they are mixed.",
     ),
 ]
 
@@ -145,6 +158,8 @@ def train(
     test: TestOption = None,
     columns: ColumnsOption = None,
     symbols: SymbolsOption = None,
+    separator: SeparatorOption = None,
+    normalize: NormalizeOption = None,
     config: Annotated[
         str | None,
         typer.Option(
@@ -251,6 +266,7 @@ def train(
         _train(taken_up(resume, device, limits, seconds, workers), seconds, dry_run, as_json)
         return
     files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
+    files |= {"separator": separator, "normalize": normalize}
     before = None
     if from_ is not None:
         from stacktrans.api.runs import starting_from

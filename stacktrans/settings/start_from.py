@@ -9,6 +9,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.task_config import TaskConfig
+from stacktrans.tasks.files import READING
 
 NOT_RACED = "a run that starts from a checkpoint is not raced"
 
@@ -48,5 +49,7 @@ def written_like(task: TaskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
         given: parameters of `stacktrans.tasks.pairs.Pairs`; None for those not given.
     """
     known = task.parameters if task.generator == "pairs" else {}
-    like = {name: known.get(name) for name in ("columns", "symbols")}
-    return {name: like.get(name) if value is None else value for name, value in given.items()}
+    like = {name: known.get(name) for name in READING}
+    if given.get("columns") is not None:
+        like["header"] = None  # which columns that are given decide
+    return like | {name: value for name, value in given.items() if value is not None}

@@ -3,19 +3,21 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, clipped, shown
-from stacktrans.common.incoming import LONGEST, decode_line
+from stacktrans.common.incoming import LONGEST
 from stacktrans.common.reading import parsed_json
+from stacktrans.tasks.columns import COLUMNS, columns_of, found_columns
 from stacktrans.tasks.contents import read_content
 from stacktrans.tasks.flat import Numbers
 from stacktrans.tasks.lines import RawLines
+from stacktrans.tasks.symbols import LOOKED_AT, normalized
 
-COLUMNS = ("source", "target", "features")
 PARTS = ("train", "dev", "test")
 CALLED = {"train": "training", "dev": "development", "test": "test"}
 """The sets, as people call them."""
@@ -30,21 +32,33 @@ class Request(NamedTuple):
     Attributes:
         train: the file to train on; so are `dev`, to choose by, and `test`, to test on, if any.
         columns: what stands in the columns of a line, by commas; None to be found out.
-        symbols: "characters" or "words", or both, of sources and of targets, by commas; likewise.
+        symbols: "characters" or "words", or both, of sources and of targets, by commas; None to be
+            found out.
         split: the random seed by which pairs are kept apart.
+        separator: what stands between features.
+        normalize: the Unicode normalization form of all strings, or "none"; None to leave them as
+            they are, with a warning if they are mixed.
+        header: whether a first line that names the columns is not a pair.
     """
 
-    train: str
+    train: str | None
     dev: str | None
     test: str | None
     columns: str | None
     symbols: str | None
     split: int
+    separator: str = ";"
+    normalize: str | None = None
+    header: bool = True
 
     def paths(self) -> Iterator[tuple[int, Path]]:
         """The files that there are, by their sets."""
         named = (self.train, self.dev, self.test)
         return ((part, Path(file)) for part, file in enumerate(named) if file is not None)
+
+
+READING = ("columns", "symbols", "separator", "normalize", "header")
+"""How files are read, of what is in a request."""
 
 
 @dataclass
@@ -59,6 +73,7 @@ class Lines:
         numbers: [n] its number there, from 1.
         parts: [n] the set that it is in.
         strings: [n] what stood in each column.
+        notes: what was found out about the columns, a sentence each.
     """
 
     columns: tuple[str, ...]
@@ -68,6 +83,7 @@ class Lines:
     numbers: Numbers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     parts: Numbers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     strings: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def place(self, index: int) -> str:
         """Where a line stands, as `file:line`."""
@@ -85,45 +101,46 @@ class Lines:
 
 
 def read_files(request: Request) -> Lines:
-    """All lines of some files; raises `UsageError`, and `StacktransError` for a wrong line."""
-    columns = columns_of(request.columns) if request.columns else None
-    lines = Lines(columns or ())
+    """All lines of some files; raises `UsageError`, and `StacktransError` for a wrong line.
+
+    The columns of all of them are those that are asked for, or those of the first, unless a header
+    line gives another order.
+    """
+    lines = Lines(columns_of(request.columns) if request.columns else ())
     for part, path in request.paths():
         content = read_content(path)
         lines.digests[PARTS[part]] = hashlib.sha256(content).hexdigest()
         raw = RawLines.of(path, content)
         del content
-        if not lines.columns:
-            lines.columns = _found_columns(raw)
-        _add(lines, raw, part)
+        if raw.header:
+            as_pair = "" if request.header else ", but is read as a pair, since columns are given"
+            lines.notes.append(raw.header_note + as_pair)
+        raw = raw if request.header else raw._replace(header=None)
+        lines.columns = lines.columns or raw.header or _found_columns(raw, request, lines.notes)
+        _add(lines, raw, part, request.normalize)
     return lines
 
 
-def columns_of(text: object) -> tuple[str, ...]:
-    """The columns in a text with commas; raises `ValueError` for others than there can be."""
-    columns = tuple(text.split(",")) if isinstance(text, str) else ()
-    if not {"source", "target"} <= {*columns} <= {*COLUMNS} or len({*columns}) < len(columns):
-        expected = "expected source,target or source,target,features"
-        raise ValueError(f"columns is {shown(text)}; {expected}")
-    return columns
-
-
-def _found_columns(raw: RawLines) -> tuple[str, ...]:
-    """The columns of the first line with anything on it; of JSON, those of any line."""
+def _found_columns(raw: RawLines, request: Request, notes: list[str]) -> tuple[str, ...]:
+    """The columns of lines without a header; of JSON, those of any line."""
     if raw.as_json:
         return COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2]
-    for number, line in raw.numbered():
-        try:
-            text = decode_line(line)
-        except StacktransError as error:
-            raise StacktransError(f"{raw.name}:{number}: {error}") from error
-        count = text.count("\t") + 1
-        if count not in (2, 3):
+    rows: list[list[str]] = []
+    for number, text in islice(raw.decoded(), LOOKED_AT):
+        fields = text.split("\t")
+        if not rows and len(fields) not in (2, 3):
             form = "expected source, a tab, target, and perhaps a tab and features"
-            of = f"{count} columns: " if count > 1 else ""
+            of = f"{len(fields)} columns: " if len(fields) > 1 else ""
             raise StacktransError(f"{raw.name}:{number}: {form}; found {of}{clipped(text)!r}")
-        return COLUMNS[:count]
-    return COLUMNS[:2]
+        if len(fields) != 3:
+            return COLUMNS if rows else COLUMNS[:2]  # a line with others is reported later
+        rows.append(fields)
+    if not rows:
+        return COLUMNS[:2]
+    columns = found_columns(raw.name, rows, request.separator)
+    place = columns.index("features") + 1
+    notes.append(f"{raw.name}: column {place} of 3 seems to hold features; see --columns")
+    return columns
 
 
 def _has_features(line: bytes) -> bool:
@@ -136,14 +153,14 @@ def _has_features(line: bytes) -> bool:
     return isinstance(found, dict) and "features" in found
 
 
-def _add(lines: Lines, raw: RawLines, part: int) -> None:
+def _add(lines: Lines, raw: RawLines, part: int, form: str | None) -> None:
     added = {column: lines.strings.setdefault(column, []) for column in lines.columns}
     adders = [strings.append for strings in added.values()]
     numbers = []
     for number, fields in raw.fields(lines.columns):
         numbers.append(number)
         for add, text in zip(adders, fields, strict=True):
-            add(text)
+            add(normalized(text, form))
     for name, value in (("numbers", numbers), ("parts", part), ("files", len(lines.names))):
         new = np.broadcast_to(np.array(value, dtype=np.int64), len(numbers))
         setattr(lines, name, np.concatenate([getattr(lines, name), new]))

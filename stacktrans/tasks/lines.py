@@ -3,16 +3,19 @@
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from stacktrans.common.errors import StacktransError, clipped
 from stacktrans.common.files import write_atomically
 from stacktrans.common.incoming import check_length, decode_line
+from stacktrans.common.messages import complain
 from stacktrans.common.reading import name_of, parsed_json
 from stacktrans.common.visible import json_text
 from stacktrans.tasks.alphabets import UnknownSymbol
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.columns import headed
 from stacktrans.tasks.contents import PACKED, read_content
 from stacktrans.tasks.layouts import Pair
 
@@ -52,11 +55,15 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def read_pairs(path: Path, task: Task) -> list[Pair]:
     """Read pairs as `format_pair` writes them, of a file or of standard input; see `RawLines`.
 
+    A header line that names the columns is not a pair, and is reported on stderr.
+
     Raises:
         UsageError: the file can't be read.
         StacktransError: a line is not a pair.
     """
-    lines = RawLines.read(path)
+    lines = RawLines.of(path, read_content(path))
+    if lines.header:
+        complain(lines.header_note)
     pairs = []
     for number, fields in lines.fields(task.columns):
         try:
@@ -70,45 +77,69 @@ class RawLines(NamedTuple):
     """The lines of a file of pairs.
 
     They are JSON lines if the file's name ends with .jsonl or .json, or if the first line with
-    anything on it begins with { and has no tab; TSV otherwise, whose lines all have one.
+    anything on it begins with { or [ and has no tab; TSV otherwise, whose lines all have one.
 
     Attributes:
         name: of the file, in messages.
         lines: without their ends.
         as_json: whether they are JSON lines.
+        header: the columns that the first line with anything on it names, which then is not a pair;
+            None if it is one.
     """
 
     name: str
     lines: list[bytes]
     as_json: bool
-
-    @classmethod
-    def read(cls, path: Path) -> "RawLines":
-        """Those of a file or of standard input; raises `UsageError` if it can't be read."""
-        return cls.of(path, read_content(path))
+    header: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, path: Path, content: bytes) -> "RawLines":
-        """Those of the content of a file."""
-        lines = content.split(b"\n")
-        first = next((line for line in lines if line.strip()), b"")
-        begins_as_json = first.lstrip().startswith(b"{") and b"\t" not in first
-        as_json = form_of(path) == "jsonl" or begins_as_json
-        return cls(name_of(path), lines, as_json)
+        """Those of the content of a file; raises `StacktransError` for a JSON array."""
+        found = cls(name_of(path), content.split(b"\n"), form_of(path) == "jsonl")
+        number, first = next(found.numbered(), (1, b""))
+        first = first.lstrip(b" ")
+        if first.startswith((b"{", b"[")) and b"\t" not in first:
+            found = found._replace(as_json=True)
+        if not found.as_json:
+            return found._replace(header=headed(first.decode("utf-8", "replace").split("\t")))
+        if first.startswith(b"["):
+            expected = "expected JSON lines, an object on each line"
+            raise StacktransError(f"{found.name}:{number}: a JSON array; {expected}")
+        return found
+
+    @property
+    def header_note(self) -> str:
+        """What to report of the header."""
+        return f"{self.name}: the first line names the columns: {','.join(self.header or ())}"
 
     def fields(self, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         """The number of each line with something on it, from 1, and what stands in its columns.
 
-        Raises `StacktransError` for a line without them, or if there is no line.
+        A header is left out, and tells the order of columns. Raises `StacktransError` for a line
+        or a header without these columns, or if there is no other line.
         """
+        own = self.header or tuple(columns)
+        if not {*columns} <= {*own}:
+            expected = f"expected {', '.join(columns)}"
+            raise StacktransError(f"{self.name}: a header with {', '.join(own)}; {expected}")
+        order = [own.index(column) for column in columns]
         number = 0
-        for number, line in self.numbered():
+        for number, line in islice(self.decoded(), bool(self.header), None):
             try:
-                yield number, _fields(decode_line(line), columns, self.as_json)
+                fields = _fields(line, own, self.as_json)
             except StacktransError as error:
                 raise StacktransError(f"{self.name}:{number}: {error}") from error
+            yield number, [fields[place] for place in order]
         if not number:
             raise StacktransError(f"{self.name}: holds no pairs")
+
+    def decoded(self) -> Iterator[tuple[int, str]]:
+        """The lines of `numbered` as text; raises `StacktransError` for one that is not."""
+        for number, line in self.numbered():
+            try:
+                yield number, decode_line(line)
+            except StacktransError as error:
+                raise StacktransError(f"{self.name}:{number}: {error}") from error
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
         """The lines with something on them, and their numbers from 1.
@@ -167,8 +198,8 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
         raise StacktransError(f"expected {form} found{count} {clipped(line)!r}")
     try:
         found = parsed_json(line)
-    except ValueError:
-        found = None
+    except ValueError as error:
+        raise StacktransError(f"{error}; found {clipped(line)!r}") from error
     held = [found.get(column) for column in columns] if isinstance(found, dict) else []
     texts = [field for field in held if isinstance(field, str)]
     if len(texts) < len(columns):

@@ -13,13 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.incoming import LONGEST
 from stacktrans.common.reading import STDIN, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
+from stacktrans.tasks.columns import columns_of
 from stacktrans.tasks.contents import PACKED
-from stacktrans.tasks.files import CALLED, PARTS, TEST, TRAIN, Request, check_file, columns_of
+from stacktrans.tasks.files import CALLED, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.layouts import Pair, Steps
 from stacktrans.tasks.sets import Sets, read_sets
 from stacktrans.tasks.symbols import UNITS, Known, Sources, Writing
@@ -33,11 +34,16 @@ class Pairs(Task):
         dev: the file to choose and to stop by; without one, a tenth of the pairs is kept apart
             at random.
         test: the file to test on; without one, the longest tenth of the pairs is kept apart.
-        columns: what stands in a line: "source,target", or "source,target,features" with features
-            separated by semicolons, in any order; found out unless given.
+        columns: what stands in a line: "source,target" or "source,target,features", in any order;
+            found out unless given.
         symbols: what strings are made of, "characters" or "words", or both, of sources and of
             targets: "characters,words"; found out unless given.
         split: the random seed by which pairs are kept apart; that of the run unless given.
+        separator: what stands between features; white space around them is ignored.
+        normalize: the Unicode normalization form that all strings are brought into: "nfc", "nfd",
+            "nfkc" or "none"; unless given, none, with a warning if they are mixed.
+        header: whether a first line that names the columns is not a pair; unless given, it is not
+            one if no columns are given.
         known: symbols and checksums that the files have, which a run fills in.
 
     Raises:
@@ -55,37 +61,36 @@ class Pairs(Task):
         columns: str | None = None,
         symbols: str | None = None,
         split: int | None = None,
+        separator: str = ";",
+        normalize: str | None = None,
+        header: bool | None = None,
         known: dict[str, Any] | None = None,
     ) -> None:
-        self.files = {"train": train, "dev": dev, "test": test}
-        for part, file in self.files.items():
+        for part, file in zip(PARTS, (train, dev, test), strict=True):
             check_file(part, file)
-        if [*self.files.values()].count(str(STDIN)) > 1:
+        if [train, dev, test].count(str(STDIN)) > 1:
             raise ValueError(f"{STDIN}: standard input can be only one of the files")
         if columns is not None:
             self.columns = columns_of(columns)
         if split is not None and (type(split) is not int or split < 0):
             raise ValueError(f"split is {split!r}; expected a random seed")
-        self._columns, self._symbols, self._split = columns, symbols, split
+        if not isinstance(header, bool | None):
+            raise ValueError(f"header is {shown(header)}; expected true or false")
+        header = columns is None if header is None else header
+        reading = separator, normalize, header
+        self.request = Request(train, dev, test, columns, symbols, split or 0, *reading)
+        self._split = split
         self.known, self.drawn = known, known is not None
         units = UNITS[0] if symbols is None else symbols
-        writing = Writing.of(units, "features" in self.columns)
+        writing = Writing.of(units, "features" in self.columns, separator, normalize)
         self.source, self.target = Known.of(_symbols(known, writing), self.columns, writing)
 
     def learned(self, seed: int) -> dict[str, Any]:
         if self.known is not None:
             return {}
-        split = seed if self._split is None else self._split
-        found = self._read(split)
-        request = found.request
+        found = self._read(seed if self._split is None else self._split)
         lengths = {"train": list(found.sets[TRAIN].lengths), "test": list(found.sets[TEST].lengths)}
-        parameters = {
-            **self.files,
-            "columns": request.columns,
-            "symbols": request.symbols,
-            "split": split,
-            "known": dict(found.known),
-        }
+        parameters = {**found.request._asdict(), "known": dict(found.known)}
         return {"parameters": parameters, "lengths": lengths, "length_law": "task"}
 
     @cached_property
@@ -96,10 +101,10 @@ class Pairs(Task):
             UsageError: a file can't be read, or is not what it was.
             StacktransError: a line is not a pair.
         """
-        found = self._read(self._split or 0)
+        found = self._read(self.request.split)
         for part, digest in found.known["digests"].items():
             if self.known and self.known["digests"].get(part) != digest:
-                file = name_of(Path(self.files[part] or ""))
+                file = name_of(Path(getattr(self.request, part) or ""))
                 raise UsageError(f"{file}: not the {CALLED[part]} pairs that this model began with")
         if self.known != found.known:
             raise UsageError(
@@ -113,11 +118,9 @@ class Pairs(Task):
         return Steps(*(self.known or {}).get("steps", (2, 20)))
 
     def _read(self, split: int) -> Sets:
-        train = self.files["train"]
-        if train is None:
+        if self.request.train is None:
             raise UsageError("task.parameters.train: no file given; expected a file of pairs")
-        files = (train, self.files["dev"], self.files["test"])
-        return read_sets(Request(*files, self._columns, self._symbols, split))
+        return read_sets(self.request._replace(split=split))
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, None, int((source <= self.source.unknown).sum()))
@@ -135,10 +138,7 @@ class Pairs(Task):
 
 
 def task_of_data(
-    other: object,
-    data: str | os.PathLike[str] | None,
-    given: Mapping[str, str | os.PathLike[str] | None],
-    prefix: str = "",
+    other: object, data: str | os.PathLike[str] | None, given: Mapping[str, Any], prefix: str = ""
 ) -> dict[str, Any] | None:
     """The settings of a task whose pairs are in files, called like the one to train on.
 
@@ -151,7 +151,11 @@ def task_of_data(
     Raises:
         UsageError: there are both, or parameters without a file.
     """
-    further = {name: os.fspath(value) for name, value in given.items() if value is not None}
+    further = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in given.items()
+        if value is not None
+    }
     if data is None:
         for name, value in further.items():
             raise UsageError(f"{prefix}{name} {value}: needs {prefix}data")

@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, shown
 from stacktrans.tasks.alphabets import MOST_SYMBOLS
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.contents import changed
 from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
 from stacktrans.tasks.flat import Flat, Numbering, Numbers, keys
 from stacktrans.tasks.layouts import Pair, Steps
-from stacktrans.tasks.splits import Keys, keep_apart, oddities, unsayable
-from stacktrans.tasks.symbols import Known, Writing, in_order
+from stacktrans.tasks.oddities import mixed_forms, odd_first_lines, oddities, unsayable
+from stacktrans.tasks.splits import Keys, keep_apart
+from stacktrans.tasks.symbols import UNITS, Known, Writing, found_unit, in_order
 from stacktrans.tasks.written import Column, PairSequence, WrittenPairs
 
 REPLACED = 0.25
@@ -125,7 +125,8 @@ def read_sets(request: Request) -> Sets:
 
 def _read_sets(request: Request) -> Sets:
     lines = read_files(request)
-    writing = _writing_of(lines, request)
+    writing, unit_notes = _writing_of(lines, request)
+    notes = [*lines.notes, *unit_notes, *mixed_forms(lines, request)]
     request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
     numbering = {column: Numbering(writing.splitter(column)) for column in lines.columns}
     strings = {  # each column is forgotten as soon as it is in numbers
@@ -137,7 +138,8 @@ def _read_sets(request: Request) -> Sets:
     # As they are read: that there are more spaces between words makes no difference.
     same = Keys(*(keys([strings[column] for column in each]) for each in (lines.sources, strings)))
     said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
-    notes = [said, *keep_apart(lines, same, sizes, request), *oddities(lines, same)]
+    notes = [said, *notes, *odd_first_lines(lines, strings)]
+    notes += [*keep_apart(lines, same, sizes, request), *oddities(lines, same)]
 
     training = lines.parts == TRAIN
     symbols = {
@@ -169,14 +171,27 @@ def _read_sets(request: Request) -> Sets:
     return Sets(request, {**told, **further}, notes, sets, apart)
 
 
-def _writing_of(lines: Lines, request: Request) -> Writing:
-    """How strings are written: as was asked for, or as those to train on seem to be."""
+def _writing_of(lines: Lines, request: Request) -> tuple[Writing, list[str]]:
+    """How strings are written, and a note for each unit that some strings contradict.
+
+    That is as was asked for, or as the strings to train on seem to be.
+    """
+    notes, units = [], request.symbols
+    if units is None:
+        rows, found = np.flatnonzero(lines.parts == TRAIN), dict[str, str | None]()
+        for column in ("source", "target"):
+            strings = lines.strings[column]
+            found[column], odd = found_unit(strings[row] for row in rows.tolist())
+            if odd:
+                example = f"{shown(strings[rows[odd[0]]])}, {lines.place(rows[odd[0]])}"
+                has = "no spaces" if found[column] == "words" else "spaces"
+                many = f"{len(odd):,} of {len(rows):,} {column}s have {has} ({example})"
+                notes.append(f"{many}, but all are read as {found[column]}; see --symbols")
+        # Of strings of one character nothing can be found out; then they are like the others.
+        source, target = found["source"], found["target"]
+        units = f"{source or target or UNITS[0]},{target or source or UNITS[0]}"
     features = "features" in lines.columns
-    if request.symbols is not None:
-        return Writing.of(request.symbols, features)
-    training = (lines.parts == TRAIN).tolist()
-    source, target = (compress(lines.strings[part], training) for part in ("source", "target"))
-    return Writing.found(source, target, features)
+    return Writing.of(units, features, request.separator, request.normalize), notes
 
 
 def _check_symbols(symbols: Mapping[str, Sequence[str]], name: str) -> None:

@@ -1,5 +1,6 @@
 """What strings in files are made of: symbols that a model knows or not, and features."""
 
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -14,9 +15,9 @@ from stacktrans.tasks.layouts import UNSAYABLE
 
 UNKNOWN = "<unk>"
 """How a symbol is written that is not in the training set."""
-BETWEEN = ";"
-"""What stands between features."""
 UNITS = ("characters", "words")
+FORMS = ("nfc", "nfd", "nfkc", "none")
+"""The normalization forms of Unicode that strings can be brought into; none leaves them alone."""
 MOSTLY, LOOKED_AT = 0.9, 100_000
 """Strings are of words if so many of those with several characters have a space in them, or are
 among the words of others; as far as the first ones show."""
@@ -28,26 +29,28 @@ class Writing(NamedTuple):
     Attributes:
         source: what sources are made of, "characters" or "words"; so is `target`.
         features: whether sources have features.
+        separator: what stands between features.
+        form: the Unicode normalization form that what is read is brought into, one of `FORMS`;
+            None to leave it as it is, as "none" does.
     """
 
     source: str
     target: str
     features: bool
+    separator: str = ";"
+    form: str | None = None
 
     @classmethod
-    def of(cls, units: object, features: bool) -> "Writing":
+    def of(cls, units: object, features: bool, separator: object, form: object) -> "Writing":
         """The one of some units: one of `UNITS`, or two with a comma; raises `ValueError`."""
         given = units.split(",") if isinstance(units, str) else []
         if not 1 <= len(given) <= 2 or not {*given} <= {*UNITS}:
             raise ValueError(f"symbols is {shown(units)}; expected {' or '.join(UNITS)}")
-        return cls(given[0], given[-1], features)
-
-    @classmethod
-    def found(cls, sources: Iterable[str], targets: Iterable[str], features: bool) -> "Writing":
-        """How some strings seem to be written."""
-        source, target = _found_unit(sources), _found_unit(targets)
-        # Of strings of one character nothing can be found out; then they are like the others.
-        return cls(source or target or UNITS[0], target or source or UNITS[0], features)
+        if not isinstance(separator, str) or not separator or {*separator} & {*"\t\r\n"}:
+            raise ValueError(f"separator is {shown(separator)}; expected what separates features")
+        if form is not None and form not in FORMS:
+            raise ValueError(f"normalize is {shown(form)}; expected {', '.join(FORMS)}")
+        return cls(given[0], given[-1], features, separator, form)
 
     @property
     def units(self) -> str:
@@ -62,31 +65,45 @@ class Writing(NamedTuple):
     def splitter(self, column: str) -> Callable[[str], Sequence[str]]:
         """How what stands in a column is split into symbols."""
         if column == "features":
-            return split_features
+            return self.split_features
         return split_words if getattr(self, column) == "words" else str
 
     def joined(self, column: str, symbols: Sequence[str]) -> str:
         """Symbols as they are written in a column."""
         if column == "features":
-            return BETWEEN.join(symbols)
+            return self.separator.join(symbols)
         return (" " if getattr(self, column) == "words" else "").join(symbols)
 
+    def split_features(self, text: str) -> list[str]:
+        """The features in a column, without the white space around them."""
+        return [*filter(None, map(str.strip, text.split(self.separator)))]
 
-def _found_unit(strings: Iterable[str]) -> str | None:
-    """What strings seem to be made of; None if all of them are too short to tell."""
-    longer = [text for text in map(str.strip, islice(strings, LOOKED_AT)) if len(text) > 1]
+
+def normalized(text: str, form: str | None) -> str:
+    """A text in one of `FORMS`; as it is with "none" or None."""
+    if form is None or form == "none":
+        return text
+    return unicodedata.normalize(form.upper(), text)  # type: ignore[arg-type]
+
+
+def found_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
+    """What strings seem to be made of, and the indices of those that contradict it.
+
+    The unit is None if all of them are too short to tell. What contradicts words is a string
+    without a space that is no word of the others; what contradicts characters is a space in most
+    of the strings.
+    """
+    stripped = enumerate(map(str.strip, islice(strings, LOOKED_AT)))
+    longer = {index: text for index, text in stripped if len(text) > 1}
     if not longer:
-        return None
-    spaced = [text for text in longer if " " in text]
+        return None, []
+    spaced = [index for index, text in longer.items() if " " in text]
     # A word may stand alone, too, but not only so.
-    words = {word for text in spaced for word in split_words(text)}
-    count = sum(" " in text or text in words for text in longer)
-    return "words" if count >= MOSTLY * len(longer) else "characters"
-
-
-def split_features(text: str) -> list[str]:
-    """The features in a column."""
-    return [feature for feature in text.split(BETWEEN) if feature]
+    words = {word for index in spaced for word in split_words(longer[index])}
+    joined = [n for n, text in longer.items() if " " not in text and text not in words]
+    if len(longer) - len(joined) >= MOSTLY * len(longer):
+        return "words", joined
+    return "characters", spaced if 2 * len(spaced) > len(longer) else []
 
 
 class Feature(str):
@@ -105,7 +122,7 @@ class Sources(Alphabet):
         symbols: of strings.
         features: of sources; None if they have none.
         columns: of sources, in the order in which they are written.
-        words: whether strings are words separated by spaces.
+        writing: how they are written.
     """
 
     def __init__(
@@ -113,12 +130,11 @@ class Sources(Alphabet):
         symbols: Sequence[str],
         features: Sequence[str] | None,
         columns: Sequence[str],
-        *,
-        words: bool,
+        writing: Writing,
     ) -> None:
         own = [] if features is None else [*map(Feature, features), Feature(UNKNOWN)]
-        super().__init__([*symbols, UNKNOWN, *own], words=words)
-        self.unknown, self.columns = len(symbols), columns
+        super().__init__([*symbols, UNKNOWN, *own], words=writing.source == "words")
+        self.unknown, self.columns, self.writing = len(symbols), columns, writing
         self.string_ids = {symbol: index for index, symbol in enumerate(symbols)}
         self.feature_ids = {str(each): len(symbols) + 1 + index for index, each in enumerate(own)}
 
@@ -134,19 +150,19 @@ class Sources(Alphabet):
         return [*symbols, ("unknown",), *features]
 
     def split(self, line: str) -> list[str]:
-        fields = line.split("\t")
+        fields = normalized(line, self.writing.form).split("\t")
         if len(fields) != len(self.columns):
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
             raise StacktransError(f"expected {', a tab, '.join(self.columns)}; found {count}")
         by_column = dict(zip(self.columns, fields, strict=True))
-        features = [Feature(each) for each in split_features(by_column.get("features", ""))]
+        features = [*map(Feature, self.writing.split_features(by_column.get("features", "")))]
         found: list[str] = in_order(super().split(by_column["source"]), features)
         return found
 
     def join(self, symbols: Sequence[str]) -> str:
         own = [symbol for symbol in symbols if not isinstance(symbol, Feature)]
         features = [symbol for symbol in symbols if isinstance(symbol, Feature)]
-        written = {"source": super().join(own), "features": BETWEEN.join(features)}
+        written = {"source": super().join(own), "features": self.writing.separator.join(features)}
         return "\t".join(written[column] for column in self.columns)
 
     def encode(self, symbols: Sequence[str]) -> Ids:
@@ -173,7 +189,19 @@ def in_order(source: Any, features: Any) -> Any:
 
 
 class Targets(Alphabet):
-    """The symbols that a model can say; all others are `UNSAYABLE`."""
+    """The symbols that a model can say; all others are `UNSAYABLE`.
+
+    Args:
+        symbols: of strings.
+        writing: how they are written.
+    """
+
+    def __init__(self, symbols: Sequence[str], writing: Writing) -> None:
+        super().__init__(symbols, words=writing.target == "words")
+        self.writing = writing
+
+    def split(self, line: str) -> list[str]:
+        return super().split(normalized(line, self.writing.form))
 
     def encode(self, symbols: Sequence[str]) -> Ids:
         return self.encode_known(symbols)
@@ -201,8 +229,8 @@ class Known(NamedTuple):
         """Those of the columns of a writing, where lines have their columns in some order."""
         read = [column for column in columns if column != "target"]
         own, features = symbols["source"], symbols.get("features")
-        sources = Sources(own, features, read, words=writing.source == "words")
-        return cls(sources, Targets(symbols["target"], words=writing.target == "words"))
+        sources = Sources(own, features, read, writing)
+        return cls(sources, Targets(symbols["target"], writing))
 
     def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
         """The ids of what stands in a column, and that of what is not known."""

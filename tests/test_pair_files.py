@@ -1,0 +1,287 @@
+"""Files of pairs as people have them: headers, columns, separators, Unicode forms, encodings."""
+
+import gzip
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import run
+from test_pair_training import OPTIONS
+from test_pairs import as_written, learned, lines_of, reversals, write
+
+from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.tasks import contents
+from stacktrans.tasks.files import DEV, TEST, TRAIN
+from stacktrans.tasks.pairs import Pairs
+
+TAGS = ("V;PST", "V;PRS;3;SG", "V;V.PTCP;PRS", "N;PL")
+VERBS = [(f"verb{'x' * size}", tag, f"verb{'x' * size}ed") for size in range(5) for tag in TAGS]
+
+
+def whole(path: Path, **parameters: Any) -> Pairs:
+    """The task of a file that is every set."""
+    return learned(path, dev=path, test=path, **parameters)
+
+
+def notes_of(task: Pairs) -> str:
+    return "\n".join(task.data.notes)
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("source\ttarget", ("source", "target")),
+        ("Lemma\tFeatures\tForm", ("source", "features", "target")),
+        ("tgt\tsrc", ("target", "source")),
+        (" form \tlemma\ttags\r", ("target", "source", "features")),
+    ],
+)
+def test_a_header_names_the_columns_and_is_no_pair(
+    tmp_path: Path, header: str, columns: tuple[str, ...]
+) -> None:
+    row = {"source": "ab", "target": "xy", "features": "F;G"}
+    line = "\t".join(row[column] for column in columns)
+    task = whole(write(tmp_path / "a.tsv", f"\n{header}\n{line}\n"))
+    assert task.columns == columns
+    assert len(task.data.sets[TRAIN]) == 1
+    assert set(task.source.symbols[:2]) == {"a", "b"}
+    assert task.target.symbols == ("x", "y")
+    assert f"the first line names the columns: {','.join(columns)}" in notes_of(task)
+
+
+def test_every_file_may_have_a_header_with_an_order_of_its_own(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", "ab\tF;G\txy\nb\tF;H\ty\n")
+    dev = write(tmp_path / "dev.tsv", "form\tlemma\tfeatures\nyx\tba\tG;F\n")
+    task = learned(train, dev=dev, test=train)
+    assert as_written(task, DEV) == [("ba\tG;F", "yx")]
+    lacking = write(tmp_path / "lacking.tsv", "lemma\tform\nab\txy\n")
+    with pytest.raises(StacktransError, match=r"lacking\.tsv: a header with source, target; expec"):
+        learned(train, dev=lacking, test=train)
+
+
+def test_columns_that_are_given_make_a_pair_of_every_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "source\ttarget\nab\tba\n")
+    task = whole(path, columns="target,source")
+    assert as_written(task, TRAIN) == [("target", "source"), ("ba", "ab")]
+    assert "but is read as a pair, since columns are given" in notes_of(task)
+    assert whole(path, columns="lemma,form").columns == ("source", "target")
+    skipping = whole(path, columns="target,source", header=True)
+    assert as_written(skipping, TRAIN) == [("ab", "ba")]
+
+
+def test_a_model_reads_its_files_again_without_their_headers(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", f"source\ttarget\n{reversals(60, 1)}")
+    made = run("train", "--data", path, "--memory", "stack", "--out", tmp_path / "m",
+               "--max-steps", "2", *OPTIONS)  # fmt: skip
+    assert made.returncode == 0
+    assert f"{path}: the first line names the columns: source,target" in made.stderr.decode()
+    assert run("eval", tmp_path / "m").returncode == 0
+    more = run("train", "--from", tmp_path / "m", "--data", path, "--out", tmp_path / "n",
+               "--max-steps", "4")  # fmt: skip
+    assert "the first line names the columns" in more.stderr.decode()
+
+
+def test_a_header_is_no_pair_to_measure_either(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "target\tsource\nolleh\thello\n")
+    done = run("eval", "reverse-stack", "--data", path, "--csv")
+    assert "1.0" in done.stdout.decode().splitlines()[1]
+    assert f"{path}: the first line names the columns: target,source" in done.stderr.decode()
+
+
+def test_a_first_line_unlike_the_others_is_reported(tmp_path: Path) -> None:
+    numbers = lines_of([(f"{n:b}", f"{n:b}"[::-1]) for n in range(1, 40)])
+    odd = whole(write(tmp_path / "odd.tsv", f"Zahl\tUmkehr\n{numbers}"))
+    assert "odd.tsv:1: the first line shares almost no symbols" in notes_of(odd)
+    assert "shares almost" not in notes_of(whole(write(tmp_path / "even.tsv", numbers)))
+    words = lines_of([(f"eins{n} zwei{n}", f"one{n} two{n}") for n in range(20)])
+    assert "shares almost" not in notes_of(whole(write(tmp_path / "words.tsv", words)))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("source", "target", "features"),
+        ("source", "features", "target"),
+        ("features", "source", "target"),
+    ],
+)
+@pytest.mark.parametrize("single", [False, True])
+def test_the_column_with_features_is_found(
+    tmp_path: Path, columns: tuple[str, ...], single: bool
+) -> None:
+    # A tag that is no list is told by being one of few.
+    verbs = [(f"go{n}", "VN"[n % 2], f"went{n}") for n in range(20)] if single else VERBS
+    rows = [dict(zip(("source", "features", "target"), verb, strict=True)) for verb in verbs]
+    text = lines_of([tuple(row[column] for column in columns) for row in rows])
+    task = whole(write(tmp_path / "a.tsv", text))
+    assert task.columns == columns
+    place = columns.index("features") + 1
+    assert f"column {place} of 3 seems to hold features" in notes_of(task)
+
+
+def test_columns_that_are_unclear_are_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "go\tPST\twent\nsing\tPST\tsang\nsing\tPTCP\tsung\n")
+    done = run("train", "--data", path)
+    assert done.returncode == 2
+    assert done.stderr.decode().splitlines() == [
+        f"stacktrans: {path}: it is unclear which of the three columns holds the features; "
+        "expected one of",
+        "  --columns source,target,features: source 'go', target 'PST', features 'went'",
+        "  --columns source,features,target: source 'go', features 'PST', target 'went'",
+    ]
+    given = whole(path, columns="source,features,target")
+    assert as_written(given, TRAIN)[0] == ("go\tPST", "went")
+
+
+def test_white_space_around_features_makes_no_difference(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "go\twent\tV; PST\nsing\tsang\tV ;PST\n")
+    task = whole(path)
+    assert [str(feature) for feature in task.source.symbols[-3:]] == ["PST", "V", "<unk>"]
+    assert task.source.split("go\t V;PST ") == task.source.split("go\tV; PST")
+
+
+def test_another_separator_of_features(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "go\twent\tV|Tense=Past\nsing\tsang\tV|Tense=Past\n")
+    task = whole(path, separator="|")
+    assert task.columns == ("source", "target", "features")
+    ids = task.source.encode(task.source.split("go\tTense=Past | V"))
+    assert task.source.join(task.source.decode(ids)) == "go\tTense=Past|V"
+    for wrong in ("", "\t", 3):
+        with pytest.raises(UsageError, match="separator is"):
+            whole(path, separator=wrong)
+
+
+@pytest.mark.parametrize(
+    ("column", "usual", "odd", "units", "has"),
+    [
+        (1, "AE B", "AEB", "words", "no spaces"),
+        (0, "a b", "ab", "words", "no spaces"),
+        (1, "ab", "a b", "characters", "spaces"),
+    ],
+)
+def test_strings_that_contradict_the_unit_are_reported(
+    tmp_path: Path, column: int, usual: str, odd: str, units: str, has: str
+) -> None:
+    rows = [["x", "x"] for _ in range(20)]
+    for number, row in enumerate(rows):
+        strange = number == 7 if units == "words" else number % 20 >= 8
+        row[column] = odd if strange else usual
+    path = write(tmp_path / "a.tsv", lines_of([tuple(row) for row in rows]))
+    count = 1 if units == "words" else 12
+    name = ("source", "target")[column]
+    note = f"{count} of 20 {name}s have {has} ({odd!r}, {path}:{8 if count == 1 else 9})"
+    assert f"{note}, but all are read as {units}" in notes_of(whole(path))
+    assert "read as" not in notes_of(whole(path, symbols=units)).replace("symbols are", "")
+
+
+COMPOSED = lines_of([("é" * size, "ñ" * size) for size in range(1, 20)])
+DECOMPOSED = lines_of([("e\u0301" * size, "n\u0303" * size) for size in range(1, 20)])
+
+
+def test_mixed_unicode_forms_are_reported(tmp_path: Path) -> None:
+    mixed = write(tmp_path / "mixed.tsv", COMPOSED + DECOMPOSED)
+    assert f"114 strings have letters in decomposed form (NFD), such as 'e\u0301' ({mixed}:20)" in (
+        notes_of(whole(mixed))
+    )
+    assert len(whole(mixed, normalize="none").source) == 4
+    for form in ("none", "nfc"):
+        assert "NFD" not in notes_of(whole(mixed, normalize=form))
+    for text in (COMPOSED, DECOMPOSED):
+        assert "NFD" not in notes_of(whole(write(tmp_path / "a.tsv", text)))
+    with pytest.raises(UsageError, match="normalize is 'nf'; expected nfc, nfd, nfkc, none"):
+        whole(mixed, normalize="nf")
+
+
+@pytest.mark.parametrize("form", ["nfc", "nfd", "nfkc"])
+def test_a_normalized_task_reads_every_form_as_the_same(tmp_path: Path, form: Any) -> None:
+    task = whole(write(tmp_path / "mixed.tsv", COMPOSED + DECOMPOSED), normalize=form)
+    assert task.source.symbols[:-1] == tuple(sorted(unicodedata.normalize(form.upper(), "é")))
+    one, other = (task.source.encode(task.source.split(text)) for text in ("é", "e\u0301"))
+    assert one.tolist() == other.tolist()
+    assert task.target.split("ñ") == task.target.split("n\u0303")
+
+
+def test_known_marks_do_not_combine_with_letters_before_them(tmp_path: Path) -> None:
+    text = lines_of([("zx\u0301" * size, "z") for size in range(1, 9)])
+    task = whole(write(tmp_path / "a.tsv", text), normalize="nfc")
+    assert task.source.symbols == ("x", "z", "\u0301", "<unk>")
+
+
+def test_a_model_normalizes_what_it_transduces_and_measures(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", COMPOSED)
+    made = run("train", "--data", path, "--normalize", "nfc", "--memory", "stack", "--out",
+               tmp_path / "m", "--max-steps", "2", *OPTIONS)  # fmt: skip
+    assert made.returncode == 0
+    answers = [
+        run("transduce", tmp_path / "m", "--json", stdin=text.encode()).stdout.partition(b"output")
+        for text in ("éé\n", "e\u0301e\u0301\n")
+    ]
+    assert answers[0][2] == answers[1][2]
+    decomposed = write(tmp_path / "b.tsv", DECOMPOSED)
+    measured = [
+        run("eval", tmp_path / "m", "--data", each, "--csv").stdout for each in (path, decomposed)
+    ]
+    assert measured[0] == measured[1]
+
+
+def test_files_are_unpacked_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MOST_CONTENT", 3 << 20)
+    fits, bomb = (gzip.compress(b"a\tb\n" * (size << 18), mtime=0) for size in (3, 4))
+    (tmp_path / "fits.tsv.gz").write_bytes(fits)
+    (tmp_path / "bomb.tsv.gz").write_bytes(bomb)
+    with pytest.raises(UsageError, match="too few different sources"):
+        learned(tmp_path / "fits.tsv.gz")
+    for command in ("train", "eval reverse-stack"):
+        done = run(*command.split(), "--data", tmp_path / "bomb.tsv.gz")
+        assert done.returncode == 2
+        assert "bomb.tsv.gz: more than 3 MiB; expected less" in done.stderr.decode()
+        piped = run(*command.split(), "--data", "-", stdin=bomb)
+        assert "standard input: more than 3 MiB; expected less" in piped.stderr.decode()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
+def test_utf_16_is_refused(tmp_path: Path, encoding: str, name: str) -> None:
+    text = "ab\tba\nba\tab\n" if name == "a.tsv" else '{"source": "ab", "target": "ba"}\n'
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    for command in ("train", "eval reverse-stack"):
+        done = run(*command.split(), "--data", tmp_path / name)
+        assert done.returncode == 1
+        assert f"{name}:1: byte " in done.stderr.decode()
+        assert "is 0x00, as in UTF-16 or binary data" in done.stderr.decode()
+    answered = run("transduce", "reverse-stack", stdin=text.encode(encoding))
+    assert (answered.returncode, answered.stdout.strip()) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ('{"source": "a\nb", "target": "ba"}', "a string begins at character 12 and does not end"),
+        ('{"source": "ab", "target": "ba", "n": ' + "9" * 100_000 + "}", "number of 100000 digits"),
+        ('{"source": "ab", "source": "b", "target": "ba"}', "the key 'source' repeats"),
+        ('{"source": "ab", "target": "ba"} {}', "not JSON: Extra data at character 34"),
+        ('["ab", "ba"]', "a JSON array; expected JSON lines, an object on each line"),
+        ('[\n{"source": "ab", "target": "ba"}\n]', "a JSON array; expected JSON lines"),
+    ],
+)
+def test_json_that_is_wrong_is_refused_for_its_true_cause(
+    tmp_path: Path, line: str, cause: str
+) -> None:
+    path = write(tmp_path / "a.jsonl", f"{line}\n")
+    for command in ("train", "eval reverse-stack"):
+        done = run(*command.split(), "--data", path)
+        assert done.returncode == 1
+        assert f"{path}:1: {cause}" in done.stderr.decode() or cause in done.stderr.decode()
+        assert len(done.stderr) < 1000
+    if line.startswith("["):
+        return
+    with pytest.raises(StacktransError):
+        whole(path)
+
+
+def test_the_test_set_may_be_read_in_its_own_columns(tmp_path: Path) -> None:
+    train = write(tmp_path / "train.tsv", lines_of(VERBS))
+    test = write(tmp_path / "test.tsv", "form\tfeatures\tlemma\nverbed\tN;PL\tverb\n")
+    task = learned(train, test=test)
+    assert as_written(task, TEST) == [("verb\tN;PL", "verbed")]
