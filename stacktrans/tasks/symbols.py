@@ -18,9 +18,9 @@ UNKNOWN = "<unk>"
 UNITS = ("characters", "words")
 FORMS = ("nfc", "nfd", "nfkc", "none")
 """The normalization forms of Unicode that strings can be brought into; none leaves them alone."""
-MOSTLY, LOOKED_AT = 0.9, 100_000
+MOSTLY, RATHER, LOOKED_AT = 0.9, 0.75, 100_000
 """Strings are of words if so many of those with several characters have a space in them, or are
-among the words of others; as far as the first ones show."""
+among the words of others, and perhaps if it is rather many; as far as the first ones show."""
 
 
 class Writing(NamedTuple):
@@ -90,8 +90,8 @@ def found_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
     """What strings seem to be made of, and the indices of those that contradict it.
 
     The unit is None if all of them are too short to tell. What contradicts words is a string
-    without a space that is no word of the others; what contradicts characters is a space in most
-    of the strings.
+    without a space that is no word of the others; what contradicts characters is a space in rather
+    many of the strings.
     """
     stripped = enumerate(map(str.strip, islice(strings, LOOKED_AT)))
     longer = {index: text for index, text in stripped if len(text) > 1}
@@ -103,7 +103,7 @@ def found_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
     joined = [n for n, text in longer.items() if " " not in text and text not in words]
     if len(longer) - len(joined) >= MOSTLY * len(longer):
         return "words", joined
-    return "characters", spaced if 2 * len(spaced) > len(longer) else []
+    return "characters", spaced if len(spaced) > RATHER * len(longer) else []
 
 
 class Feature(str):
