@@ -6,6 +6,7 @@ traceback, and takes no more than `MOST_SECONDS` of CPU and `MOST_BYTES` of memo
 """
 
 import contextlib
+import gzip
 import json
 import re
 import resource
@@ -38,6 +39,37 @@ PAIRS = {
     "stream": ("aab", "b"),
 }
 SIZES = ("hidden_size=6", "memory.size=3", "measure.strings=4", "max_steps=4")
+PAIR_FILES = {
+    "a.tsv": "ab\tba\nabc\tcba\nb\tb\nca\tac\nbbc\tcbb\n",
+    "headed.tsv": "lemma\tfeatures\tform\ngo\tV;PST\twent\nsing\tV; PST\tsang\nbe\tV\twas\n",
+    "tags.tsv": "go\tV;PST\twent\nsing\tV;PST\tsang\nbe\tV;PST;1\twas\nbe\tV;PST;2\twere\n",
+    "words.tsv": "bat\tB AE T\ncat\tK AE T\ntab\tT AE B\nab\tAEB\nat\tAE T\n",
+    "forms.tsv": "\u00e9a\ta\u00e9\ne\u0301a\tae\u0301\na\ta\n\u00e9\t\u00e9\nb\tb\n",
+    "a.jsonl": "".join(
+        json.dumps({"source": source, "target": source[::-1], "n": 7}) + "\n"
+        for source in ("ab", "abc", "b", "ca", "bbc")
+    ),
+}
+"""Files of pairs, by names that say how they are written."""
+ENCODINGS = ("utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32-be", "latin-1")
+NAMES = (
+    *("\x1b]0;owned\x07", "\x9b31m", "a\nb", "a b", "-x", "--out", "'", '"', "$(id)", "`id`", "*"),
+    *("\u202eabc", "\u2028", "e\u0301", "\udc80", "a" * 300, "..", "a/b", "\t", "%s", "{}", "$x^$"),
+)
+"""Names of files and directories, and symbols of strings, that somebody may come up with."""
+SYMBOLS = (
+    "$x^",
+    "<&>",
+    "\x1b[2J",
+    "\x07",
+    "\u202e",
+    "\u0301",
+    "\ufeff",
+    "\\frac",
+    "_{",
+    "\U0001f600",
+)
+"""Parts of strings that nothing that draws them may take for anything else."""
 RUNS: dict[str, tuple[str, ...]] = {
     "copy": ("--task", "copy", "--memory", "queue", *SETTINGS, "accuracy_every=2", "max_steps=4"),
     "in-step": ("--task", "reversal", "--memory", "stack", "lengths.train=[1, 3]", *SIZES[1:]),
@@ -51,6 +83,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         "data.stream={sequences: 6, steps: 5, starts: 1, epochs: 2}",
         *("lengths.train=[1, 3]", "lengths.test=[4, 5]"),
     ),
+    "pairs": ("--data", "pairs.tsv", "--memory", "stack", "measure.strings=4", "max_steps=4"),
     "text": (
         *("--text", "texts", "--memory", "list-rnn", "hidden_size=4", "memory.count=2"),
         *("batch_size=2", "data.stream.steps=5", "data.stream.epochs=1"),
@@ -60,12 +93,15 @@ RUNS: dict[str, tuple[str, ...]] = {
 
 
 def make_models(folder: Path) -> Path:
-    """Make the runs, one of each of `RUNS`, in `folder/runs`, and the texts of one of them."""
+    """Make the runs, one of each of `RUNS`, in `folder/runs`, and a machine in `folder/machine`."""
     texts = folder / "texts"
     texts.mkdir(parents=True)
     for part in ("train", "valid", "test"):
         (texts / f"{part}.txt").write_text("the old man sees the sea .\na grey owl\n" * 3)
+    (folder / "pairs.tsv").write_text("".join(f"{each}\t{each[::-1]}\n" for each in SYMBOLS))
     with contextlib.chdir(folder):
+        extracted = invoke("extract", "reverse-stack", "--out", "machine")
+        assert extracted.returncode == 0, extracted.stderr.decode()
         for name, words in RUNS.items():
             options, settings = _parted(words)
             ended = invoke(*TRAIN, *options, *settings, "--out", f"runs/{name}")
@@ -122,7 +158,10 @@ def carry_out(case: Case, models: Path) -> Verdict:
         begun, before = time.process_time(), peak()
         ended = invoke(*command)
         seconds, gained = time.process_time() - begun, peak() - before
-    return Verdict(ended, seconds, gained, _problem(ended, seconds, gained))
+        problem = _problem(ended, seconds, gained, command[0] in ("list", "inspect", "eval"))
+        if case.kind == "machine":
+            problem = problem or _disagreement(ended)
+    return Verdict(ended, seconds, gained, problem)
 
 
 def forget_peak() -> None:
@@ -143,7 +182,8 @@ def peak() -> int:
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def _problem(ended: Ended, seconds: float, gained: int) -> str:
+def _problem(ended: Ended, seconds: float, gained: int, shows: bool) -> str:
+    """What must not be of a command that `shows` things on stdout, or prints data there."""
     errors = ended.stderr.decode("utf-8", "replace")
     if ended.returncode not in (0, 1, 2):
         return f"ended with {ended.returncode}: {errors[-2000:]}"
@@ -151,7 +191,8 @@ def _problem(ended: Ended, seconds: float, gained: int) -> str:
         return f"ended with {ended.returncode} without a word"
     if "Traceback" in errors:
         return f"a traceback: {errors[-2000:]}"
-    if found := _CONTROL.search(errors):
+    shown = ended.stdout.decode("utf-8", "replace") if shows else ""
+    if found := _CONTROL.search(errors + shown):
         return f"shows the control character {found[0]!r}"
     if seconds > MOST_SECONDS:
         return f"took {seconds:.1f} s"
@@ -262,6 +303,92 @@ def _checkpoint(rng: Random, models: Path, place: Path) -> list[str]:
             return ["transduce", "model", "lines"]
 
 
+def _pair_file(rng: Random, models: Path, place: Path) -> list[str]:
+    """`train --data` or `eval --data` with a wrong file of pairs, or read in a wrong way."""
+    name = one_of(rng, list(PAIR_FILES))
+    content = PAIR_FILES[name].encode(one_of(rng, ENCODINGS), "replace")
+    packed, wrong = rng.random() < 0.3, rng.random()
+    content = wrong_bytes(rng, content) if wrong < 0.6 else content
+    content = gzip.compress(content) if packed else content
+    content = wrong_bytes(rng, content) if wrong > 0.8 else content
+    (place / name).write_bytes(content)
+    if rng.random() < 0.2:
+        return ["eval", str(models / "runs" / "pairs"), "--data", name]
+    words = ["train", "--data", name, "--recipe", "default", "--memory", "stack", "--dry-run"]
+    for option, values in _READING.items():
+        if rng.random() < 0.3:
+            words += [f"{option}={one_of(rng, values)}"]
+    return words
+
+
+_READING = {
+    "--columns": ("source,target", "target,source", "lemma,features,form", "source", "a,b", ""),
+    "--symbols": ("characters", "words", "words,characters", "letters", ","),
+    "--separator": (";", "|", " ", "", "\t", "\x1b"),
+    "--normalize": ("nfc", "nfd", "nfkc", "none", "NFC", ""),
+}
+"""Options that say how a file of pairs is read, and values of each."""
+
+
+def _machine(rng: Random, models: Path, place: Path) -> list[str]:
+    """`transduce` with a wrong machine, whose other routes agree with it or refuse it."""
+    shutil.copytree(models / "machine", place / "machine")
+    path = place / "machine" / "machine.json"
+    held = json.loads(path.read_bytes())
+    part = one_of(rng, [key for key in held if key != "rules"])
+    if rng.random() < 0.5:
+        held = wrong_tree(rng, {part: held[part]}) | {k: v for k, v in held.items() if k != part}
+    else:
+        number = int(rng.integers(len(held["rules"])))
+        held["rules"][number] = wrong_tree(rng, held["rules"][number])
+    path.write_text(json.dumps(held))
+    _vouch_for(place / "machine")
+    (place / "lines").write_text("hello\na\nabcabc\n\nxyzzy\n")
+    return ["transduce", "machine", "lines"]
+
+
+def _disagreement(ended: Ended) -> str:
+    """How other routes differ from what `transduce` made of a machine; empty if they do not."""
+    sources, answers = Path("lines").read_text().splitlines(), ended.stdout.decode().splitlines()
+    found = invoke("transduce", "machine", "lines", "--json")
+    entries = [json.loads(line) for line in found.stdout.splitlines()]
+    if [entry["output"] or "" for entry in entries] != answers:
+        return f"transduce --json gives other answers: {entries} and not {answers}"
+    if answers and not ended.returncode:
+        pairs = zip(sources, answers, strict=True)
+        lines = [json.dumps({"source": a, "target": b}) for a, b in pairs if a]
+        Path("pairs.jsonl").write_text("\n".join(lines))
+        measured = invoke("eval", "machine", "--data", "pairs.jsonl", "--json")
+        if measured.returncode or json.loads(measured.stdout)["results"][0]["coarse"] != 1:
+            return f"eval gives other answers: {measured}"
+    proved = invoke("verify", "machine", "--count", "10", "--exhaustive", "100", "--longest", "20")
+    if not proved.returncode and answers != [source[::-1] for source in sources]:
+        return f"verify finds nothing wrong with {answers}"
+    return ""
+
+
+def _named(rng: Random, models: Path, place: Path) -> list[str]:
+    """What is drawn or written with names and symbols that are hostile."""
+    name, symbols = one_of(rng, NAMES), one_of(rng, SYMBOLS)
+    model = str(models / "runs" / "pairs")
+    kind = one_of(rng, (".svg", ".png", ".pdf", ".html", ".dot", ".tsv", ".jsonl.gz", ""))
+    with contextlib.suppress(OSError, ValueError):
+        shutil.copytree(models / "runs" / "pairs" / "best", place / "checkpoints" / name)
+    commands = [
+        ["inspect", model, symbols, f"--plot={name}{kind}"],
+        ["inspect", model, symbols, f"--html={name}{kind}"],
+        ["inspect", model, f"{symbols}{name}", "--contents"],
+        ["eval", model, "--data", str(models / "pairs.tsv"), f"--plot={name}{kind}"],
+        ["eval", model, "--data", str(models / "pairs.tsv"), f"--predictions={name}{kind}"],
+        ["eval", model, "--data", str(models / "pairs.tsv"), "--errors", "9"],
+        ["extract", str(models / "machine"), f"--out={name}"],
+        ["extract", model, f"--dot={name}{kind}", f"--svg={name}{kind}"],
+        ["transduce", f"checkpoints/{name}", "--", name],
+        ["list", "checkpoints"],
+    ]
+    return one_of(rng, commands)  # type: ignore[no-any-return]
+
+
 def _resumed(rng: Random, models: Path, place: Path) -> list[str]:
     """`train --resume` of a run whose last checkpoint is wrong."""
     name = one_of(rng, list(RUNS))
@@ -284,9 +411,14 @@ def _spoil(rng: Random, directory: Path, names: tuple[str, ...]) -> None:
     else:
         _spoil_weights(rng, path)
     if rng.random() < 0.6:
-        files = [file for file in sorted(directory.iterdir()) if file.name != SUMS]
-        sums = sums_of({file.name: file.read_bytes() for file in files})
-        (directory / SUMS).write_text(sums)
+        _vouch_for(directory)
+
+
+def _vouch_for(directory: Path) -> None:
+    """Write checksums of what is in a checkpoint."""
+    files = [file for file in sorted(directory.iterdir()) if file.name != SUMS]
+    sums = sums_of({file.name: file.read_bytes() for file in files})
+    (directory / SUMS).write_text(sums)
 
 
 def _spoil_weights(rng: Random, path: Path) -> None:
@@ -326,6 +458,9 @@ KINDS: dict[str, Kind] = {
     "sweep": _sweep,
     "records": _records,
     "pairs": _pairs,
+    "file of pairs": _pair_file,
+    "machine": _machine,
+    "names": _named,
     "text": _text,
     "checkpoint": _checkpoint,
     "resumed run": _resumed,
