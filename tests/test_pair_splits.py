@@ -4,9 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from command_line import ENVIRONMENT
 from test_pairs import all_of, learned, lines_of, reversals, write
 
+from stacktrans.common.errors import UsageError
 from stacktrans.tasks.files import DEV, TEST, TRAIN
 
 
@@ -29,6 +31,12 @@ def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> 
     other = write(tmp_path / "b.tsv", "a\tb\n")
     assert all_of(learned(path, dev=other).data) == [36, 1, 4]
     assert all_of(learned(path, test=other).data) == [36, 4, 1]
+
+
+def test_one_source_with_most_of_the_lines_leaves_too_few(tmp_path: Path) -> None:
+    text = lines_of([("abc", "a"), *[("abcd", f"{n:b}") for n in range(90)]])
+    with pytest.raises(UsageError, match=r"a\.tsv: too few different sources"):
+        learned(write(tmp_path / "a.tsv", text))
 
 
 def test_every_process_keeps_the_same_pairs_apart(tmp_path: Path) -> None:

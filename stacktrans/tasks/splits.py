@@ -47,7 +47,8 @@ def keep_apart(lines: Lines, keys: Keys, sizes: Numbers, request: Request) -> li
             order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
         ordered = group[order]
         ends = np.flatnonzero(np.diff(ordered, append=-1)) + 1
-        taken = rows[order[: ends[np.searchsorted(ends, wanted)]]]
+        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1)
+        taken = rows[order[: ends[last]]]
         if len(taken) == len(rows):
             need = 1 + (request.test is None) + (request.dev is None)
             raise UsageError(
