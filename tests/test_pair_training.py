@@ -157,7 +157,11 @@ def test_a_race_over_piped_pairs_goes_on_without_the_pipe(tmp_path: Path, train:
         "--out",
         tmp_path / "run",
     ]
-    assert run(*begun, stdin=train.read_bytes()).returncode == 0
+    begun_with = run(*begun, stdin=train.read_bytes())
+    assert begun_with.returncode == 0
+    said = begun_with.stderr.decode()
+    assert said.count("standard input: columns source,target") == 1
+    assert said.index("standard input: columns") < said.index("parameters; in")
     before = read_race(tmp_path / "run").seconds
     again = run("train", "--resume", tmp_path / "run", "--budget", f"{before + 3}s")
     assert again.returncode == 0, again.stderr.decode()

@@ -256,12 +256,16 @@ def begin(
     return trainer
 
 
-def check_race(configs: Mapping[str, RunConfig], out: Path | None, device: str) -> None:
-    """Raise `UsageError` if a race could not be carried out, or has no directory to be in."""
+def check_race(configs: Mapping[str, RunConfig], out: Path | None, device: str) -> Sequence[str]:
+    """What is to be reported of the data of a race.
+
+    Raises:
+        UsageError: it could not be carried out, or has no directory to be in.
+    """
     if out is not None:
         check_free(out)
-    for config in configs.values():
-        Trainer(config, Path(), find_device(device), "")
+    trainers = [Trainer(config, Path(), find_device(device), "") for config in configs.values()]
+    return trainers[0].source.notes
 
 
 def begin_race(
@@ -285,10 +289,10 @@ def begin_race(
     Raises:
         UsageError: something is missing, or does not fit.
     """
-    check_race(configs, out, device)
+    notes = check_race(configs, out, device)
     directory = claim(out, title_of(configs))
     races.begin(directory, configs, command, budget)
-    return Race(directory, device, workers or cores())
+    return Race(directory, device, workers or cores(), notes)
 
 
 def taken_up(

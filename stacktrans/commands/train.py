@@ -1,7 +1,7 @@
 """The command `train`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -380,7 +380,7 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
             _say_how_to_resume(race.directory)
             raise typer.Exit(128 + race.stop_requested)
         trainer = race.best_run()
-        _run(trainer, as_json)
+        _run(trainer, as_json, race.notes)
         if race.outcome:
             others = not_raced(trainer.config.task, race.state.standings)
             complain(*worth_a_try(race.state, others, _resuming(race.directory)))
@@ -410,13 +410,15 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
             )
 
 
-def _run(trainer: "Trainer", as_json: bool) -> None:
+def _run(trainer: "Trainer", as_json: bool, reported: Sequence[str] = ()) -> None:
+    """Train a run and show how it goes, without those of its notes that were reported before."""
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
     from stacktrans.training.trainer import Interrupted, stopping
 
     console, directory = progress_console(), str(trainer.directory)
     kind = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
-    count, notes = trainer.state.parameter_count, trainer.source.notes
+    count = trainer.state.parameter_count
+    notes = [note for note in trainer.source.notes if note not in reported]
     display = kind(console, trainer.config, count, directory, notes)
     try:
         with stopping(trainer), display:

@@ -26,6 +26,8 @@ class RaceDisplay(ProgressDisplay):
             f"{len(state.standings)} strategies take turns, until one has solved the task or for "
             f"{state.budget:.0f} s; in {self._race.directory}"
         )
+        for note in self._race.notes:
+            self._say(note)
 
     def show(self) -> None:
         """Show how the runs stand after one more turn."""

@@ -148,14 +148,17 @@ class Race:
 
     Attributes:
         directory: of the race, where its best run ends.
+        notes: what is to be reported of the data before it begins, a sentence each.
         state: how the race stands, once it is opened.
         stop_requested: set to a signal's number, it ends `run` after the batch.
     """
 
     state: RaceState
 
-    def __init__(self, directory: Path, device: str, workers: int) -> None:
-        self.directory, self.stop_requested = directory, 0
+    def __init__(
+        self, directory: Path, device: str, workers: int, notes: Sequence[str] = ()
+    ) -> None:
+        self.directory, self.notes, self.stop_requested = directory, notes, 0
         self._device, self._workers, self._decided = device, workers, False
         self._left_off, self._deaths = dict[str, Standing](), Counter[str]()
 
