@@ -123,7 +123,7 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
             if line.error:
                 failed = True
                 complain(f"{name}:{line.number}: {line.error}")
-            elif line.cut_off:
+            elif line.ended is False:
                 failed |= strict
                 complain(f"{name}:{line.number}: {NOT_ENDED}")
     except Unreadable as error:

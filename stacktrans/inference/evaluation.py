@@ -22,9 +22,9 @@ from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
 from stacktrans.settings.task_config import TaskConfig
-from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.alphabets import UNSAYABLE, Ids
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs
-from stacktrans.tasks.layouts import UNSAYABLE, Batch, InStep, Layout, Pair, Stream
+from stacktrans.tasks.layouts import Batch, InStep, Layout, Pair, Stream
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""

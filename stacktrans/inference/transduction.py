@@ -71,11 +71,6 @@ class Line:
     last: bool = False
     complete: bool = True
 
-    @property
-    def cut_off(self) -> bool:
-        """Whether the answer or another hypothesis is cut off, and so not the model's own."""
-        return self.ended is False or any(not each.ended for each in self.hypotheses or ())
-
     def as_json(self) -> dict[str, Any]:
         """The line as `transduce --json` prints it."""
         entry: dict[str, Any] = {

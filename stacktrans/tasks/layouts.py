@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from stacktrans.tasks.alphabets import UNSAYABLE as UNSAYABLE
 from stacktrans.tasks.alphabets import Alphabet, Ids, Mask, Role
 
 Symbols = TypeVar("Symbols", Ids, list[int], list[str])

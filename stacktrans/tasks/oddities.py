@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from stacktrans.common.errors import shown
+from stacktrans.tasks.alphabets import UNSAYABLE
 from stacktrans.tasks.files import CALLED, DEV, NAMED, PARTS, TEST, TRAIN, Lines, Request
 from stacktrans.tasks.flat import Chosen, Flat, Numbers
-from stacktrans.tasks.layouts import UNSAYABLE
 from stacktrans.tasks.splits import Keys
 
 ALMOST_NONE = 0.25

@@ -9,9 +9,8 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, shown
 from stacktrans.common.incoming import split_words
-from stacktrans.tasks.alphabets import FEATURE, NOT_KNOWN, SYMBOL, Alphabet, Ids, Role
+from stacktrans.tasks.alphabets import FEATURE, NOT_KNOWN, SYMBOL, UNSAYABLE, Alphabet, Ids, Role
 from stacktrans.tasks.alphabets import UNKNOWN as MARK
-from stacktrans.tasks.layouts import UNSAYABLE
 
 UNKNOWN = "<unk>"
 """How a symbol is written that is not in the training set."""
