@@ -73,6 +73,7 @@ NormalizeOption = Annotated[
 if TYPE_CHECKING:
     from stacktrans.settings.config import RunConfig
     from stacktrans.training.race import Race
+    from stacktrans.training.records import Summary
     from stacktrans.training.trainer import Trainer
 
 OF_RACES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
@@ -380,10 +381,11 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
             _say_how_to_resume(race.directory)
             raise typer.Exit(128 + race.stop_requested)
         trainer = race.best_run()
-        _run(trainer, as_json, race.notes)
-        if race.outcome:
-            others = not_raced(trainer.config.task, race.state.standings)
-            complain(*worth_a_try(race.state, others, _resuming(race.directory)))
+        summary = _run(trainer, as_json, race.notes)
+        if race.outcome or summary.outcome == "development":
+            config, again = trainer.config, _resuming(race.directory)
+            others = not_raced(config.task, race.state.standings)
+            complain(*worth_a_try(race.state, summary, config, others, again))
         race.close()
 
 
@@ -410,7 +412,7 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
             )
 
 
-def _run(trainer: "Trainer", as_json: bool, reported: Sequence[str] = ()) -> None:
+def _run(trainer: "Trainer", as_json: bool, reported: Sequence[str] = ()) -> "Summary":
     """Train a run and show how it goes, without those of its notes that were reported before."""
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
     from stacktrans.training.trainer import Interrupted, stopping
@@ -430,3 +432,4 @@ def _run(trainer: "Trainer", as_json: bool, reported: Sequence[str] = ()) -> Non
         print_json({**asdict(summary), "directory": directory})
     else:
         print_out(summary_view(summary, trainer.config, directory))
+    return summary

@@ -1,0 +1,79 @@
+"""What is said where no strategy has solved a task: it follows from the numbers that are shown."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from test_narrow import ACCURACY, CONFIG, SUMMARY
+from test_race import standings
+
+from stacktrans.commands.advice import worth_a_try
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.task_config import TaskLengths
+from stacktrans.tasks.base import Lengths
+from stacktrans.training.standings import RaceState
+
+SHORTER, LARGER = "shorter strings", "a larger --hidden"
+LONGER_STRINGS, MORE = "a wider range of training lengths", "more strings to train on"
+EVERY = {SHORTER, LARGER, LONGER_STRINGS, MORE, "other strategies:", "other memories:"}
+OTHERS = {"other strategies:", "other memories:"}
+
+
+def of_lengths(train: tuple[int, int], test: tuple[int, int]) -> RunConfig:
+    lengths = TaskLengths(train=Lengths(*train), test=Lengths(*test))
+    return CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": lengths})})
+
+
+def said(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> list[str]:
+    state = RaceState(command=["train"], budget=60, standings=standings(joint=0.5))
+    if not goes_on:
+        ended = state.standings["joint"].model_copy(update={"ended": "max_steps"})
+        state.standings["joint"] = ended
+    measured: dict[str, Any] = {"train": None, "development": None, "test": None}
+    measured |= {part: replace(ACCURACY, coarse=each, count=200) for part, each in shares.items()}
+    summary = replace(SUMMARY, outcome="budget" if goes_on else "max_steps", **measured)
+    return worth_a_try(state, summary, config, ["wide"], ["stacktrans", "train", "--resume", "x"])
+
+
+@pytest.mark.parametrize(
+    ("shares", "lengths", "expected"),
+    [
+        ({"train": 0.0, "test": 0.0}, ((1, 9), (10, 20)), {SHORTER, LARGER}),
+        ({"train": 0.1, "test": 0.1}, ((9, 9), (9, 9)), {LARGER}),
+        ({"train": 0.95, "test": 0.2}, ((1, 9), (10, 20)), {LONGER_STRINGS}),
+        ({"train": 1.0, "development": 0.3, "test": 0.1}, ((1, 9), (9, 20)), {MORE}),
+        ({"train": 1.0, "development": 1.0, "test": 0.8}, ((1, 9), (9, 20)), {LONGER_STRINGS}),
+        ({"train": 1.0, "development": 1.0, "test": 0.8}, ((9, 9), (9, 9)), {MORE}),
+        ({"train": 1.0, "development": 1.0, "test": 0.8}, ((1, 20), (3, 9)), {MORE}),
+        ({"train": 0.99, "development": 0.98, "test": 0.95}, ((1, 9), (9, 20)), set()),
+        ({}, ((1, 9), (9, 20)), set()),
+    ],
+)
+def test_advice_follows_from_what_is_right_and_what_is_not(
+    shares: dict[str, float], lengths: tuple[tuple[int, int], ...], expected: set[str]
+) -> None:
+    text = "\n".join(said(of_lengths(*lengths), shares))
+    assert {each for each in EVERY if each in text} == expected | OTHERS
+    counts = [f"{round(200 * share)} of 200 strings ({part})" for part, share in shares.items()]
+    assert all(each in text for each in counts)
+    assert "%" not in text
+    assert "longer: stacktrans train --resume x --budget 240s" in text
+
+
+@pytest.mark.parametrize("shares", [{"train": 1.0, "test": 1.0},
+                                    {"train": 1.0, "development": 1.0, "test": 1.0}])  # fmt: skip
+def test_what_is_right_needs_time_alone(shares: dict[str, float]) -> None:
+    first, *others = said(of_lengths((1, 9), (10, 20)), shares)
+    assert "200 of 200 strings (test), but not yet in 2 measurements in a row" in first
+    assert others == ["  longer: stacktrans train --resume x --budget 240s"]
+    _, *others = said(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
+    assert others == ["  a larger --max-steps"]
+
+
+def test_of_a_text_nothing_is_right_or_wrong() -> None:
+    text = CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": None})})
+    first, *others = said(text, {})
+    assert first == "not solved; joint has come furthest. Worth a try:"
+    assert [line.split(":")[0].strip() for line in others] == [
+        "longer", "other strategies", "other memories",
+    ]  # fmt: skip
