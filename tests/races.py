@@ -51,8 +51,11 @@ def weights(directory: Path) -> bytes:
     return content[8 + int.from_bytes(content[:8], "little") :]
 
 
-def told(found: Race) -> list[tuple[str, int, float | None, float]]:
-    return [(name, each.step, each.loss, each.fine) for name, each in found.state.standings.items()]
+Told = list[tuple[str, int, float | None, dict[str, float]]]
+
+
+def told(found: Race) -> Told:
+    return [(name, each.step, each.loss, each.best) for name, each in found.state.standings.items()]
 
 
 def train(*options: str | Path, out: Path) -> Any:

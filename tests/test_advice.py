@@ -1,10 +1,14 @@
 """What is said where no strategy has solved a task: it follows from the numbers that are shown."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run
+from races import STRATEGIES
 from test_narrow import ACCURACY, CONFIG, SUMMARY
+from test_pairs import lines_of, write
 from test_race import standings
 
 from stacktrans.commands.advice import worth_a_try
@@ -77,3 +81,15 @@ def test_of_a_text_nothing_is_right_or_wrong() -> None:
     assert [line.split(":")[0].strip() for line in others] == [
         "longer", "other strategies", "other memories",
     ]  # fmt: skip
+
+
+def test_pairs_that_are_equally_long_are_not_said_to_be_longer(tmp_path: Path) -> None:
+    rows = [(f"{one}{two}{three}", "x") for one in "abcd" for two in "abcd" for three in "abcd"]
+    data = write(tmp_path / "pairs.tsv", lines_of(rows))
+    done = run("train", "--data", data, *STRATEGIES, "--max-steps", "2", "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr.decode()
+    both = done.stdout.decode() + done.stderr.decode()
+    assert "not solved" in both
+    assert "development set" in both
+    assert "its longest tenth" not in both
+    assert "longer strings" not in both

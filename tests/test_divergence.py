@@ -92,7 +92,7 @@ def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
     config = stream_run(stream="epochs: 2, starts: 2")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2
-    assert trainer.state.progress.best == [-1.0]
+    assert trainer.state.progress.best[0] == -1.0
 
 
 def test_weights_that_start_as_no_numbers_are_refused(tmp_path: Path) -> None:

@@ -184,9 +184,17 @@ def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
 
 
 STANDINGS = {
-    "no-memory": Standing(step=12345, seconds=123.4, loss=0.1234, train=0.98, test=0.79, fine=0.85),
+    "no-memory": Standing(
+        step=12345, seconds=123.4, loss=0.1234, best={"test": 0.79, "train": 0.98, "fine": 0.85}
+    ),
     "joint": Standing(step=200, failed="the loss is not a finite number after batch 123"),
-    "wide": Standing(step=600, seconds=12.0, ended="max_steps", loss=1.2345, fine=0.05),
+    "wide": Standing(
+        step=600,
+        seconds=12.0,
+        ended="max_steps",
+        loss=1.2345,
+        best={"test": 0.0, "train": 0.0, "fine": 0.05},
+    ),
 }
 
 
@@ -218,12 +226,13 @@ def show_a_race() -> None:
 def test_a_race_is_a_live_table_in_a_terminal_and_lines_elsewhere() -> None:
     live = in_a_terminal(80, show_a_race, TERM="xterm")
     assert "3 strategies take turns" in live
-    assert "longer strings" in live
+    assert "test lengths" in live
     assert re.search(r"no-memory +12345 .*0\.79", live)
     assert re.search(r"\d of 300 s", live)
     plain = in_a_terminal(200, show_a_race, TERM="dumb")
     assert "\x1b" not in plain
     assert re.search(r"^no-memory  batch 12345  loss 0\.1234 nats/symbol", plain, re.M)
+    assert "  training lengths coarse 0.98  test lengths coarse 0.79 fine 0.85" in plain
     assert re.search(r"^joint  batch 200  the loss is not a finite number", plain, re.M)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from command_line import run
-from races import CHANGES, EASY, NAMES, begun, carried_on, configs, told, train, weights
+from races import CHANGES, EASY, NAMES, Told, begun, carried_on, configs, told, train, weights
 
 import stacktrans
 from stacktrans.api.runs import begin_race, taken_up
@@ -19,8 +19,6 @@ from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
 from stacktrans.training.standings import FOLDER, Standing, read_race
 from stacktrans.training.start import Start
-
-Whole = list[tuple[str, int, float | None, float]]
 
 
 def standings(**merits: float) -> dict[str, Standing]:
@@ -88,13 +86,13 @@ def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
 def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() -> None:
     found = {name: Standing(step=400, loss=1.0) for name in "abc"}
     # It memorises.
-    found["c"] = Standing(step=400, train=0.9, fine=0.8, loss=0.1)
+    found["c"] = Standing(step=400, train=0.9, loss=0.1)
     found["d"] = Standing()
     assert next_round(found, width=2) == ["a", "d"]
     # A few strings may be right by chance.
-    found["c"] = Standing(step=400, train=0.9, test=0.04, fine=0.8, loss=0.1)
+    found["c"] = Standing(step=400, train=0.9, test=0.04, loss=0.1)
     assert next_round(found, width=2) == ["a", "d"]
-    found["c"] = Standing(step=400, train=0.9, test=0.06, fine=0.8, loss=0.1)
+    found["c"] = Standing(step=400, train=0.9, test=0.06, loss=0.1)
     assert next_round(found, width=2) == ["c", "d"]
 
 
@@ -116,7 +114,7 @@ def test_once_all_have_begun_training_lengths_count_as_much() -> None:
 def test_what_can_t_go_on_has_no_turn() -> None:
     found = standings(a=0.1, b=0.2, c=0.3)
     found["b"] = Standing(step=200, failed="no room")
-    found["c"] = Standing(step=200, ended="max_steps", fine=0.9)
+    found["c"] = Standing(step=200, ended="max_steps")
     assert next_round(found, width=2) == ["a"]
 
 
@@ -151,7 +149,7 @@ def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Told:
     """What is told of a race that was not stopped in four rounds of short turns."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(race, "TURN", 10)
@@ -159,7 +157,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(whole: Whole, tmp_path: Path) -> None:
+def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(whole: Told, tmp_path: Path) -> None:
     carried_on(begun(tmp_path / "parts"), 1)
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
@@ -180,7 +178,7 @@ def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: P
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("batches", [15, 34])
 def test_a_race_that_is_stopped_within_a_turn_comes_to_the_same(
-    whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+    whole: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
     found, on_batch, left = begun(tmp_path / "parts"), Start.train_on_batch, batches
 

@@ -12,6 +12,16 @@ from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.race import Race
 from stacktrans.training.standings import Standing
 
+STRINGS = {
+    "development": "development set",
+    "longest": "its longest tenth",
+    "test": "test lengths",
+    "train": "training lengths",
+}
+"""The strings that runs are compared on, by their names in `Standing.best`."""
+UNKNOWN = "–"
+"""What stands for a number that was not measured."""
+
 
 class RaceDisplay(ProgressDisplay):
     """Shows who takes part and how far each has come: a live table, or a line for each turn."""
@@ -28,6 +38,7 @@ class RaceDisplay(ProgressDisplay):
         )
         for note in self._race.notes:
             self._say(note)
+        self._say("accuracies are those of each run's best weights so far")
 
     def show(self) -> None:
         """Show how the runs stand after one more turn."""
@@ -54,9 +65,16 @@ class RaceDisplay(ProgressDisplay):
 def _line(name: str, standing: Standing) -> str:
     state = _state(standing.model_dump())
     loss = "" if standing.loss is None else f"loss {standing.loss:.4f} nats/symbol"
-    longer = f"longer strings coarse {standing.test:.2f} fine {standing.fine:.2f}"
-    parts = (name, f"batch {standing.step}", loss, longer if standing.loss else "", state)
+    best = standing.best
+    coarse = GAP.join(f"{STRINGS[part]} coarse {best[part]:.2f}" for part in _compared(best))
+    accuracies = f"{coarse} fine {best['fine']:.2f}" if best else ""
+    parts = (name, f"batch {standing.step}", loss, accuracies, state)
     return GAP.join(filter(None, parts))
+
+
+def _compared(*best: Mapping[str, float]) -> list[str]:
+    """The strings that some runs are compared on, those that count most last."""
+    return [*dict.fromkeys(name for each in best for name in each if name in STRINGS)][::-1]
 
 
 def _state(standing: Mapping[str, Any]) -> str:
@@ -65,21 +83,22 @@ def _state(standing: Mapping[str, Any]) -> str:
 
 def race_table(standings: Mapping[str, Mapping[str, Any]]) -> Table:
     """How strategies stand, those with the best first."""
+    names = _compared(*(each["best"] for each in standings.values()))
     table = Table(
         Column("strategy", left=True),
         Column("batches", drop=5),
         Column("seconds", drop=3),
         Column("nats/symbol", drop=2),
-        Column("coarse", "training lengths", drop=1),
-        Column("coarse", "longer strings"),
-        Column("fine", "longer strings", drop=4),
+        *(Column("coarse", STRINGS[name], drop=1 if name != names[-1] else None) for name in names),
+        *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
         Column("ended", left=True, fold=" "),
     )
     ranked = sorted(standings, key=lambda name: Standing(**standings[name]).merit, reverse=True)
     for name in ranked:
         each = standings[name]
-        loss = "" if each["loss"] is None else f"{each['loss']:.4f}"
-        accuracies = (f"{each[part]:.2f}" for part in ("train", "test", "fine"))
+        loss = UNKNOWN if each["loss"] is None else f"{each['loss']:.4f}"
+        found = (each["best"].get(part) for part in ([*names, "fine"] if names else []))
+        accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in found)
         table.add_row(name, each["step"], f"{each['seconds']:.0f}", loss, *accuracies, _state(each))
     return table
 

@@ -128,7 +128,7 @@ class TrainingDisplay(ProgressDisplay):
         """The two accuracies of a record, the first of which can be left out of a narrow table."""
         if self.config.of_files:
             # What generalises is seen by the longest.
-            longest = ("its longest", "its longest", record.test)
+            longest = ("its longest tenth", "its longest tenth", record.longest)
             return longest, ("development set", "development", record.development)
         ranges, test = self.config.task.ranges, record.test
         name = "development" if self.config.training.examples else "train"

@@ -80,6 +80,7 @@ class Files(Strings):
         record.development = Accuracy.of(scores)
         longer = self._longer(moment.share)
         record.train, record.test = (_accuracy(scores, chosen) for chosen in (~longer, longer))
+        record.longest = _accuracy(scores, self._longer(1.0))
 
     def accuracies(
         self, model: Transducer, purpose: Purpose, moment: Moment
@@ -94,9 +95,11 @@ class Files(Strings):
         sizes = np.array([pair.length for pair in self.development])
         if share < 1:
             longer: Chosen = sizes > self._shortest(share).longest
-            return longer
-        longest = np.argsort(sizes, kind="stable")[len(sizes) - self._longest_count :]
-        return np.isin(np.arange(len(sizes)), longest)
+        else:
+            longest = np.argsort(sizes, kind="stable")[len(sizes) - self._longest_count :]
+            # If all are equally long, none is longer than others.
+            longer = np.isin(np.arange(len(sizes)), longest) & (sizes > sizes.min())
+        return longer
 
     @property
     def _longest_count(self) -> int:

@@ -105,8 +105,8 @@ def _reached(standing: Standing) -> tuple[int, int]:
     return _tenths(standing.test), _tenths(standing.train)
 
 
-def _tenths(share: float) -> int:
-    return round(10 * share)
+def _tenths(share: float | None) -> int:
+    return round(10 * (share or 0.0))
 
 
 def begin(
@@ -238,6 +238,7 @@ class Race:
             forget(self.directory / FOLDER)
         if not (self._decided or self.stop_requested):  # the time is over: each has what it had
             state.standings, state.ahead = state.latest | self._left_off, {}
+            state.winner = state.best if state.standings[state.best].solved else None
         self._save()
         failed = {name: each.failed for name, each in state.standings.items()}
         if all(failed.values()):
@@ -351,13 +352,11 @@ class Race:
 
 
 def _winner(names: Sequence[str], ahead: Mapping[str, Sequence[Standing]]) -> str | None:
-    """The first, in a round's order, that has solved the task; None if that isn't known yet."""
-    for name in names:
-        if not ahead.get(name):
-            return None
-        if ahead[name][0].solved:
-            return name
-    return None
+    """The best run that has solved the task in a round; None if no run has, or one is not done."""
+    if not all(map(ahead.get, names)):
+        return None
+    solved = [name for name in names if ahead[name][0].solved]
+    return max(solved, key=lambda name: ahead[name][0].merit, default=None)
 
 
 def _turn(

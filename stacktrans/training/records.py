@@ -50,6 +50,10 @@ class Record:
             part, or its longest tenth once all lengths are trained on.
         validation: of a stream, mean nats a scored symbol on validation strings, or on the
             validation text.
+        longest: accuracy on the longest tenth of a development set of pairs in files, whatever
+            the lengths that are trained on; None if all are equally long.
+        discreteness: 1 if all signals of the last batch are 0 or 1; 0 if all are one half, or if
+            they are not known.
     """
 
     step: int
@@ -64,6 +68,27 @@ class Record:
     test: Accuracy | None = None
     development: Accuracy | None = None
     validation: float | None = None
+    longest: Accuracy | None = None
+    discreteness: float = 0.0
+
+
+def merit(record: Record) -> dict[str, float]:
+    """The quantities that weights, and so runs, are compared by; empty if none was measured.
+
+    The greater the better, and the first that differs decides: coarse accuracy on the development
+    set, or on test lengths where strings are drawn; on its longest tenth, or on training lengths;
+    fine accuracy; discreteness; and the log-likelihood of a symbol, in nats.
+    """
+    names = ("development", "longest") if record.development else ("test", "train")
+    measured = {name: each for name in names if (each := getattr(record, name))}
+    if not measured:
+        return {}
+    return {
+        **{name: each.coarse for name, each in measured.items()},
+        "fine": next(iter(measured.values())).fine,
+        "discreteness": record.discreteness,
+        "log_likelihood": -record.loss,
+    }
 
 
 @dataclass(kw_only=True)

@@ -269,9 +269,9 @@ class SavedRun:
         """Keep the weights if they are the best so far; a rule's name if it ends the run."""
         progress, starts, rule = self.progress, self.starts, self.start.rule
         merit = rule.merit(record)
-        if merit is None:
+        if not merit:
             return None
-        if rule.better(merit, progress.best):
+        if merit >= progress.best:
             progress.best, progress.best_step = merit, self.step
             self.save_best(accuracy=achieved(record))
         ended_by = rule.judge(record, merit, self.start)
@@ -357,7 +357,7 @@ class SavedRun:
             other.load(directory)
             recorded = (directory / METRICS).read_bytes()[: theirs.metrics_size].decode()
             records = [json.loads(line) for line in recorded.splitlines()]
-            if theirs.best and other.start.rule.better(theirs.best, ours.best):
+            if theirs.best and theirs.best >= ours.best:
                 best = checkpoint.load(directory / "best", self.device).model
         except (StacktransError, OSError, ValueError):
             return

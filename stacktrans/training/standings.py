@@ -32,9 +32,10 @@ class Standing(BaseModel):
         ended: the rule or the budget that has ended its training, if one has.
         failed: why it can't continue, if it can't.
         loss: mean of its recent losses, nats a symbol; None before there is one.
-        train: coarse accuracy on strings of training lengths.
-        test: coarse accuracy on longer strings.
-        fine: fine accuracy on these.
+        train: coarse accuracy after its last turn, as in a `Record`; so is `test`. None before it
+            had one.
+        best: the `records.merit` of the weights that it has saved as its best, or would save now;
+            empty before it had a turn.
         furthest: the best `test` of all turns, and of these the best `train`.
         stalled: turns since it has come so far.
     """
@@ -46,15 +47,15 @@ class Standing(BaseModel):
     ended: Annotated[str, Field(pattern=f"^({'|'.join(RULES)})$")] | None = None
     failed: str | None = None
     loss: Number | None = None
-    train: Share = 0.0
-    test: Share = 0.0
-    fine: Share = 0.0
+    train: Share | None = None
+    test: Share | None = None
+    best: dict[str, Number] = {}
     furthest: tuple[Share, Share] = (0.0, 0.0)
     stalled: Count = 0
 
     def after(self, before: "Standing") -> "Standing":
         """This one, if that is how the run stood a turn before."""
-        reached = (self.test, self.train)
+        reached = (self.test or 0.0, self.train or 0.0)
         further = reached > before.furthest
         return self.model_copy(
             update={
@@ -75,13 +76,8 @@ class Standing(BaseModel):
 
     @property
     def merit(self) -> tuple[Any, ...]:
-        """What runs are compared by, the more the better: strings longer than trained on first.
-
-        Fine accuracy tells less than whole strings do, even shorter ones: half of a string may be
-        right without any use of a memory.
-        """
-        loss = float("inf") if self.loss is None else self.loss
-        return self.solved, not self.failed, self.test, self.train, self.fine, -loss
+        """What runs are compared by, the more the better: above all their best weights."""
+        return self.solved, not self.failed, *self.best.values()
 
 
 class RaceState(BaseModel):

@@ -17,6 +17,7 @@ from stacktrans.training.inherited import FirstWeights
 from stacktrans.training.objective import (
     RunningMean,
     check_optimizer,
+    indecision,
     make_optimizer,
     objective,
     stepped,
@@ -368,6 +369,7 @@ class Start:
             learning_rate=self.rate,
             lengths=self.source.lengths(self.curriculum.share),
             signals=dict(zip(self.model.signal_names, means, strict=True)),
+            discreteness=1 - 4 * float(indecision(self.signals)),
         )
 
     def is_finite(self) -> bool:

@@ -12,7 +12,7 @@ from stacktrans.settings.training_config import (
     StreamConfig,
     TrainingConfig,
 )
-from stacktrans.training.records import Record
+from stacktrans.training.records import Record, merit
 from stacktrans.training.state import Count, Merit, Part, Weights, check_value
 
 if TYPE_CHECKING:
@@ -29,14 +29,9 @@ class Rule(Part, ABC):
         """Whether the next measurement compares the start with those before."""
         return False
 
-    def better(self, merit: list[float], best: list[float]) -> bool:
-        """Whether weights are to be kept instead of the best of a run so far."""
-        # Of weights that are as good, the later: they were trained on for longer.
-        return not best or merit >= best
-
-    @abstractmethod
-    def merit(self, record: Record) -> list[float] | None:
-        """How good weights are, the more the better; None where it was not measured."""
+    def merit(self, record: Record) -> list[float]:
+        """How good weights are, the more the better; empty where it was not measured."""
+        return [*merit(record).values()]
 
     @abstractmethod
     def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
@@ -50,9 +45,6 @@ class Solved(Rule):
 
     def __init__(self, training: TrainingConfig) -> None:
         self._solved = training.stop.solved if training.stop else None
-
-    def merit(self, record: Record) -> list[float] | None:
-        return [record.test.coarse, record.test.fine] if record.test else None
 
     def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
         if self._solved is None:
@@ -83,16 +75,17 @@ class Patience(Rule):
         self._patience, self.best = patience, []
         self._epochs = training.examples.epochs if training.examples else None
 
-    def merit(self, record: Record) -> list[float] | None:
+    def merit(self, record: Record) -> list[float]:
         if self._epochs is None:
-            return [-record.loss]
-        return [record.development.symbols] if record.development else None
+            return [-record.loss, *super().merit(record)]
+        return [record.development.symbols, *super().merit(record)] if record.development else []
 
     def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        own = merit[:1]
         self.since += 1
         self.count += 1
-        if not self.best or merit > self.best or (self._epochs is None and merit == self.best):
-            self.best, self.since = merit, 0
+        if own > self.best or (self._epochs is None and own == self.best):
+            self.best, self.since = own, 0
         if self.since >= self._patience:
             return "development" if self._epochs else "converged"
         return "epochs" if self._epochs and self.count >= self._epochs else None
@@ -117,15 +110,13 @@ class Development(Rule):
         self._patience = given.patience if given else usual
         self.best = []
 
-    def merit(self, record: Record) -> list[float] | None:
-        found = record.development
-        return [found.coarse, found.fine] if found else None
-
     def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+        assert record.development  # as there is a merit
+        reached = [record.development.coarse, record.development.fine]
         self.since += 1
-        if not self.best or merit > self.best:
-            self.best, self.since = merit, 0
-        self.in_a_row = self.in_a_row + 1 if merit[0] >= self._solved.accuracy else 0
+        if reached > self.best:
+            self.best, self.since = reached, 0
+        self.in_a_row = self.in_a_row + 1 if reached[0] >= self._solved.accuracy else 0
         if not self._ends:
             return None
         if self.in_a_row >= self._solved.times:
@@ -153,19 +144,16 @@ class Falling(Rule):
         self._stream, self._starts = stream, starts
         self.best, self.kept = list[float](), deepcopy(weights)
 
-    def better(self, merit: list[float], best: list[float]) -> bool:
-        return not best or merit > best
-
     @property
     def compares_next(self) -> bool:
         return self.epochs + 1 == self._stream.JUDGED_AFTER
 
-    def merit(self, record: Record) -> list[float] | None:
-        return None if record.validation is None else [-record.validation]
+    def merit(self, record: Record) -> list[float]:
+        return [] if record.validation is None else [-record.validation, *super().merit(record)]
 
     def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
-        if self.better(merit, self.best):
-            self.best, self.kept = merit, deepcopy(start.model.state_dict())
+        if (own := merit[:1]) > self.best:
+            self.best, self.kept = own, deepcopy(start.model.state_dict())
         else:
             start.model.load_state_dict(self.kept)
             start.multiply_rate(self._stream.RATE_DECAY)

@@ -1,19 +1,18 @@
 """A turn of one of several runs that learn side by side: so many batches, then it waits."""
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 from stacktrans.common.errors import StacktransError, is_out_of_memory
 from stacktrans.common.plugins import blamed
-from stacktrans.common.randomness import Purpose
 from stacktrans.common.registry import use_plugins
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.records import Record
+from stacktrans.training.records import Record, merit
 from stacktrans.training.saving import FailedStart, has_last
 from stacktrans.training.standings import Standing
 from stacktrans.training.trainer import Trainer
@@ -43,7 +42,7 @@ def take_turn(
     use_plugins(*plugins)
     try:
         trainer = _trainer(directory, before.step, find_device(device))
-        records = deque[Record](maxlen=1)
+        records: list[Record] = []
         trainer.run_until(before.step + size, unwanted, records.append)
         standing = _standing(trainer, records).after(before)
     except Exception as error:
@@ -73,22 +72,36 @@ def _trainer(directory: Path, since: int, device: torch.device) -> Trainer:
     return Trainer(resolve(config=str(directory / checkpoint.CONFIG)), directory, device, "")
 
 
-def _standing(trainer: Trainer, last: Iterable[Record]) -> Standing:
-    """How a run stands after a turn, measured however high its loss is, as others are."""
+def _standing(trainer: Trainer, records: Sequence[Record]) -> Standing:
+    """How a run stands after a turn in which it had some records."""
     state, progress, start = trainer.state, trainer.state.progress, trainer.state.start
     now = (state.step, state.starts.attempt)
-    measured = ((each.train, each.test) for each in last if (each.step, each.attempt) == now)
-    train, test = next(measured, (None, None))
-    if not (train and test):  # these weights were not measured in the turn
-        train, test = trainer.source.accuracies(
-            start.average.model, Purpose.VALIDATION, start.moment
-        )
+    measured = (each for each in records if (each.step, each.attempt) == now and merit(each))
+    record = next(measured, None) or _measured(trainer, start.average.model)
+    best = merit(record)
+    kept = progress.best[-len(best) :]
+    if len(kept) == len(best):
+        best = dict(zip(best, kept, strict=True))
+    elif kept:  # by another rule than accuracy, which was not measured then
+        best = merit(_measured(trainer, state.load_best().model))
+    train, test = (each or record.development for each in (record.train, record.test))
     return Standing(
         step=state.step,
         seconds=round(progress.seconds, 1),
         ended=progress.ended or trainer.budget_spent(),
         loss=start.losses.running,
-        train=train.coarse,
-        test=test.coarse,
-        fine=test.fine,
+        train=train.coarse if train else None,
+        test=test.coarse if test else None,
+        best=best,
     )
+
+
+def _measured(trainer: Trainer, model: Transducer) -> Record:
+    """A record of a model that was not measured in its turn, however high its loss is."""
+    source, start = trainer.source, trainer.state.start
+    loss = source.nats("100%") if start.losses.running is None else start.losses.running
+    step, attempt = trainer.state.step, trainer.state.starts.attempt
+    # What follows the loss does not matter here.
+    record = Record(step, attempt, trainer.state.progress.seconds, loss, 0.0, start.rate, None, {})
+    source.measure(model, start.moment._replace(loss=0.0), record)
+    return record

@@ -1,0 +1,180 @@
+"""What weights and runs are compared by: within a run, in a race, and in the table of a race."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from races import begun, carried_on
+from rich.console import Console
+from small_runs import CPU, ignore, trainer_of
+from test_pairs import reversals, write
+
+from stacktrans.api.runs import begin_race
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.contest import contestants
+from stacktrans.showing.race import race_table
+from stacktrans.training.pairs import Files
+from stacktrans.training.race import Race
+from stacktrans.training.records import Accuracy, Record, merit
+from stacktrans.training.sources import Moment
+from stacktrans.training.standings import Standing
+
+SMALL = (
+    "hidden_size=8", "embedding_size=4", "output_size=8", "measure.strings=20", "loss_every=10",
+    "accuracy_every=10", "restart=null", "rounding=null",
+)  # fmt: skip
+Script = dict[tuple[str, int], tuple[float, float]]
+"""Coarse accuracy on the development set and on its longest tenth, by strategy and batch."""
+
+
+def accuracy(coarse: float, fine: float = 0.5) -> Accuracy:
+    return Accuracy(coarse, fine, 20, 0.5)
+
+
+@pytest.mark.parametrize("names", [("development", "longest"), ("test", "train")])
+def test_the_first_quantity_that_differs_decides(names: tuple[str, str]) -> None:
+    def merit_of(*values: float) -> list[float]:
+        first, second, fine, discreteness, likelihood = values
+        measured: Any = {names[0]: accuracy(first, fine), names[1]: accuracy(second)}
+        record = Record(1, 1, 0.0, -likelihood, 2.0, 0.1, None, {}, **measured)
+        return [*merit(replace(record, discreteness=discreteness)).values()]
+
+    usual = [0.5] * 5
+    for place in range(5):  # whatever those say that count less
+        better = [*usual[:place], 0.6, *[0.0] * (4 - place)]
+        assert merit_of(*better) > merit_of(*usual), place
+    assert merit(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == {}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write(tmp_path / "pairs.tsv", reversals(200, 1))
+
+
+def configs(data: Path, *changes: str, names: Any = ("patient", "wide")) -> dict[str, RunConfig]:
+    task = {"name": "pairs", "generator": "pairs", "parameters": {"train": str(data)}}
+    return contestants(names=names, settings={"task": task}, assignments=[*SMALL, *changes])
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
+    """Have runs find these accuracies; between measurements, those of the last."""
+
+    def found(files: Files, moment: Moment) -> tuple[Accuracy, Accuracy]:
+        at = max(
+            step for name, step in script if name == files.config.recipe and step <= moment.step
+        )
+        development, longest = script[files.config.recipe, at]
+        return accuracy(development), accuracy(longest)
+
+    def measure(files: Files, _: Transducer, moment: Moment, record: Record) -> None:
+        record.development, record.test = found(files, moment)
+        record.train, record.longest = record.development, record.test
+
+    monkeypatch.setattr(Files, "measure", measure)
+    monkeypatch.setattr(Files, "accuracies", lambda files, _, __, moment: found(files, moment))
+
+
+def test_of_weights_that_tie_those_are_kept_that_are_best_on_the_longest(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((_, config),) = configs(data, "max_steps=40", names=["wide"]).items()
+    script = [(0.5, 0.9), (0.8, 0.2), (0.8, 0.4), (0.8, 0.3)]
+    scripted(monkeypatch, {("wide", 10 * n + 10): each for n, each in enumerate(script)})
+    summary = trainer_of(config, tmp_path / "run").run(ignore)
+    assert summary.best_step == 30
+
+
+def raced(directory: Path, found: dict[str, RunConfig], workers: int = 1) -> Race:
+    race = begin_race(found, directory, str(CPU), ["train"], 60, workers)
+    with race.opened():
+        race.run(lambda: None)
+    return race
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_at_the_end_the_weights_that_each_run_has_saved_are_compared(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last measurement of the worse run is better than that of the other."""
+    script = {
+        ("patient", 10): (0.9, 0.914), ("patient", 20): (0.9, 0.9),
+        ("wide", 10): (0.9, 0.968), ("wide", 20): (0.1, 0.1),
+    }  # fmt: skip
+    scripted(monkeypatch, script)
+    race = raced(tmp_path / "run", configs(data, "max_steps=20"))
+    assert [each.step for each in race.state.standings.values()] == [20, 20]
+    assert race.state.winner is None
+    assert race.state.best == "wide"
+    assert race.state.standings["wide"].best["longest"] == 0.968
+    summary = race.best_run().run(ignore)
+    assert summary.best_step == 10
+    assert summary.command.endswith("--recipe wide --max-steps 20")
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("better", ["patient", "wide"])
+def test_of_two_that_solve_the_task_in_a_round_the_better_wins(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: str
+) -> None:
+    scripted(monkeypatch, {(name, 10): (1.0, 0.9 + 0.1 * (name == better)) for name in
+                           ("patient", "wide")})  # fmt: skip
+    race = raced(tmp_path / "run", configs(data, "solved.times=1"))
+    assert {name: each.ended for name, each in race.state.standings.items()} == {
+        "patient": "solved", "wide": "solved",
+    }  # fmt: skip
+    assert race.state.winner == better
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, {("patient", 10): (1.0, 1.0), ("wide", 10): (0.5, 0.5)})
+    found = configs(data, "solved.times=1")
+    race = begin_race(found, tmp_path / "run", str(CPU), ["train"], 60, 1)
+
+    def show() -> None:  # after the first turn, the time is over
+        race.state.budget = 1e-9
+
+    with race.opened():
+        race.run(show)
+    assert race.state.standings["wide"].step < 10
+    assert (race.state.winner, race.outcome) == ("patient", None)
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
+    race = carried_on(begun(tmp_path / "run"), 2)
+    for name, standing in race.state.standings.items():
+        if standing.step:
+            assert [*standing.best] == ["test", "train", "fine", "discreteness", "log_likelihood"]
+        else:
+            assert (name, standing.best, standing.test) == (name, {}, None)
+
+
+def table_of(**standings: Standing) -> list[list[str]]:
+    file = io.StringIO()
+    console = Console(file=file, width=200, color_system=None)
+    console.print(race_table({name: each.model_dump() for name, each in standings.items()}))
+    return [line.split() for line in file.getvalue().splitlines()]
+
+
+def test_the_table_of_a_race_ranks_by_what_it_shows_and_shows_nothing_for_no_number() -> None:
+    best = {"development": 0.95, "longest": 0.8, "fine": 0.97, "discreteness": 1.0}
+    group, heading, *rows = table_of(
+        never=Standing(),
+        failed=Standing(failed="no room"),
+        worse=Standing(step=600, loss=0.25, train=1.0, test=1.0, best=best),
+        better=Standing(step=200, loss=0.5, train=0.0, test=0.0, best=best | {"longest": 0.9}),
+    )
+    assert " ".join(group) == "its longest tenth development set"
+    assert heading[4:7] == ["coarse", "coarse", "fine"]
+    assert rows == [
+        ["better", "200", "0", "0.5000", "0.90", "0.95", "0.97"],
+        ["worse", "600", "0", "0.2500", "0.80", "0.95", "0.97"],
+        ["never", "0", "0", "–", "–", "–", "–"],
+        ["failed", "0", "0", "–", "–", "–", "–", "no", "room"],
+    ]
