@@ -102,7 +102,7 @@ def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path)
     for name, which in by_symbol.items():
         kept = {*ours[which]} & {*theirs[which]}
         assert {*ours[which]} - kept
-        assert {*theirs[which]} - kept
+        assert not {*theirs[which]} - kept
         for symbol, place in ours[which].items():
             expected = before[name][theirs[which][symbol]] if symbol in kept else drawn[name][place]
             assert torch.equal(given[name][place], expected), (name, symbol)
@@ -111,10 +111,80 @@ def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path)
     found = trainer.config.start_from
     assert found
     assert found.source_symbols == found.target_symbols
-    assert found.source_symbols == CarriedConfig(carried_over=2, new=2, dropped=2)
-    assert trainer.source.notes[0].endswith("symbols: 2 carried over, 2 new, 2 dropped")
+    assert found.source_symbols == CarriedConfig(carried_over=4, new=2, dropped=0)
+    assert trainer.source.notes[0].endswith("symbols: 4 carried over, 2 new, 0 dropped")
     average = weights_of(trainer.state.start.average.model)
     assert all(torch.equal(average[name], given[name]) for name in given)
+
+
+def known_by(config: RunConfig) -> dict[str, Any]:
+    known: dict[str, Any] = config.task.parameters["known"]
+    return {column: known[column] for column in ("source", "target", "features") if column in known}
+
+
+def test_what_is_known_is_known_after_any_number_of_runs(
+    old: Path, new: Path, tmp_path: Path
+) -> None:
+    """Though neither file has it, and the files are read again by every command."""
+    third = write(tmp_path / "third.tsv", reversals(60, 3).translate(str.maketrans("abcd", "ghab")))
+    one, two = tmp_path / "one", tmp_path / "two"
+    stacktrans.train(from_=old, data=new, settings={"max_steps": 3}, out=one)
+    found = stacktrans.train(from_=one, data=third, settings={"max_steps": 3}, out=two)
+    assert known_by(found.config) == {"source": "abcdefgh", "target": "abcdefgh"}
+    assert found.summary.notes[0].endswith("symbols: 6 carried over, 2 new, 0 dropped")
+    begins = begun(config_from(one, pairs_in(third))).state.start.model.state_dict()
+    before = checkpoint.load(one, CPU).model.state_dict()
+    assert torch.equal(begins["embedding.weight"][2:8], before["embedding.weight"][2:8])
+    trace = json.loads(run("inspect", two, "cdg?", "--json").stdout)
+    assert [step["input"] for step in trace["steps"]][1:5] == [*"cdg", "<unk>"]
+    assert run("eval", two).returncode == 0
+    longer = run("train", "--resume", two, "--max-steps", "6")
+    assert longer.returncode == 0, longer.stderr.decode()
+    assert stacktrans.load(two).config.task == found.config.task
+    third.write_text(third.read_text() + "gh\thg\n")
+    changed = run("eval", two)
+    assert changed.returncode == 2
+    assert "third.tsv: not the training pairs that this model began with" in changed.stderr.decode()
+
+
+def test_pairs_of_a_task_s_file_leave_what_is_known(old: Path, new: Path, tmp_path: Path) -> None:
+    task = {"name": "mine", "generator": "pairs", "parameters": {"train": new.name}}
+    file = write(tmp_path / "mine.yaml", yaml.safe_dump(task))
+    asked: list[str | Path] = ["train", "--from", old, "--task", file, "--dry-run"]
+    found = yaml.safe_load(run(*asked).stdout)
+    assert found["task"]["parameters"]["known"]["source"] == "abcdef"
+    assert found["start_from"]["source_symbols"] == {"carried_over": 4, "new": 2, "dropped": 0}
+    started = {"start_from": found["start_from"], "model": found["model"]}
+    by_hand = write(tmp_path / "by-hand.yaml", yaml.safe_dump(started))
+    restart = ("--set", "restart=null", "--dry-run")
+    done = run("train", "--config", by_hand, "--task", file, "--recipe", "joint", *restart)
+    assert done.returncode == 0, done.stderr.decode()
+    found = yaml.safe_load(run(*asked, "--set", "task.parameters.known=null").stdout)
+    assert found["task"]["parameters"]["known"]["source"] == "cdef"
+    assert found["start_from"]["source_symbols"] == {"carried_over": 2, "new": 2, "dropped": 2}
+
+
+def test_words_and_features_stay_where_they_can_be_written(tmp_path: Path) -> None:
+    rows = [(f"ab de {each} c", "V", f"de {each}") for each in "fghijklmnopqrst"]
+    lines = lines_of([(source, target, feature) for source, feature, target in rows])
+    first = write(tmp_path / "first.tsv", lines)
+    small = {"hidden_size": 8, "embedding_size": 4}
+    stacktrans.train(
+        data=first, columns="source,target,features", symbols="words", memory="none",
+        recipe="default", out=tmp_path / "run", settings=small, max_steps=1,
+    )  # fmt: skip
+    plain = write(tmp_path / "plain.tsv", lines_of([("x" * n, "y" * n) for n in range(1, 30)]))
+    asked: list[str | Path] = ["train", "--from", tmp_path / "run", "--data", plain, "--dry-run"]
+    asked += ["--columns", "source,target"]
+    found = yaml.safe_load(run(*asked).stdout)
+    assert {"ab", "c", "de"} < {*found["task"]["parameters"]["known"]["source"].split()}
+    # The files have no features.
+    assert found["start_from"]["source_symbols"]["dropped"] == 1
+    found = yaml.safe_load(run(*asked, "--symbols", "characters").stdout)
+    known = found["task"]["parameters"]["known"]
+    assert known["source"][0] == "c"
+    assert found["start_from"]["source_symbols"]["dropped"] == 3
+    assert found["start_from"]["target_symbols"]["dropped"] == 1
 
 
 def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path) -> None:
@@ -128,7 +198,7 @@ def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path
     assert found.summary.outcome == "solved"
     assert found.summary.steps == 40
     assert found.model.transduce(["αcβ", "βfedcbaα"]) == ["βcα", "αabcdefβ"]
-    said = "symbols: 6 carried over, 2 new, 122 dropped"
+    said = "symbols: 128 carried over, 2 new, 0 dropped"
     assert found.summary.notes[0].endswith(said)
     assert said in found._repr_html_()
     other = stacktrans.train(memory="stack", recipe="default", out=tmp_path / "new", **asked)
@@ -196,8 +266,8 @@ def test_its_configuration_repeats_it(old: Path, new: Path, tmp_path: Path) -> N
     summary = json.loads(done.stdout)
     assert summary["command"].startswith(f"stacktrans train --from {source} --data {new}")
     assert summary["start_from"]["checkpoint"] == str(source)
-    assert "2 carried over, 2 new, 2 dropped" in done.stderr.decode()
-    assert "2 carried over, 2 new, 2 dropped" in (tmp_path / "one/best/README.md").read_text()
+    assert "4 carried over, 2 new, 0 dropped" in done.stderr.decode()
+    assert "4 carried over, 2 new, 0 dropped" in (tmp_path / "one/best/README.md").read_text()
     again: list[str | Path] = [
         "train",
         "--config",
@@ -242,7 +312,7 @@ def test_a_recipe_says_how_to_train_and_not_what(old: Path, new: Path, tmp_path:
     assert config["training"]["learning_rate"] == 0.002
     assert config["training"]["max_steps"] == 40000
     assert config["training"]["restart"] is None
-    assert config["start_from"]["source_symbols"] == {"carried_over": 2, "new": 2, "dropped": 2}
+    assert config["start_from"]["source_symbols"] == {"carried_over": 4, "new": 2, "dropped": 0}
 
 
 def test_pairs_are_read_as_they_were(tmp_path: Path) -> None:
@@ -293,7 +363,15 @@ def test_a_text_goes_on_with_the_words_that_it_knows(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     done = run("train", "--text", second, "--from", tmp_path / "one", "--out", tmp_path / "two")
     assert done.returncode == 0, done.stderr
-    assert "symbols: 7 carried over, 1 new, 13 dropped" in done.stderr.decode()
+    assert "symbols: 20 carried over, 1 new, 0 dropped" in done.stderr.decode()
+    # What is known may be more than a vocabulary would have.
+    limit = ("--set", "task.parameters.vocabulary=6")
+    done = run(
+        "train", "--text", first, "--from", tmp_path / "two", "--out", tmp_path / "3", *limit
+    )
+    assert done.returncode == 0, done.stderr
+    assert "symbols: 21 carried over, 0 new, 0 dropped" in done.stderr.decode()
+    assert run("train", "--resume", tmp_path / "3").returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -228,12 +228,12 @@ def test_what_makes_no_sense_is_refused(
 def test_the_most_frequent_symbols_are_known(folder: Path) -> None:
     corpus = Corpus(vocabulary=5)
     known = known_symbols(corpus, [["b", "a", "c"], ["c", "b", "<unk>", "</s>"], ["d", "b"]])
-    assert known == "b c a"  # of those that are as frequent, the first in the alphabet
-    alphabet = Corpus(vocabulary=5, known=known).vocabulary
+    assert known == [*"bca"]  # of those that are as frequent, the first in the alphabet
+    alphabet = Corpus(vocabulary=5, known="b c a").vocabulary
     assert alphabet.symbols == ("</s>", "<unk>", "b", "c", "a")
     assert alphabet.encode(["d", "a", "</s>", "<unk>"]).tolist() == [1, 4, 1, 1]
     with pytest.raises(ValueError, match="known has more symbols than a vocabulary of 4"):
-        Corpus(vocabulary=4, known=known)
+        Corpus(vocabulary=4, known="b c a")
 
 
 def test_a_vocabulary_that_is_limited_makes_words_unknown(folder: Path, tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ def train(
     Args:
         task: name of a task, or its YAML file.
         from_: a checkpoint to go on with: its weights are the first ones, its settings and its task
-            those of the run unless given otherwise, and nothing is raced.
+            those of the run unless given otherwise, and nothing is raced. The symbols that it knows
+            are kept, whether `data` has them or not.
         data: instead of a task, a file of pairs to learn: a source, a tab and its target on each
             line, or JSON lines, perhaps packed (.gz).
         dev: with `data`, pairs that decide when to stop and which weights to keep; a tenth of

@@ -142,7 +142,7 @@ def train(
             "--from",
             metavar="CHECKPOINT",
             help="Go on with a trained model: its weights are the first ones, its settings and its "
-            "task those of the run unless others are given. New symbols are learned. No race.",
+            "task the run's unless given otherwise. Its symbols are kept, others added. No race.",
             autocompletion=completion.checkpoints,
         ),
     ] = None,

@@ -88,12 +88,19 @@ def read_task(name: str) -> Layer:
     return Layer(layer.origin, overlaid(layer.settings, {"parameters": files}), layer.node)
 
 
-def completed(settings: Settings, layers: Sequence[Layer], seed: int) -> Settings:
-    """The settings of a task with what its files tell, if it has any that were not read yet."""
+def completed(
+    settings: Settings, layers: Sequence[Layer], seed: int, before: Task | None = None
+) -> Settings:
+    """The settings of a task with what its files tell, if it has any that were not read yet.
+
+    Args:
+        seed: of the run.
+        before: the task of the model that the run starts from, if it starts from one.
+    """
     if not paths_of(settings.get("generator")):
         return settings
     task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
-    learned = _made(task, layers).learned(seed)
+    learned = _made(task, layers).learned(seed, None if "known" in task.parameters else before)
     if learned:
         _refuse_given(settings, layers, "cannot be used: the files tell")
     return {**settings, **learned}
@@ -194,7 +201,8 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
     recipes = [] if own_task else _recipes_under(wanted, [first, *changes])
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
     of_task = [first, *of_recipes, *changes]
-    task_settings = completed(overlay(of_task), of_task, seed_of(wanted))
+    before = _task_before(layers, first) if wanted.get("start_from") else None
+    task_settings = completed(overlay(of_task), of_task, seed_of(wanted), before)
     made = checked_task(task_settings, of_task)[1]
     given = task_settings.get("parameters", {})
     defaults = default_parameters(task_settings["generator"])
@@ -208,6 +216,15 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
     run = validated(RunConfig, merged, everything)
     _check_layout(run, made.layout, layers)
     return run
+
+
+def _task_before(layers: Sequence[Layer], task: Layer) -> Task | None:
+    """The task of the checkpoint that the other layers lie over; None if it is the run's own."""
+    below = next(layer for layer in layers if "task" in layer.settings)
+    if below.origin == task.origin or not defines_task(below.settings["task"]):
+        return None
+    section = below.section("task")
+    return _made(validated(TaskFile, section.settings, [section]), [section])
 
 
 _IN_STEP = "has no targets after its sources; expected a task of pairs, such as reverse"

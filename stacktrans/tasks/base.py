@@ -15,7 +15,7 @@ from stacktrans.common.kinds import no_truth_values
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.grammar.depth import DEEPEST
-from stacktrans.tasks.alphabets import UNKNOWN, Alphabet, Ids
+from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNKNOWN, Alphabet, Ids
 from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Pair, SameLength, Steps
 
 
@@ -151,9 +151,21 @@ class Task(ABC):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
 
-    def learned(self, seed: int) -> dict[str, Any]:
-        """Settings of the task that its files tell, with the random seed of a run; often none."""
+    def learned(self, seed: int, before: "Task | None" = None) -> dict[str, Any]:
+        """The settings of the task that follow from its files; often none.
+
+        Args:
+            seed: the random seed of the run.
+            before: the task of the model that the run starts from, whose symbols are kept.
+        """
         return {}
+
+    def known_symbols(self) -> frozenset[tuple[str, str]]:
+        """The symbols and features that a model knows, each after the column that it stands in."""
+        columns = {SYMBOL: "source", FEATURE: "features"}
+        read = ((columns[role[0]], role[1]) for role in self.source.roles() if role[0] in columns)
+        said = (("target", role[1]) for role in self.target.roles() if role[0] == SYMBOL)
+        return frozenset([*read, *said])
 
     def kept_apart(self) -> dict[str, Sequence[Pair]]:
         """The sets of pairs that are not trained on, by their names; none if strings are drawn.

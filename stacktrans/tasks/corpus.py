@@ -156,12 +156,15 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
     return sentences
 
 
-def known_symbols(corpus: Corpus, sentences: Sequence[Symbols]) -> str:
-    """The symbols that a model trained on some sentences is to know, as `Corpus` takes them."""
+def known_symbols(
+    corpus: Corpus, sentences: Sequence[Symbols], kept: Sequence[str] = ()
+) -> list[str]:
+    """The symbols that a model trained on some sentences is to know, those that are kept first."""
     counts = Counter(symbol for sentence in sentences for symbol in sentence)
-    always = corpus.vocabulary.symbols[:2]
+    always, vocabulary = corpus.vocabulary.symbols[:2], corpus.vocabulary
     ordered = sorted(counts.keys() - set(always), key=lambda symbol: (-counts[symbol], symbol))
-    return corpus.vocabulary.join(ordered[: corpus.limit - len(always)])
+    known = dict.fromkeys([*kept, *ordered[: corpus.limit - len(always)]])
+    return [each for each in known if each not in always and vocabulary.split(each) == [each]]
 
 
 def as_stream(vocabulary: Vocabulary, sentences: Sequence[Symbols]) -> Ids:

@@ -39,6 +39,7 @@ class Request(NamedTuple):
         normalize: the Unicode normalization form of all strings, or "none"; None to leave them as
             they are, with a warning if they are mixed.
         header: whether a first line that names the columns is not a pair.
+        kept: symbols to be known whether the files have them or not, each after its column.
     """
 
     train: str | None
@@ -50,6 +51,7 @@ class Request(NamedTuple):
     separator: str = ";"
     normalize: str | None = None
     header: bool = True
+    kept: frozenset[tuple[str, str]] = frozenset()
 
     def paths(self) -> Iterator[tuple[int, Path]]:
         """The files that there are, by their sets."""

@@ -85,12 +85,13 @@ class Pairs(Task):
         writing = Writing.of(units, "features" in self.columns, separator, normalize)
         self.source, self.target = Known.of(_symbols(known, writing), self.columns, writing)
 
-    def learned(self, seed: int) -> dict[str, Any]:
+    def learned(self, seed: int, before: Task | None = None) -> dict[str, Any]:
         if self.known is not None:
             return {}
-        found = self._read(seed if self._split is None else self._split)
+        found = self._read(seed if self._split is None else self._split, before or self)
         lengths = {"train": list(found.sets[TRAIN].lengths), "test": list(found.sets[TEST].lengths)}
         parameters = {**found.request._asdict(), "known": dict(found.known)}
+        del parameters["kept"]  # which are among those that are known
         return {"parameters": parameters, "lengths": lengths, "length_law": "task"}
 
     @cached_property
@@ -101,7 +102,7 @@ class Pairs(Task):
             UsageError: a file can't be read, or is not what it was.
             StacktransError: a line is not a pair.
         """
-        found = self._read(self.request.split)
+        found = self._read(self.request.split, self)
         for part, digest in found.known["digests"].items():
             if self.known and self.known["digests"].get(part) != digest:
                 file = name_of(Path(getattr(self.request, part) or ""))
@@ -117,10 +118,10 @@ class Pairs(Task):
     def steps(self) -> Steps:
         return Steps(*(self.known or {}).get("steps", (2, 20)))
 
-    def _read(self, split: int) -> Sets:
+    def _read(self, split: int, before: Task) -> Sets:
         if self.request.train is None:
             raise UsageError("task.parameters.train: no file given; expected a file of pairs")
-        return read_sets(self.request._replace(split=split))
+        return read_sets(self.request._replace(split=split, kept=before.known_symbols()))
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, None, int((source <= self.source.unknown).sum()))

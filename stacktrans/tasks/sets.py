@@ -142,11 +142,14 @@ def _read_sets(request: Request) -> Sets:
     notes += [*keep_apart(lines, same, sizes, request), *oddities(lines, same)]
 
     training = lines.parts == TRAIN
-    symbols = {
-        column: numbers.used(strings[column].within(training))
-        for column, numbers in numbering.items()
-    }
+    symbols = {}
+    for column, numbers in numbering.items():
+        # Where strings are of characters, a word is not a symbol.
+        kept = {each for of, each in request.kept if of == column and len(numbers.split(each)) == 1}
+        symbols[column] = sorted(kept.union(numbers.used(strings[column].within(training))))
     _check_symbols(symbols, lines.names[0])
+    # The model will ask for the files with all of these.
+    every = frozenset((column, each) for column, found in symbols.items() for each in found)
     known = Known.of(symbols, lines.columns, writing)
     ids = {
         column: strings[column].renumbered(numbers.as_ids(*known.ids_of(column)))
@@ -168,7 +171,7 @@ def _read_sets(request: Request) -> Sets:
         apart[part] = WrittenPairs(sets[part], columns)
     told = {column: writing.joined(column, symbols[column]) for column in writing.columns}
     further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
-    return Sets(request, {**told, **further}, notes, sets, apart)
+    return Sets(request._replace(kept=every), {**told, **further}, notes, sets, apart)
 
 
 def _writing_of(lines: Lines, request: Request) -> tuple[Writing, list[str]]:

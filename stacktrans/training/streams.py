@@ -12,6 +12,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import cross_entropy
 from stacktrans.inference.perplexity import Perplexity, perplexity
 from stacktrans.memory import make_memory
+from stacktrans.model import checkpoint
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Carried, Transducer
@@ -149,6 +150,14 @@ def pieces_of(text: Ids, count: int, steps: int) -> Iterator[Piece]:
     return cut(Batch(inputs, targets, mask, [length] * count), steps)
 
 
+def _symbols_before(config: RunConfig) -> Sequence[str]:
+    """The symbols of the model that a run starts from; none if it starts from none."""
+    if config.start_from is None:
+        return ()
+    place = checkpoint.locate(config.start_from.checkpoint)
+    return checkpoint.read_config(place).make_task().source.symbols
+
+
 class Texts(Pieces):
     """The three parts of a text, one of which is trained on (joulin2015, section 5.3).
 
@@ -170,8 +179,11 @@ class Texts(Pieces):
         if training.rounding:
             raise UsageError("training.rounding: not for a text, which has no right answers")
         sentences = {part: read_sentences(corpus.file(part), corpus.vocabulary) for part in PARTS}
-        known = corpus.known or known_symbols(corpus, sentences["train"])
-        parameters = {**config.task.parameters, "known": known}
+        parameters = dict(config.task.parameters)
+        if not corpus.known:
+            known = known_symbols(corpus, sentences["train"], _symbols_before(config))
+            parameters["known"] = corpus.vocabulary.join(known)
+            parameters["vocabulary"] = max(corpus.limit, 2 + len(known))  # the end, the unknown one
         task = config.task.model_copy(update={"parameters": parameters})
         learned = Corpus(**parameters)
         super().__init__(config.model_copy(update={"task": task}), learned)
