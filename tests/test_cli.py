@@ -300,13 +300,6 @@ def test_odd_names_of_checkpoints(model: Path, name: str) -> None:
     assert done.returncode == (0 if name in {".", ""} else 1)
 
 
-def test_closed_streams(model: Path, tmp_path: Path) -> None:
-    assert shell(f"stacktrans transduce {model} <&-", tmp_path).returncode == 0
-    assert shell(f"stacktrans inspect {model} abc >&-", tmp_path).returncode == 0
-    done = shell(f"printf '€\\n' | stacktrans transduce {model} 2>&-", tmp_path)
-    assert (done.returncode, done.stdout) == (1, b"\n")
-
-
 def test_everything_is_utf_8_in_every_locale(model: Path, tmp_path: Path) -> None:
     plain = run("inspect", model, "abÀ").stdout
     odd = shell(f"stacktrans inspect {model} abÀ", tmp_path, PYTHONIOENCODING="ascii")

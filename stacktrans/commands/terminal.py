@@ -1,10 +1,9 @@
 """The terminal: data and tables go to stdout, progress to stderr."""
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from stacktrans.common.messages import Dispensable
+from stacktrans.common.messages import Dispensable, open_closed_streams
 from stacktrans.common.visible import json_text, visible
 
 if TYPE_CHECKING:
@@ -60,12 +59,7 @@ def output_width() -> int:
 
 def open_standard_streams() -> None:
     """Open the standard streams that are closed, and have all of them in UTF-8."""
-    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        stream = getattr(sys, name)
-        if stream is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            if nowhere != descriptor:
-                os.dup2(nowhere, descriptor)
-            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-        elif descriptor and hasattr(stream, "reconfigure"):
+    open_closed_streams()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

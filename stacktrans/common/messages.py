@@ -14,7 +14,22 @@ def complain(*problems: str) -> None:
     What can't be seen is escaped, line ends too: a name can't look like a message.
     """
     message = "\n".join(map(visible, problems))
-    print(f"stacktrans: {message}", file=Dispensable(sys.stderr), flush=True)
+    if sys.stderr:  # None where it is closed
+        print(f"stacktrans: {message}", file=Dispensable(sys.stderr), flush=True)
+
+
+def open_closed_streams() -> None:
+    """Open each standard stream that is closed on the null device.
+
+    Child processes inherit the descriptors. Where one is closed, the next file that the child opens
+    takes its number, and what libraries print ends up there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number, so the one that is missing.
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def silence(stream: TextIO) -> None:

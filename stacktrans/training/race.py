@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import locked, tidy, write_atomically
+from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
 from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import shell_text
@@ -179,6 +180,7 @@ class Race:
             StacktransError: another process has it, or its files can't be read.
             UsageError: it has already taken longer than the new budget.
         """
+        open_closed_streams()  # or the lock would take the number of one
         with open(self.directory / FOLDER / LOCK, "wb") as stream:
             if not locked(stream):
                 raise TrainingError(f"{self.directory}: another process is training here")

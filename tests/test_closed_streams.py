@@ -1,0 +1,86 @@
+"""Commands and scripts whose standard streams are closed."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import ENVIRONMENT, SMALL, shell
+from small_sweeps import records, sweep_file
+
+from stacktrans.common.messages import complain
+from stacktrans.training.standings import read_race
+
+CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
+SOME = ("2>&-", "<&- >&- 2>&-")
+RACE = ("train", "--task", "copy", *SMALL, "--strategies", "patient,wide")
+
+
+def test_commands_need_no_standard_streams(model: Path, tmp_path: Path) -> None:
+    assert shell(f"stacktrans transduce {model} <&-", tmp_path).returncode == 0
+    assert shell(f"stacktrans inspect {model} abc >&-", tmp_path).returncode == 0
+    done = shell(f"printf '€\\n' | stacktrans transduce {model} 2>&-", tmp_path)
+    assert (done.returncode, done.stdout) == (1, b"\n")
+
+
+@pytest.mark.parametrize("closed", CLOSED)
+def test_child_processes_inherit_a_stream_for_each_that_is_closed(
+    closed: str, tmp_path: Path
+) -> None:
+    child = "import json, os; json.dump([os.fstat(n).st_ino for n in range(3)], open('found', 'w'))"
+    code = (
+        "import subprocess, sys; from stacktrans.common.messages import open_closed_streams;"
+        f"open_closed_streams(); subprocess.run([sys.executable, '-c', {child!r}], check=True);"
+        "sys.stdin.read(); print('text'); print('text', file=sys.stderr)"
+    )
+    command = shlex.join([sys.executable, "-c", code])
+    subprocess.run(["bash", "-c", f"{command} </dev/null {closed}"], cwd=tmp_path, check=True)
+    null = os.stat(os.devnull).st_ino
+    found = json.loads((tmp_path / "found").read_text())
+    for inode, closing in zip(found, ("<&-", ">&-", "2>&-"), strict=True):
+        assert inode == null or closing not in closed.split()
+
+
+@pytest.mark.parametrize("closed", SOME)
+def test_a_race_in_several_processes_needs_no_standard_streams(closed: str, tmp_path: Path) -> None:
+    race = shlex.join(["stacktrans", *RACE, "--workers", "2", "--budget", "1s", "--out", "raced"])
+    assert shell(f"{race} {closed}", tmp_path).returncode == 0
+    standings = read_race(tmp_path / "raced").standings
+    assert [each.failed for each in standings.values()] == [None, None]
+
+
+@pytest.mark.parametrize("closed", SOME)
+def test_a_sweep_in_several_processes_needs_no_standard_streams(
+    closed: str, tmp_path: Path
+) -> None:
+    path = sweep_file(tmp_path, grid={"seed": [1]})
+    done = shell(f"stacktrans sweep {path} --workers 2 --out swept {closed}", tmp_path)
+    assert done.returncode == 0
+    assert ["error" in record for record in records(tmp_path / "swept")] == [False, False]
+
+
+@pytest.mark.parametrize("closed", SOME)
+def test_a_script_that_races_needs_no_standard_streams(closed: str, tmp_path: Path) -> None:
+    settings = dict(setting.split("=") for setting in SMALL[1::2])
+    (tmp_path / "script.py").write_text(
+        "import stacktrans, yaml\n"
+        "if __name__ == '__main__':\n"
+        f"    settings = {{k: yaml.safe_load(v) for k, v in {settings!r}.items()}}\n"
+        "    stacktrans.train('copy', strategies=['patient', 'wide'], settings=settings, "
+        "workers=2, budget=1, out='raced')\n"
+    )
+    command = shlex.join([sys.executable, "script.py"])
+    subprocess.run(["bash", "-c", f"{command} {closed}"], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    standings = read_race(tmp_path / "raced").standings
+    assert [each.failed for each in standings.values()] == [None, None]
+
+
+def test_messages_without_a_stream_are_dropped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    complain("nobody reads this")
+    assert capsys.readouterr() == ("", "")
