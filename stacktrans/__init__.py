@@ -9,9 +9,12 @@ Nothing heavy is imported before it is used.
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+# Type checkers take it for true. While `typing` was imported, Ctrl-C would show a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from stacktrans import nn as nn
     from stacktrans.api.models import Answer as Answer
     from stacktrans.api.models import Evaluation as Evaluation
@@ -42,7 +45,7 @@ _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 __all__ = ["__version__", "nn", *sorted(_MODULES)]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name == "nn":
         return importlib.import_module("stacktrans.nn")
     if name in _MODULES:

@@ -1,5 +1,21 @@
-"""`python -m stacktrans`."""
+"""The entry point: `stacktrans`, or `python -m stacktrans`.
 
-from stacktrans.cli import main
+All else is imported where an interrupt ends it without a traceback.
+"""
 
-main()
+
+def main() -> None:
+    """Run the command line; exit with 130 if it is interrupted."""
+    try:
+        from stacktrans.common.interrupts import handle_interrupts
+
+        handle_interrupts()
+        from stacktrans import cli
+
+        cli.main()
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

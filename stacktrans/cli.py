@@ -1,4 +1,4 @@
-"""The entry point of the command line.
+"""The command line.
 
 Nothing heavy is imported at the top of a command's file: `--help` must answer at once.
 """
@@ -6,11 +6,12 @@ Nothing heavy is imported at the top of a command's file: `--help` must answer a
 import atexit
 import contextlib
 import gc
+import signal
 import sys
 from typing import TextIO, cast
 
 from stacktrans.commands import completion
-from stacktrans.commands.app import INTERRUPTED, app, command
+from stacktrans.commands.app import app, command
 from stacktrans.commands.evaluate import eval
 from stacktrans.commands.extract import extract
 from stacktrans.commands.generate import generate
@@ -30,7 +31,7 @@ for each in (generate, train, eval, transduce, inspect, verify, extract, sweep, 
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line."""
     # Half a second of every end would go into looking for what can be freed in modules.
     atexit.register(gc.freeze)
     open_standard_streams()
@@ -39,8 +40,6 @@ def main() -> None:
     with contextlib.redirect_stderr(cast(TextIO, Dispensable(sys.stderr))):
         try:
             app(prog_name=completion.PROGRAM)
-        except KeyboardInterrupt:
-            raise SystemExit(INTERRUPTED) from None
         except SystemExit as end:
             if isinstance(end.__context__, BrokenPipeError):
                 # Whoever read the help has read enough.
@@ -53,3 +52,6 @@ def main() -> None:
                 silence(sys.stdout)
                 complain(f"standard output: {getattr(error, 'strerror', error)}")
             raise SystemExit(1) from None
+        finally:
+            # All is done; what runs at exit would only show a traceback.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from stacktrans import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory
+from stacktrans.common.interrupts import INTERRUPTED
 from stacktrans.common.messages import complain, silence
 from stacktrans.common.plugins import blamed
 from stacktrans.common.registry import use_plugins
@@ -45,7 +46,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-INTERRUPTED = 130
 PluginOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from typing import Any, Self
 
 MOST_DEATHS = 2
@@ -24,8 +25,9 @@ def cores() -> int:
 def one_process(of: int, unwanted: Any = None) -> Any:
     """An executor of one process, one of so many, with its share of the machine's threads.
 
-    If it is given an event by which it is told that its work is not wanted any more, it does not
-    end by Ctrl-C or SIGTERM, which are then for this process alone.
+    Ctrl-C is blocked in it from its start, since what it imports could not handle that; it is for
+    this process alone, and so is SIGTERM if there is an event `unwanted`, which tells it that its
+    work is not wanted any more.
     """
     from joblib import cpu_count
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
@@ -34,9 +36,16 @@ def one_process(of: int, unwanted: Any = None) -> Any:
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // of))
     environment = {"OMP_NUM_THREADS": threads}
-    return ProcessPoolExecutor(
+    executor = ProcessPoolExecutor(
         1, initializer=_end_with, initargs=(os.getpid(), unwanted), env=environment
     )
+    resource_tracker.ensure_running()  # which would unblock the signal
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        executor.submit(int)  # starts the process
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    return executor
 
 
 def _end_with(parent: int, unwanted: Any) -> None:
@@ -51,8 +60,7 @@ def _end_with(parent: int, unwanted: Any) -> None:
     if unwanted:
         global _unwanted
         _unwanted = unwanted
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 _unwanted: Any = None

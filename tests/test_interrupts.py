@@ -1,0 +1,103 @@
+"""Ctrl-C where nothing is to be saved: while modules are imported, at exit, and in workers."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from command_line import ENVIRONMENT, SMALL, STACKTRANS
+from small_sweeps import records, sweep_file
+
+from stacktrans.training.standings import read_race
+
+INTERRUPT = """
+import atexit, os, signal, sys
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["AT"]:
+            try:
+                interrupt()
+            except KeyboardInterrupt:
+                raise RuntimeError("as pydantic does it") from None
+
+sys.meta_path.insert(0, Finder())
+if os.environ["AT"] == "exit":
+    atexit.register(interrupt)
+if os.environ["AT"] == "workers" and any("popen_loky" in word for word in sys.orig_argv):
+    interrupt()
+"""
+"""Python loads it at its start, in every process, and so is interrupted `AT` a known moment."""
+
+(SCRIPT,) = entry_points(group="console_scripts", name="stacktrans")
+CALL = f"import sys; from {SCRIPT.module} import {SCRIPT.attr}; sys.exit({SCRIPT.attr}())"
+INSTALLED = (sys.executable, "-c", CALL)
+TRAIN = ("train", "--task", "copy", *SMALL)
+
+
+def interrupted(
+    at: str, *command: str, cwd: Path, handler: signal.Handlers = signal.SIG_DFL
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that is interrupted at a moment, as from a terminal unless it ignores that."""
+    (cwd / "sitecustomize.py").write_text(INTERRUPT)
+    return subprocess.run(
+        command,
+        env={**ENVIRONMENT, "PYTHONPATH": str(cwd), "AT": at},
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        check=False,
+        timeout=240,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, handler),
+    )
+
+
+@pytest.mark.parametrize("entry", [STACKTRANS, INSTALLED], ids=["module", "script"])
+@pytest.mark.parametrize("at", ["stacktrans.cli", "typer", "stacktrans.commands.catalogue"])
+def test_an_interrupt_while_a_command_is_imported_ends_it_silently(
+    entry: Sequence[str], at: str, tmp_path: Path
+) -> None:
+    done = interrupted(at, *entry, "list", "tasks", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("at", ["pydantic", "torch"])
+def test_an_interrupt_while_libraries_are_imported_ends_a_command_silently(
+    at: str, tmp_path: Path
+) -> None:
+    command = (*TRAIN, "--strategies", "patient,wide", "--out", "run")
+    done = interrupted(at, *STACKTRANS, *command, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_interrupt_that_is_ignored_has_no_effect(tmp_path: Path) -> None:
+    done = interrupted("typer", *STACKTRANS, "list", cwd=tmp_path, handler=signal.SIG_IGN)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_at_exit_changes_nothing(tmp_path: Path) -> None:
+    done = interrupted("exit", *STACKTRANS, "list", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_workers_of_a_race_that_are_interrupted_as_they_start_go_on(tmp_path: Path) -> None:
+    race = ("--strategies", "patient,wide", "--workers", "2", "--budget", "1s", "--out", "run")
+    done = interrupted("workers", *STACKTRANS, *TRAIN, *race, cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    standings = read_race(tmp_path / "run").standings
+    assert [each.failed for each in standings.values()] == [None, None]
+
+
+def test_workers_of_a_sweep_that_are_interrupted_as_they_start_go_on(tmp_path: Path) -> None:
+    path = str(sweep_file(tmp_path, grid={"seed": [1]}))
+    sweep = ("sweep", path, "--workers", "2", "--out", "swept")
+    done = interrupted("workers", *STACKTRANS, *sweep, cwd=tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+    assert ["error" in record for record in records(tmp_path / "swept")] == [False, False]
