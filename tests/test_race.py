@@ -14,10 +14,11 @@ from races import CHANGES, EASY, NAMES, Told, begun, carried_on, configs, told, 
 import stacktrans
 from stacktrans.api.runs import begin_race, taken_up
 from stacktrans.common.errors import UsageError
+from stacktrans.common.files import CANDIDATES
 from stacktrans.settings.contest import contestants
 from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
-from stacktrans.training.standings import FOLDER, Standing, read_race
+from stacktrans.training.standings import Standing, read_race
 from stacktrans.training.start import Start
 
 
@@ -210,7 +211,7 @@ def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     assert best
     assert summary.outcome == "solved"
     assert summary.command == f"train --task copy --recipe {best}"
-    assert not (directory / FOLDER).exists()
+    assert not (directory / CANDIDATES).exists()
     words = [word for each in (*CHANGES, *EASY) for word in ("--set", each)]
     done = run("train", "--task", "copy", "--recipe", best, *words, "--out", tmp_path / "alone")
     assert done.returncode == 0, done.stderr.decode()
@@ -273,7 +274,7 @@ def test_a_race_whose_runs_all_end_keeps_but_the_best(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["outcome"], summary["steps"]) == ("max_steps", 10)
     assert {each["step"] for each in summary["race"]["strategies"].values()} == {10}
-    assert not (tmp_path / "run" / FOLDER).exists()
+    assert not (tmp_path / "run" / CANDIDATES).exists()
     assert "longer:" not in done.stderr.decode()
 
 

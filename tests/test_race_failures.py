@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -12,13 +13,15 @@ from command_line import SMALL, hint_after, run, start, wait_for
 from races import NAMES, begun, carried_on, told, train
 from test_full_disk import full_at
 
+import stacktrans
 from stacktrans.api.runs import taken_up
-from stacktrans.common.errors import CheckpointError
+from stacktrans.common.errors import CheckpointError, StacktransError
+from stacktrans.common.files import CANDIDATES, RACE
 from stacktrans.common.processes import Pool
 from stacktrans.model import directories
 from stacktrans.training import race
 from stacktrans.training.race import Race
-from stacktrans.training.standings import FOLDER, RACE, read_race
+from stacktrans.training.standings import read_race
 from stacktrans.training.start import Start
 
 
@@ -100,7 +103,7 @@ RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "patient,wide"
 def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
     out = tmp_path / "a run"
     process = start(*RACE_OF_TWO, "--out", out)
-    wait_for(out / FOLDER / "patient" / "last" / "training.pt")
+    wait_for(out / CANDIDATES / "patient" / "last" / "training.pt")
     assert hint_after(process, number).endswith(f"resume with: stacktrans train --resume '{out}'")
     budget = f"{read_race(out).seconds + 2:.1f}s"
     done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
@@ -111,7 +114,7 @@ def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number:
 def test_a_race_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(*RACE_OF_TWO, "--out", out)
-    wait_for(out / FOLDER / "wide" / "last" / "training.pt")
+    wait_for(out / CANDIDATES / "wide" / "last" / "training.pt")
     process.kill()
     process.communicate(timeout=60)
     done = run("train", "--resume", out, "--budget", "5s", "--workers", "1", "--json")
@@ -126,6 +129,47 @@ def test_two_processes_do_not_race_in_one_directory(tmp_path: Path) -> None:
         done = run("train", "--resume", tmp_path / "run")
     assert done.returncode == 1
     assert f"{tmp_path / 'run'}: another process is training here" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("command", ["eval", "transduce", "inspect", "verify", "extract"])
+def test_a_race_that_has_no_model_yet_is_named_with_how_to_resume_it(
+    command: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "a race"
+    begun(out)
+    told = f"{out}: a race of strategies that is not over; resume it with: "
+    done = run(command, out)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == f"stacktrans: {told}stacktrans train --resume '{out}'\n"
+    assert run("train", "--task", "copy", "--from", out).stderr == done.stderr
+    with pytest.raises(CheckpointError, match=re.escape(told)):
+        stacktrans.load(out)
+
+
+@pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("instead", [False, True])
+def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
+    tmp_path: Path, workers: int, instead: bool
+) -> None:
+    place, moved = tmp_path / "run", tmp_path / "moved"
+    found = begun(place, workers)
+
+    def move() -> None:
+        if place.exists() and not moved.exists():
+            place.rename(moved)
+            if instead:
+                place.mkdir()
+
+    with pytest.raises(StacktransError) as told_of, found.opened():
+        found.run(move)
+    resume = f"stacktrans train --resume {moved}"
+    assert str(told_of.value).startswith(f"{place}: the run's directory was moved or removed")
+    assert str(told_of.value).endswith(f": {resume}")
+    assert not place.exists() or not any(place.iterdir())
+    resumed = taken_up(moved, "cpu", workers=1)
+    assert isinstance(resumed, Race)
+    assert told(carried_on(resumed, 2)) == told(carried_on(begun(tmp_path / "whole"), 2))
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -194,7 +238,7 @@ def test_what_is_damaged_of_a_run_ends_the_race_and_is_named(tmp_path: Path) -> 
 
 def test_what_a_race_wrote_before_it_began_is_no_obstacle(tmp_path: Path) -> None:
     found = begun(tmp_path / "run")
-    (found.directory / FOLDER).rename(found.directory / f".{FOLDER}.new")
+    (found.directory / CANDIDATES).rename(found.directory / f".{CANDIDATES}.new")
     (found.directory / f".{RACE}.123").touch()
     done = train("--max-steps", "1", out=tmp_path / "run")
     assert done.returncode == 0, done.stderr.decode()

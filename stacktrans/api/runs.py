@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
 from stacktrans.common.errors import UsageError
+from stacktrans.common.files import is_race
 from stacktrans.common.processes import cores
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
@@ -33,7 +34,6 @@ from stacktrans.training.inherited import checksum_of
 from stacktrans.training.race import Race
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.saving import check_free, claim, last_saved
-from stacktrans.training.standings import is_race
 from stacktrans.training.trainer import Interrupted, Stoppable, Trainer, stopping
 
 Listener = Callable[[Record], None]

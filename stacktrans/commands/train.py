@@ -13,7 +13,7 @@ from stacktrans.commands.options import TASK, DeviceOption, JsonOption, keep_loa
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
-from stacktrans.common.registry import CONTROLLERS, MEMORIES, plugin_options
+from stacktrans.common.registry import CONTROLLERS, MEMORIES, resuming
 from stacktrans.common.visible import shell_text
 from stacktrans.common.wording import listed
 from stacktrans.settings.packaged import AUTO
@@ -383,20 +383,16 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
         trainer = race.best_run()
         summary = _run(trainer, as_json, race.notes)
         if race.outcome or summary.outcome == "development":
-            config, again = trainer.config, _resuming(race.directory)
+            config, again = trainer.config, resuming(race.directory)
             others = not_raced(config.task, race.state.standings)
             complain(*worth_a_try(race.state, summary, config, others, again))
         race.close()
 
 
-def _resuming(directory: Path) -> list[str]:
-    return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
-
-
 def _say_how_to_resume(directory: Path, between: bool = True) -> None:
     """Say how a run goes on; within an epoch of a text, from where that began."""
     saved = "saved" if between else "saved as it was when this epoch began"
-    complain(f"{saved}; resume with: {shell_text(_resuming(directory))}")
+    complain(f"{saved}; resume with: {shell_text(resuming(directory))}")
 
 
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:

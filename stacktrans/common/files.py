@@ -15,11 +15,20 @@ WEIGHTS = "model.safetensors"
 """The file with the weights of a checkpoint."""
 MACHINE = "machine.json"
 """The file of a checkpoint that is a machine."""
+RACE = "race.json"
+"""What a run's directory says of the race that the run has come from."""
+CANDIDATES = "race"
+"""Where in it the runs are that take part, until the race is over."""
 
 
 def is_checkpoint(folder: Path) -> bool:
     """Whether there are weights in a folder, or a machine."""
     return any(os.path.isfile(folder / name) for name in (WEIGHTS, MACHINE))
+
+
+def is_race(folder: Path) -> bool:
+    """Whether a folder is that of a race that is not over."""
+    return (folder / RACE).is_file() and (folder / CANDIDATES).is_dir()
 
 
 def flush(path: Path) -> None:

@@ -275,6 +275,11 @@ def plugin_options() -> list[str]:
     return [word for plugin in _loaded.values() for word in ("--plugin", plugin.name)]
 
 
+def resuming(directory: str | Path) -> list[str]:
+    """The words of a command that resumes the run, or race, in a directory, with these plugins."""
+    return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
+
+
 MEMORIES = Memories(
     "memory",
     "stacktrans.memories",

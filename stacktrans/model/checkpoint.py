@@ -26,10 +26,11 @@ from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError as CheckpointError
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
-from stacktrans.common.files import MACHINE, is_checkpoint
+from stacktrans.common.files import MACHINE, is_checkpoint, is_race
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.late import Late
-from stacktrans.common.registry import CONTROLLERS
+from stacktrans.common.registry import CONTROLLERS, resuming
+from stacktrans.common.visible import shell_text
 from stacktrans.machines.definition import Machine
 from stacktrans.machines.files import read_machine, written
 from stacktrans.memory import Memory, make_memory
@@ -245,6 +246,11 @@ def locate(name: str | Path) -> Path:
             raise CheckpointError(f"{given}: no such checkpoint; did you mean {own}?")
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
+    if is_race(given):
+        resume = shell_text(resuming(given))
+        raise CheckpointError(
+            f"{name}: a race of strategies that is not over; resume it with: {resume}"
+        )
     raise CheckpointError(
         f"{name}: not a stacktrans checkpoint; expected a directory with {CONFIG} and {WEIGHTS}"
     )

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.files import CONFIG, write_atomically
+from stacktrans.common.files import CONFIG, is_race, write_atomically
 from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.resolve import resolve
@@ -226,7 +226,6 @@ def undamaged(path: Path) -> Iterator[Path]:
 def _train(job: Job) -> None:
     from stacktrans.model.devices import find_device
     from stacktrans.training.saving import has_last
-    from stacktrans.training.standings import is_race
     from stacktrans.training.trainer import Trainer
 
     device, begun = find_device(job.device), has_last(job.directory)
@@ -243,7 +242,6 @@ def _train(job: Job) -> None:
 def _race(job: Job) -> None:
     """Race strategies in as many processes as the sweep says, and keep but the best."""
     from stacktrans.training.race import Race, begin
-    from stacktrans.training.standings import is_race
 
     if not is_race(job.directory):
         begin(job.directory, job.run.configs, shlex.split(job.run.command))

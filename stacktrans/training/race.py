@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
-from stacktrans.common.files import locked, tidy, write_atomically
+from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, write_atomically
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
 from stacktrans.common.registry import plugin_files
@@ -28,8 +28,8 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.contents import read_copies
 from stacktrans.training.copies import copies_of, copy
 from stacktrans.training.records import BUDGETS, SUMMARY
-from stacktrans.training.saving import TrainingError, has_last
-from stacktrans.training.standings import FOLDER, RACE, RaceState, Standing, read_race
+from stacktrans.training.saving import TrainingError, has_last, held_open
+from stacktrans.training.standings import RaceState, Standing, read_race
 from stacktrans.training.trainer import Trainer
 from stacktrans.training.turns import forget, take_turn
 
@@ -125,7 +125,7 @@ def begin(
     """
     limits = (config.training.time_limit for config in configs.values())
     budget = budget or max(filter(None, limits), default=BUDGET)
-    folder = directory / unfinished(FOLDER)
+    folder = directory / unfinished(CANDIDATES)
     _remove(folder)
     for name, config in configs.items():
         (folder / name).mkdir(parents=True)
@@ -141,7 +141,7 @@ def begin(
         sizes={name: size for name, size in sizes.items() if size},
     ).save(directory)
     # Last, so that it is a race when all is there.
-    folder.rename(directory / FOLDER)
+    folder.rename(directory / CANDIDATES)
 
 
 class Race:
@@ -165,7 +165,7 @@ class Race:
 
     def place(self, name: str) -> Path:
         """The directory of a run that takes part."""
-        return self.directory / FOLDER / name
+        return self.directory / CANDIDATES / name
 
     def configs(self) -> dict[str, RunConfig]:
         """The configurations of those that take part, by name; raises as `resolve` does."""
@@ -181,7 +181,8 @@ class Race:
             UsageError: it has already taken longer than the new budget.
         """
         open_closed_streams()  # or the lock would take the number of one
-        with open(self.directory / FOLDER / LOCK, "wb") as stream:
+        lock = self.directory / CANDIDATES / LOCK
+        with held_open(self.directory) as self._staying, open(lock, "wb") as stream:
             if not locked(stream):
                 raise TrainingError(f"{self.directory}: another process is training here")
             tidy(self.directory / RACE)
@@ -198,13 +199,14 @@ class Race:
             self._copies = self._find_copies()
             read_copies(self._copies)
             try:
-                yield
+                with self._staying():
+                    yield
             finally:
                 read_copies({})
 
     def _find_copies(self) -> Mapping[Path, Path]:
         """What all processes read instead of what comes only once."""
-        folder = self.directory / FOLDER
+        folder = self.directory / CANDIDATES
         if not (folder / COPIES).is_dir():
             return {}
         config = next(folder.glob(f"*/{CONFIG}"), None)  # they are all of the same task
@@ -237,7 +239,7 @@ class Race:
                 while pool.at_work:  # which leaves off, if that is not wanted any more
                     self._gather(pool, show)
         finally:
-            forget(self.directory / FOLDER)
+            forget(self.directory / CANDIDATES)
         if not (self._decided or self.stop_requested):  # the time is over: each has what it had
             state.standings, state.ahead = state.latest | self._left_off, {}
             state.winner = state.best if state.standings[state.best].solved else None
@@ -245,7 +247,7 @@ class Race:
         failed = {name: each.failed for name, each in state.standings.items()}
         if all(failed.values()):
             raise StacktransError(
-                f"every strategy failed; what was saved is in {self.directory / FOLDER}",
+                f"every strategy failed; what was saved is in {self.directory / CANDIDATES}",
                 *(f"{name}: {reason}" for name, reason in failed.items()),
             )
 
@@ -298,7 +300,7 @@ class Race:
     def _employ(self, pool: Pool, names: Sequence[str]) -> None:
         """Give work to all processes: the turns of a round, and those that are likely to come."""
         state, latest = self.state, self.state.latest
-        folder, plugins = self.directory / FOLDER, plugin_files()
+        folder, plugins = self.directory / CANDIDATES, plugin_files()
         work = partial(_turn, latest, TURN, folder, self._device, plugins, self._copies)
         begins = self._must_begin and not pool.at_work
         while pool.is_free and (begins or not self._is_over()):
@@ -315,7 +317,8 @@ class Race:
 
     def _save(self) -> None:
         self.state.seconds = self.elapsed
-        self.state.save(self.directory)
+        with self._staying():
+            self.state.save(self.directory)
 
     @property
     def outcome(self) -> str | None:
@@ -350,7 +353,7 @@ class Race:
     def close(self, keep: bool = True) -> None:
         """Remove the runs that took part; unless they are to be kept, and may go on."""
         if not (keep and self.state.can_go_on):
-            _remove(self.directory / FOLDER)
+            _remove(self.directory / CANDIDATES)
 
 
 def _winner(names: Sequence[str], ahead: Mapping[str, Sequence[Standing]]) -> str | None:

@@ -4,8 +4,8 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,17 @@ from pydantic import Field
 
 from stacktrans import __version__
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
-from stacktrans.common.files import check_place, locked, tidy, write_atomically
+from stacktrans.common.files import (
+    CANDIDATES,
+    RACE,
+    check_place,
+    is_race,
+    locked,
+    tidy,
+    write_atomically,
+)
+from stacktrans.common.registry import resuming
+from stacktrans.common.visible import shell_text
 from stacktrans.model import checkpoint
 from stacktrans.model.directories import unfinished
 from stacktrans.model.transducer import Transducer
@@ -34,7 +44,6 @@ from stacktrans.training.records import (
     reported_on,
 )
 from stacktrans.training.sources import Source
-from stacktrans.training.standings import FOLDER, RACE, is_race
 from stacktrans.training.start import Start, Starts
 from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
 
@@ -89,7 +98,7 @@ def has_last(directory: Path) -> bool:
 
 def _is_free(directory: Path) -> bool:
     # What a race has written before it has begun, too.
-    unsaved = {unfinished("last"), unfinished(FOLDER), RACE}
+    unsaved = {unfinished("last"), unfinished(CANDIDATES), RACE}
     return directory.is_dir() and all(
         path.name in unsaved
         or path.name.startswith(f".{RACE}.")
@@ -118,6 +127,16 @@ def claim(out: Path | None, name: str) -> Path:
 
 
 @contextmanager
+def held_open(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Open a directory, and give `staying` for it."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        yield functools.partial(staying, directory, opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
 def staying(directory: Path, opened: int) -> Iterator[None]:
     """Raise `StacktransError` if a directory, opened before, is elsewhere before or after."""
     _check_there(directory, opened)
@@ -135,7 +154,7 @@ def _check_there(directory: Path, opened: int) -> None:
     with suppress(OSError):  # not every system can tell
         now = os.readlink(f"/proc/self/fd/{opened}")
         if os.path.isdir(now):
-            where = f"it is {now} now, where the run can be resumed"
+            where = f"resume it with: {shell_text(resuming(now))}"
     raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
 
 
@@ -208,10 +227,8 @@ class SavedRun:
         # Without a buffer, which would fail once more when it is closed on a full disk.
         mode = "r+" if path.exists() else "w"
         with ExitStack() as stack:
-            opened = os.open(directory, os.O_RDONLY)
-            stack.callback(os.close, opened)
             self._directory = directory
-            self._staying = functools.partial(staying, directory, opened)
+            self._staying = stack.enter_context(held_open(directory))
             self._metrics = stack.enter_context(FileIO(path, mode))
             if not locked(self._metrics, patience):
                 raise TrainingError(f"{directory}: another process is training here")

@@ -8,15 +8,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stacktrans.common.errors import CheckpointError, UsageError
-from stacktrans.common.files import write_atomically
+from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, read_bytes
 from stacktrans.training.records import RULES
 from stacktrans.training.state import Count, Number
-
-RACE = "race.json"
-"""What a run's directory says of the race that the run has come from."""
-FOLDER = "race"
-"""Where in it the runs are that take part, until the race is over."""
 
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
 Seconds = Annotated[Number, Field(ge=0)]
@@ -131,11 +126,6 @@ class RaceState(BaseModel):
         """Write it into the directory of a race."""
         content = self.model_dump(mode="json") | {"seconds": round(self.seconds, 1)}
         write_atomically(directory / RACE, json.dumps(content, indent=2) + "\n")
-
-
-def is_race(directory: Path) -> bool:
-    """Whether a directory is that of a race that is not over."""
-    return (directory / RACE).is_file() and (directory / FOLDER).is_dir()
 
 
 def read_race(directory: Path) -> RaceState:
