@@ -222,7 +222,26 @@ def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None
     done = run("sweep", sweep_file(tmp_path), "--out", out)
     assert done.returncode == 1
     assert b"results.jsonl:1: not a record of a run: " in done.stderr
+    assert b"remove" not in done.stderr  # since it may be of something else
     assert (out / "results.jsonl").read_bytes() == line + b"\n"
+
+
+def test_a_damaged_line_of_the_records_costs_no_run(swept: Path, tmp_path: Path) -> None:
+    path, out = sweep_file(tmp_path), tmp_path / "out"
+    shutil.copytree(swept, out)
+    before = (out / "results.jsonl").read_bytes()
+    first, second, *others = before.splitlines(keepends=True)
+    (out / "results.jsonl").write_bytes(b"".join([first, second[:100], b"\n", *others]))
+    done = run("sweep", path, "--workers", "1", "--out", out)
+    hint = f"; remove this line: records are also read from {out / 'runs'}\n"
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"results.jsonl:2: not a record of a run: " in done.stderr
+    assert done.stderr.decode().endswith(hint)
+    for rest in ([first, *others], []):
+        (out / "results.jsonl").write_bytes(b"".join(rest))
+        done = run("sweep", path, "--workers", "1", "--out", out)
+        assert b"6 runs, 6 of them done" in done.stderr
+        assert (out / "results.jsonl").read_bytes() == before
 
 
 @pytest.mark.parametrize("accuracy", [{}, {"development": None}, {"test": None}])
@@ -240,7 +259,12 @@ def test_records_without_what_a_winner_is_chosen_by_are_named(
     (place / name).write_text(json.dumps(forged) + "\n")
     done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out", "--dry-run")
     assert (done.returncode, done.stdout) == (1, b"")
-    assert re.search(rf"{name}.*: damaged: .* without test accuracy", done.stderr.decode())
+    assert re.search(
+        rf"{name}.*: damaged: .* without test accuracy; remove it", done.stderr.decode()
+    )
+    (place / name).unlink()
+    again = run("sweep", path, "--workers", "1", "--out", tmp_path / "out", "--dry-run")
+    assert again.returncode == 0
 
 
 def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:

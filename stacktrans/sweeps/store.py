@@ -55,7 +55,7 @@ class Store:
                 try:
                     merit(choose, record)
                 except (KeyError, TypeError) as error:
-                    message = f"{place}: damaged: a record of a run without {choose.by}"
+                    message = f"{place}: damaged: a record of a run without {choose.by}; remove it"
                     raise StacktransError(message) from error
             found.append(record)
         united: dict[str, Record] = {}
@@ -66,7 +66,7 @@ class Store:
 
     def _found(self) -> Iterator[tuple[str, Record]]:
         """The records of an earlier sweep, then those in the folders of runs, and their places."""
-        path = self.directory / RESULTS
+        path, runs = self.directory / RESULTS, self.directory / RUNS
         lines = read_bytes(path).splitlines() if path.exists() else []
         for number, line in enumerate(lines, start=1):
             record: Any = None
@@ -74,7 +74,10 @@ class Store:
                 record = parsed_json(line)
             if not is_record(record):
                 start = line[:60].decode(errors="backslashreplace")
-                raise StacktransError(f"{path}:{number}: not a record of a run: {start}")
+                message = f"{path}:{number}: not a record of a run: {start}"
+                if runs.is_dir():
+                    message += f"; remove this line: records are also read from {runs}"
+                raise StacktransError(message)
             yield f"{path}:{number}", record
         for run in self.plan.runs:
             if found := read_record(self.folder(run)):
