@@ -1,18 +1,21 @@
 """The command `list`: what there is to choose from."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
 from stacktrans.commands.catalogue import Entry
 from stacktrans.commands.listing import KINDS, lines
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
+from stacktrans.common.visible import shell_text, visible
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.settings.training_config import TrainingConfig
@@ -69,6 +72,42 @@ def test_tasks_have_their_files_data(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (line,) = [line for line in invoke("tasks").stdout.splitlines() if line.startswith("copy ")]
     for part in ("8:64", "65:128", "abc -> abc", "generator copy: symbols=128"):
         assert part in line
+
+
+NAMES = ("a b", "a  b", "it's", "a\nb", "\x1b]0;x\x07", "\u202ea", "\udcff")
+
+
+def test_names_are_printed_as_a_shell_takes_them(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tasks").mkdir()
+    for name in NAMES:
+        shutil.copytree(model, Path("checkpoints") / name)
+        (Path("tasks") / f"{name}.yaml").write_bytes((shipped("tasks") / "copy.yaml").read_bytes())
+    for kind, names in (
+        ("checkpoints", [f"checkpoints/{name}" for name in NAMES]),
+        ("tasks", NAMES),
+    ):
+        shown = invoke(kind).stdout
+        assert all(character.isprintable() or character == "\n" for character in shown)
+        assert listed(kind).keys() >= {*names}
+        assert all(f"\n{shell_text([name])}  " in shown for name in names)
+
+
+def test_what_checkpoints_say_of_themselves_is_listed_escaped(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hostile = "\x1b]0;x\x07"
+    shutil.copytree(model, Path("checkpoints/mine"))
+    config = yaml.safe_load((model / "config.yaml").read_text())
+    config["task"] |= {"name": hostile, "description": hostile}
+    config["model"]["memory"]["name"] = hostile
+    Path("checkpoints/mine/config.yaml").write_text(yaml.safe_dump(config))
+    assert hostile not in invoke("checkpoints").stdout
+    assert visible(hostile) in invoke("checkpoints").stdout
+    assert listed("checkpoints")["checkpoints/mine"]["task"] == hostile
 
 
 MINE = """

@@ -67,12 +67,12 @@ SUMMARY = {
 }
 
 
-def card_of(directory: Path, **more: Any) -> str:
+def card_of(directory: Path, place: str = "place", **more: Any) -> str:
     config = tiny_config()
     described = config.task.model_copy(update={"description": "a -> b\n\n# [x](y) `c` \x07"})
     config = config.model_copy(update={"task": described})
     checkpoint.save(directory, config, tiny_model(config).state_dict())
-    return model_card(checkpoint.load(directory, CPU), SUMMARY, "place", **more)
+    return model_card(checkpoint.load(directory, CPU), SUMMARY, place, **more)
 
 
 def test_nothing_of_a_file_is_markup_or_control(tmp_path: Path) -> None:
@@ -97,6 +97,13 @@ def test_nothing_of_a_file_is_markup_or_control(tmp_path: Path) -> None:
 )
 def test_an_example_is_what_a_shell_understands(tmp_path: Path, source: str, command: str) -> None:
     assert f"$ {command}\n" in card_of(tmp_path / "model", source=source)
+
+
+def test_the_directory_of_an_example_is_what_a_shell_understands(tmp_path: Path) -> None:
+    card = card_of(tmp_path / "model", "a \x1b", source="!")
+    place = r"$'\141\040\033'"
+    assert f"$ stacktrans eval {place}\n" in card
+    assert f"$ stacktrans inspect {place} '!'\n" in card
 
 
 def test_what_eval_measured_and_the_licence_are_said(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import shlex
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from command_line import TRAIN
 from rich.console import Console
+from small_sweeps import sweep_file
 from test_sweep_tables import plan_of, records_of
 from typer.testing import CliRunner
 
@@ -149,6 +151,27 @@ def test_a_sweep_s_names_are_shown_escaped(
     console = Console(file=file, width=80)  # that does nothing about it itself
     console.print(*overview(store))
     assert harmless(file.getvalue())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_sweep_s_commands_are_shown_escaped_in_a_pipe(text: str, tmp_path: Path) -> None:
+    path = sweep_file(tmp_path, conditions={text: {"model": {"memory": "queue"}}})
+    result = CliRunner().invoke(app, ["sweep", str(path), "--dry-run"])
+    assert result.exit_code == 0
+    assert harmless(result.stdout, keep="\n\t")
+    assert len(result.stdout.splitlines()) == 3
+
+
+def test_paths_in_commands_are_quoted_for_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("checkpoints/my model").mkdir(parents=True)
+    result = CliRunner().invoke(app, ["eval", "my model"])
+    assert result.stderr.endswith("no such checkpoint; did you mean 'checkpoints/my model'?\n")
+    plan = plan_of(tmp_path)
+    page = markdown(replace(plan, path=tmp_path / "my sweep.yaml", profile="s t"), {})
+    assert "Written by `stacktrans sweep 'my sweep.yaml' --profile 's t'`" in page
 
 
 def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.kinds import in_words
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
-from stacktrans.common.visible import in_a_line
+from stacktrans.common.visible import in_a_line, shell_text
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import RunConfig
@@ -98,7 +98,7 @@ def _task(name: str, path: Path) -> Entry:
         name,
         task.description,
         columns={part: str(bounds) for part, bounds in lengths or ()},
-        remarks=[f"generator {made}", *([str(path)] if own else [])],
+        remarks=[f"generator {made}", *([shell_text([str(path)])] if own else [])],
         facts={**task.model_dump(mode="json", include={*shown}), "file": str(path)},
     )
 

@@ -13,6 +13,7 @@ from stacktrans.commands.options import JsonOption
 from stacktrans.commands.terminal import output_width, print_data, print_json
 from stacktrans.common.errors import StacktransError, UsageError, unknown_name
 from stacktrans.common.messages import complain
+from stacktrans.common.visible import in_a_line, shell_text
 
 if TYPE_CHECKING:
     from stacktrans.commands.catalogue import Entry
@@ -49,7 +50,7 @@ def list(
 
     Tasks with their lengths, generators with their parameters, memories and controllers with
     the settings that concern them, recipes, strategies, trained models, and every setting of a run
-    with its default.
+    with its default. Names that a shell would not take as they are stand in quotes, except in JSON.
 
         stacktrans list
         stacktrans list tasks
@@ -77,6 +78,7 @@ def list(
 def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     """A list as lines: one for each entry, or as many as it takes.
 
+    Names are quoted for a shell, so that they can be copied; nothing that can't be seen is written.
     The meaning stands beside the columns, or below, indented, where the terminal is too narrow.
     """
     from stacktrans.commands.catalogue import Entry
@@ -84,8 +86,10 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     width = width or sys.maxsize
     titles = [*dict.fromkeys(title for entry in entries for title in entry.columns)]
     listed = [Entry("name", "meaning", {title: title for title in titles}), *entries]
-    rows = [[each.name, *(each.columns.get(title, "") for title in titles)] for each in listed]
-    rows = [[" ".join(cell.split()) for cell in row] for row in rows]
+    rows = [
+        [shell_text([each.name]), *(in_a_line(each.columns.get(title, "")) for title in titles)]
+        for each in listed
+    ]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     beside = sum(widths) + len(widths) * len(GAP)
     below = width - beside < LEAST

@@ -8,9 +8,10 @@ import typer
 
 from stacktrans.commands import completion
 from stacktrans.commands.options import DeviceOption, JsonOption
-from stacktrans.commands.terminal import print_data, print_json, print_out, progress_console
+from stacktrans.commands.terminal import print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
+from stacktrans.common.visible import visible
 from stacktrans.model.devices import check_device
 
 
@@ -81,7 +82,9 @@ def sweep(
             if as_json:
                 print_json({**facts, "done": done, "command": run.command})
             else:
-                print_data(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}")
+                print(
+                    visible(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}", keep="\t")
+                )
         return
     if plot:
         from stacktrans.showing.plots import empty_figure

@@ -243,7 +243,9 @@ def locate(name: str | Path) -> Path:
     if not given.exists():
         own = Path("checkpoints") / given
         if own.is_dir():
-            raise CheckpointError(f"{given}: no such checkpoint; did you mean {own}?")
+            raise CheckpointError(
+                f"{given}: no such checkpoint; did you mean {shell_text([str(own)])}?"
+            )
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
     if is_race(given):

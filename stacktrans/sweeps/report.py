@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from stacktrans.common.visible import in_a_line, visible
+from stacktrans.common.visible import in_a_line, shell_text, visible
 from stacktrans.showing.exports import csv_text
 from stacktrans.sweeps.file import Figure, Measure
 from stacktrans.sweeps.plan import Plan, PlannedRun
@@ -61,8 +61,8 @@ def _origin(plan: Plan, records: Records) -> str:
     partly = sum(not is_complete(record, plan.file.measures) for record in finished)
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
-    profile = f" --profile {plan.profile}" if plan.profile else ""
-    command = in_a_line(f"stacktrans sweep {plan.path.name}{profile}").replace("`", "'")
+    profile = ["--profile", plan.profile] if plan.profile else []
+    command = shell_text(["stacktrans", "sweep", plan.path.name, *profile]).replace("`", "'")
     done = f"{len(finished)} of {len(plan.runs)} runs, {hours:.1f} hours of training"
     lacking = f" {partly} of them lack some measures." if partly else ""
     by = f" ({_line('; '.join(versions))})" if versions else ""

@@ -1,13 +1,12 @@
 """A trained model's card, in Markdown: what it does, how it was made, and how good it is."""
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import shell_text, visible
 from stacktrans.inference.decoding import transduce
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
@@ -45,7 +44,7 @@ def model_card(
         f"# {_text(config.task.name)}, memory {_text(config.model.memory.name)}",
         f"Task: {_text(config.task.description)}" if config.task.description else "",
         f"{_text(model_line(config))}; {count:,} parameters.",
-        _console(*_use(checkpoint, shlex.quote(str(directory)), source)),
+        _console(*_use(checkpoint, shell_text([str(directory)]), source)),
         "## Training",
         _console(f"$ {summary['command']}") if summary["command"] else "",
         _training(config, summary),
@@ -64,7 +63,7 @@ def _use(checkpoint: Checkpoint, directory: str, source: str | None) -> Iterator
     if not 0 < len(symbols) <= LONGEST_EXAMPLE:
         return
     (answer,) = transduce(checkpoint.predictor, checkpoint.layout, [written.encode(symbols)])
-    source = shlex.quote(written.join(symbols))
+    source = shell_text([written.join(symbols)])
     say = "echo" if _PLAIN.fullmatch(source) else "printf '%s\\n'"
     yield f"$ {say} {source} | stacktrans transduce {directory}"
     yield checkpoint.task.target.join(checkpoint.task.target.decode(answer.target))
