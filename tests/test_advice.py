@@ -42,7 +42,8 @@ def said(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> l
 @pytest.mark.parametrize(
     ("shares", "lengths", "expected"),
     [
-        ({"train": 0.0, "test": 0.0}, ((1, 9), (10, 20)), {SHORTER, LARGER}),
+        ({"train": 0.0, "test": 0.0}, ((2, 9), (10, 20)), {SHORTER, LARGER}),
+        ({"train": 0.0, "test": 0.0}, ((1, 9), (10, 20)), {LARGER}),
         ({"train": 0.1, "test": 0.1}, ((9, 9), (9, 9)), {LARGER}),
         ({"train": 0.95, "test": 0.2}, ((1, 9), (10, 20)), {LONGER_STRINGS}),
         ({"train": 1.0, "development": 0.3, "test": 0.1}, ((1, 9), (9, 20)), {MORE}),

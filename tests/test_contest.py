@@ -10,7 +10,7 @@ from races import begun, configs
 
 from stacktrans.api.runs import begin_race
 from stacktrans.settings import strategies
-from stacktrans.settings.contest import contestants
+from stacktrans.settings.contest import contestants, not_raced
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import race
 from stacktrans.training.standings import read_race
@@ -163,3 +163,11 @@ def test_a_recipe_that_is_named_anywhere_is_not_raced(tmp_path: Path, place: str
 def test_a_budget_is_the_time_limit_of_a_run_without_a_race() -> None:
     (found,) = contestants(task="copy", names=["joint"], budget=90).values()
     assert found.training.time_limit == 90
+
+
+def test_what_was_not_raced_fits_the_memory_that_is_given() -> None:
+    task = resolve(task="copy", settings={"model": {"memory": "queue"}}).task
+    assert {"no-memory", "joint"} <= {*not_raced(task, {"wide"}, None)}
+    fitting = not_raced(task, {"wide"}, "queue")
+    assert "joint" in fitting
+    assert not {"no-memory", "wide"} & {*fitting}

@@ -60,7 +60,7 @@ def _remedies(measured: Mapping[str, Accuracy], config: RunConfig) -> Iterator[s
         return
     shortest, longest = config.task.ranges.train
     if missed == "train":
-        shorter = "shorter strings to begin with, or " if shortest < longest else ""
+        shorter = "shorter strings to begin with, or " if 1 < shortest < longest else ""
         yield f"  {shorter}a larger --hidden and --memory-size"
     elif missed == "test" and config.task.ranges.test.longest > longest:
         yield "  a wider range of training lengths: it does not generalise to longer strings"

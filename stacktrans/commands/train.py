@@ -384,7 +384,9 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
         summary = _run(trainer, as_json, race.notes)
         if race.outcome or summary.outcome == "development":
             config, again = trainer.config, resuming(race.directory)
-            others = not_raced(config.task, race.state.standings)
+            given = "--memory" in race.state.command
+            memory = config.model.memory.name if given else None
+            others = not_raced(config.task, race.state.standings, memory)
             complain(*worth_a_try(race.state, summary, config, others, again))
         race.close()
 

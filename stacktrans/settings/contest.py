@@ -161,10 +161,10 @@ def _limited(found: Mapping[str, RunConfig], budget: float) -> dict[str, RunConf
     return {name: limited(run) for name, run in found.items()}
 
 
-def not_raced(task: TaskConfig, names: Container[str]) -> list[str]:
-    """The strategies for a task that are not among some."""
+def not_raced(task: TaskConfig, names: Container[str], memory: str | None) -> list[str]:
+    """The strategies for a task, and a memory if one is given, that are not among some."""
     kind = kind_of(make_task(task.name, task.generator, task.parameters))
-    return [name for name, each in strategies().items() if kind in each.kinds and name not in names]
+    return [name for name in strategies() if name not in names and not _problem(name, kind, memory)]
 
 
 def kind_of(task: Task) -> Kind:
