@@ -88,7 +88,7 @@ def race_table(standings: Mapping[str, Mapping[str, Any]]) -> Table:
         Column("strategy", left=True),
         Column("batches", drop=5),
         Column("seconds", drop=3),
-        Column("nats/symbol", drop=2),
+        Column("nats/symbol", "last batches", drop=2),
         *(Column("coarse", STRINGS[name], drop=1 if name != names[-1] else None) for name in names),
         *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
         Column("ended", left=True, fold=" "),
