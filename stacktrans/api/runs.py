@@ -114,7 +114,7 @@ def train(
             its first line names, or found out from the file, unless given.
         symbols: with `data`, what strings are made of, "characters" or "words"; guessed
             from the file unless given.
-        separator: with `data`, what stands between features; a semicolon unless given.
+        separator: with `data`, what stands between features; ";" or "|" unless given.
         normalize: with `data`, the Unicode normalization form of all strings: "nfc", "nfd", "nfkc"
             or "none"; none unless given, with a note in the summary if they are mixed.
         memory: its name (`stacktrans list memories`); auto, or nothing, for that which wins the

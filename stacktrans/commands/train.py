@@ -59,7 +59,7 @@ SymbolsOption = Annotated[
 
 SeparatorOption = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="With --data: what stands between features. Default: ;."),
+    typer.Option(metavar="TEXT", help="With --data: what separates features. Default: ; or |."),
 ]
 NormalizeOption = Annotated[
     str | None,
@@ -298,7 +298,7 @@ def train(
     from stacktrans.api.runs import begin, begin_race, check_race
 
     if len(configs) > 1 and dry_run:
-        check_race(configs, out, device)
+        _print_notes(check_race(configs, out, device))
         _print_contestants(configs, as_json)
     elif len(configs) > 1:
         race = begin_race(configs, out, device, _words(ctx), seconds, workers)
@@ -307,6 +307,8 @@ def train(
         (run,) = configs.values()
         command = shell_text(["stacktrans", *sys.argv[1:]])
         trainer = begin(run, out, device, command, rehearsal=dry_run)
+        if dry_run:
+            _print_notes(trainer.source.notes)
         _train(trainer, None, dry_run, as_json)
 
 
@@ -333,6 +335,13 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
         print_text(found.config.to_yaml())
     else:
         _run(found, as_json)
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    """Print on stderr what is to be reported of the data of what would be trained."""
+    from stacktrans.showing.tables import remark
+
+    print_out(*map(remark, notes), beside=True)
 
 
 def _print_contestants(configs: "Mapping[str, RunConfig]", as_json: bool) -> None:

@@ -96,10 +96,7 @@ def _only_once(path: Path) -> bytes:
             del _held[other]
         if path == STDIN and sys.stdin.isatty():  # as where a run that was fed by a pipe is resumed
             complain("waiting for pairs or lines from the terminal; end them with Ctrl-D")
-        if path == STDIN:
-            content = stream.read(MOST_CONTENT + 1)
-            check_size(name_of(path), content, MOST_CONTENT)
-        else:
-            content = read_bytes(path, MOST_CONTENT)
-        _held[path, stream] = content
+        read = stream.read(MOST_CONTENT + 1) if path == STDIN else read_bytes(path, MOST_CONTENT)
+        check_size(name_of(path), read, MOST_CONTENT)
+        _held[path, stream] = read
     return _held[path, stream]

@@ -1,7 +1,7 @@
 """Files of pairs, read whole, and kept apart into what is trained on, chosen by and tested on."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,7 @@ class Request(NamedTuple):
         symbols: "characters" or "words", or both, of sources and of targets, by commas; None to be
             found out.
         split: the random seed by which pairs are kept apart.
-        separator: what stands between features.
+        separator: what stands between features; None to be found out.
         normalize: the Unicode normalization form of all strings, or "none"; None to leave them as
             they are, with a warning if they are mixed.
         header: whether a first line that names the columns is not a pair.
@@ -48,7 +48,7 @@ class Request(NamedTuple):
     columns: str | None
     symbols: str | None
     split: int
-    separator: str = ";"
+    separator: str | None = None
     normalize: str | None = None
     header: bool = True
     kept: frozenset[tuple[str, str]] = frozenset()
@@ -105,8 +105,8 @@ class Lines:
 def read_files(request: Request) -> Lines:
     """All lines of some files; raises `UsageError`, and `StacktransError` for a wrong line.
 
-    The columns of all of them are those that are asked for, or those of the first, unless a header
-    line gives another order.
+    The columns of all of them are those that are asked for, or those of the first. Unless columns
+    are asked for, each may have them in an order of its own.
     """
     lines = Lines(columns_of(request.columns) if request.columns else ())
     for part, path in request.paths():
@@ -117,16 +117,24 @@ def read_files(request: Request) -> Lines:
         if raw.header:
             as_pair = "" if request.header else ", but is read as a pair, since columns are given"
             lines.notes.append(raw.header_note + as_pair)
-        raw = raw if request.header else raw._replace(header=None)
-        lines.columns = lines.columns or raw.header or _found_columns(raw, request, lines.notes)
-        _add(lines, raw, part, request.normalize)
+        if not request.header:
+            raw = raw._replace(header=None)
+        own = raw.header or _found_columns(raw, request, lines)
+        lines.columns = lines.columns or own
+        _add(lines, raw.fields(lines.columns, own), raw.name, part, request.normalize)
     return lines
 
 
-def _found_columns(raw: RawLines, request: Request, notes: list[str]) -> tuple[str, ...]:
-    """The columns of lines without a header; of JSON, those of any line."""
+def _found_columns(raw: RawLines, request: Request, lines: Lines) -> tuple[str, ...]:
+    """The columns of a file without a header; of JSON, those of any line.
+
+    Where they can't be found out, they are those of the files before.
+    """
+    usual = lines.columns
     if raw.as_json:
-        return COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2]
+        return usual or (COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2])
+    if len(usual) == 2 or (usual and not request.header):
+        return usual
     rows: list[list[str]] = []
     for number, text in islice(raw.decoded(), LOOKED_AT):
         fields = text.split("\t")
@@ -134,14 +142,17 @@ def _found_columns(raw: RawLines, request: Request, notes: list[str]) -> tuple[s
             form = "expected source, a tab, target, and perhaps a tab and features"
             of = f"{len(fields)} columns: " if len(fields) > 1 else ""
             raise StacktransError(f"{raw.name}:{number}: {form}; found {of}{clipped(text)!r}")
+        if len(fields) == 2 and not rows:
+            break
         if len(fields) != 3:
-            return COLUMNS if rows else COLUMNS[:2]  # a line with others is reported later
+            found = f"found {len(fields)}: {clipped(text)!r}"
+            raise StacktransError(f"{raw.name}:{number}: expected 3 columns, as before; {found}")
         rows.append(fields)
     if not rows:
-        return COLUMNS[:2]
-    columns = found_columns(raw.name, rows, request.separator)
+        return usual or COLUMNS[:2]
+    columns = found_columns(raw.name, rows, request.separator, usual)
     place = columns.index("features") + 1
-    notes.append(f"{raw.name}: column {place} of 3 seems to hold features; see --columns")
+    lines.notes.append(f"{raw.name}: column {place} of 3 seems to hold features; see --columns")
     return columns
 
 
@@ -155,18 +166,21 @@ def _has_features(line: bytes) -> bool:
     return isinstance(found, dict) and "features" in found
 
 
-def _add(lines: Lines, raw: RawLines, part: int, form: str | None) -> None:
+def _add(
+    lines: Lines, rows: Iterable[tuple[int, list[str]]], name: str, part: int, form: str | None
+) -> None:
+    """Add the numbered rows of a file, by its name, to those of a set."""
     added = {column: lines.strings.setdefault(column, []) for column in lines.columns}
     adders = [strings.append for strings in added.values()]
     numbers = []
-    for number, fields in raw.fields(lines.columns):
+    for number, fields in rows:
         numbers.append(number)
         for add, text in zip(adders, fields, strict=True):
             add(normalized(text, form))
-    for name, value in (("numbers", numbers), ("parts", part), ("files", len(lines.names))):
+    for attribute, value in (("numbers", numbers), ("parts", part), ("files", len(lines.names))):
         new = np.broadcast_to(np.array(value, dtype=np.int64), len(numbers))
-        setattr(lines, name, np.concatenate([getattr(lines, name), new]))
-    lines.names.append(raw.name)
+        setattr(lines, attribute, np.concatenate([getattr(lines, attribute), new]))
+    lines.names.append(name)
 
 
 def check_sizes(lines: Lines, column: str, sizes: Numbers) -> None:

@@ -103,8 +103,8 @@ class RawLines(NamedTuple):
         if not found.as_json:
             return found._replace(header=headed(first.decode("utf-8", "replace").split("\t")))
         if first.startswith(b"["):
-            expected = "expected JSON lines, an object on each line"
-            raise StacktransError(f"{found.name}:{number}: a JSON array; {expected}")
+            expected = "expected a JSON object on each line"
+            raise StacktransError(f"{found.name}:{number}: {expected}; found a JSON array")
         return found
 
     @property
@@ -112,16 +112,18 @@ class RawLines(NamedTuple):
         """What to report of the header."""
         return f"{self.name}: the first line names the columns: {','.join(self.header or ())}"
 
-    def fields(self, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    def fields(
+        self, columns: Sequence[str], own: Sequence[str] = ()
+    ) -> Iterator[tuple[int, list[str]]]:
         """The number of each line with something on it, from 1, and what stands in its columns.
 
-        A header is left out, and tells the order of columns. Raises `StacktransError` for a line
-        or a header without these columns, or if there is no other line.
+        A header is left out, and tells the order of columns; without one it is `own`, if given.
+        Raises `StacktransError` for a line without these columns, or if there is no line.
         """
-        own = self.header or tuple(columns)
+        own = self.header or own or columns
         if not {*columns} <= {*own}:
             expected = f"expected {', '.join(columns)}"
-            raise StacktransError(f"{self.name}: a header with {', '.join(own)}; {expected}")
+            raise StacktransError(f"{self.name}: has columns {', '.join(own)}; {expected}")
         order = [own.index(column) for column in columns]
         number = 0
         for number, line in islice(self.decoded(), bool(self.header), None):
@@ -199,12 +201,16 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
     try:
         found = parsed_json(line)
     except ValueError as error:
-        raise StacktransError(f"{error}; found {clipped(line)!r}") from error
+        raise StacktransError(
+            f"expected a JSON object: {error}; found {clipped(line)!r}"
+        ) from error
     held = [found.get(column) for column in columns] if isinstance(found, dict) else []
     texts = [field for field in held if isinstance(field, str)]
     if len(texts) < len(columns):
         form = f"a JSON object with texts called {' and '.join(columns)},"
         raise StacktransError(f"expected {form} found {clipped(line)!r}")
     if bad := next(filter(None, map(_NO_FIELD.search, texts)), None):
-        raise StacktransError(f"a string with {bad[0]!r} in it; expected a line without tabs")
+        raise StacktransError(
+            f"a string with {bad[0]!r} in it; expected text without tabs and line ends"
+        )
     return texts

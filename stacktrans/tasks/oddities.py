@@ -48,7 +48,10 @@ def mixed_forms(lines: Lines, request: Request) -> Iterator[str]:
         for row, text in enumerate(strings)
         if not text.isascii()
     ]
-    decomposed = [each for each in others if not unicodedata.is_normalized("NFC", each[1])]
+    # Some characters are decomposed in both forms, and so longer in NFC.
+    decomposed = [
+        each for each in others if len(unicodedata.normalize("NFC", each[1])) < len(each[1])
+    ]
     if decomposed and not all(unicodedata.is_normalized("NFD", text) for _, text in others):
         row, text = decomposed[0]
         yield (

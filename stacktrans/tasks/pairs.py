@@ -39,7 +39,8 @@ class Pairs(Task):
         symbols: what strings are made of, "characters" or "words", or both, of sources and of
             targets: "characters,words"; found out unless given.
         split: the random seed by which pairs are kept apart; that of the run unless given.
-        separator: what stands between features; white space around them is ignored.
+        separator: what stands between features; found out unless given. White space around them
+            is ignored.
         normalize: the Unicode normalization form that all strings are brought into: "nfc", "nfd",
             "nfkc" or "none"; unless given, none, with a warning if they are mixed.
         header: whether a first line that names the columns is not a pair; unless given, it is not
@@ -61,7 +62,7 @@ class Pairs(Task):
         columns: str | None = None,
         symbols: str | None = None,
         split: int | None = None,
-        separator: str = ";",
+        separator: str | None = None,
         normalize: str | None = None,
         header: bool | None = None,
         known: dict[str, Any] | None = None,
@@ -82,7 +83,7 @@ class Pairs(Task):
         self._split = split
         self.known, self.drawn = known, known is not None
         units = UNITS[0] if symbols is None else symbols
-        writing = Writing.of(units, "features" in self.columns, separator, normalize)
+        writing = Writing.of(units, "features" in self.columns, separator or ";", normalize)
         self.source, self.target = Known.of(_symbols(known, writing), self.columns, writing)
 
     def learned(self, seed: int, before: Task | None = None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from stacktrans.common.errors import StacktransError, shown
 from stacktrans.tasks.alphabets import MOST_SYMBOLS
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
+from stacktrans.tasks.columns import found_separator
 from stacktrans.tasks.contents import changed
 from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
 from stacktrans.tasks.flat import Flat, Numbering, Numbers, keys
@@ -125,6 +126,8 @@ def read_sets(request: Request) -> Sets:
 
 def _read_sets(request: Request) -> Sets:
     lines = read_files(request)
+    separator = request.separator or found_separator(lines.strings.get("features", ()))
+    request = request._replace(separator=separator)
     writing, unit_notes = _writing_of(lines, request)
     notes = [*lines.notes, *unit_notes, *mixed_forms(lines, request)]
     request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
@@ -138,6 +141,7 @@ def _read_sets(request: Request) -> Sets:
     # As they are read: that there are more spaces between words makes no difference.
     same = Keys(*(keys([strings[column] for column in each]) for each in (lines.sources, strings)))
     said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
+    said += f"; features are separated by {separator}" if writing.features else ""
     notes = [said, *notes, *odd_first_lines(lines, strings)]
     notes += [*keep_apart(lines, same, sizes, request), *oddities(lines, same)]
 

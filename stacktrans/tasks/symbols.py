@@ -18,8 +18,10 @@ UNITS = ("characters", "words")
 FORMS = ("nfc", "nfd", "nfkc", "none")
 """The normalization forms of Unicode that strings can be brought into; none leaves them alone."""
 MOSTLY, RATHER, LOOKED_AT = 0.9, 0.75, 100_000
-"""Strings are of words if so many of those with several characters have a space in them, or are
-among the words of others, and perhaps if it is rather many; as far as the first ones show."""
+"""Strings are of words if so many of those with several characters, or of the different ones of
+these, have a space in them or are among the words of others; and perhaps if it is rather many."""
+SHORT = 2.5
+"""Words with a shorter mean length seem to be symbols, such as phonemes."""
 
 
 class Writing(NamedTuple):
@@ -40,14 +42,14 @@ class Writing(NamedTuple):
     form: str | None = None
 
     @classmethod
-    def of(cls, units: object, features: bool, separator: object, form: object) -> "Writing":
+    def of(cls, units: object, features: bool, separator: object, form: Any) -> "Writing":
         """The one of some units: one of `UNITS`, or two with a comma; raises `ValueError`."""
         given = units.split(",") if isinstance(units, str) else []
         if not 1 <= len(given) <= 2 or not {*given} <= {*UNITS}:
             raise ValueError(f"symbols is {shown(units)}; expected {' or '.join(UNITS)}")
         if not isinstance(separator, str) or not separator or {*separator} & {*"\t\r\n"}:
             raise ValueError(f"separator is {shown(separator)}; expected what separates features")
-        if form is not None and form not in FORMS:
+        if form is not None and str(form).lower() not in FORMS:
             raise ValueError(f"normalize is {shown(form)}; expected {', '.join(FORMS)}")
         return cls(given[0], given[-1], features, separator, form)
 
@@ -80,7 +82,7 @@ class Writing(NamedTuple):
 
 def normalized(text: str, form: str | None) -> str:
     """A text in one of `FORMS`; as it is with "none" or None."""
-    if form is None or form == "none":
+    if form is None or form.lower() == "none":
         return text
     return unicodedata.normalize(form.upper(), text)  # type: ignore[arg-type]
 
@@ -89,20 +91,22 @@ def found_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
     """What strings seem to be made of, and the indices of those that contradict it.
 
     The unit is None if all of them are too short to tell. What contradicts words is a string
-    without a space that is no word of the others; what contradicts characters is a space in rather
-    many of the strings.
+    without a space that is no word of the others; what contradicts characters are spaces between
+    short words, or in rather many of the strings.
     """
     stripped = enumerate(map(str.strip, islice(strings, LOOKED_AT)))
     longer = {index: text for index, text in stripped if len(text) > 1}
     if not longer:
         return None, []
-    spaced = [index for index, text in longer.items() if " " in text]
+    spaced, different = [n for n, text in longer.items() if " " in text], {*longer.values()}
+    tokens = [word for n in spaced for word in split_words(longer[n])]
     # A word may stand alone, too, but not only so.
-    words = {word for index in spaced for word in split_words(longer[index])}
-    joined = [n for n, text in longer.items() if " " not in text and text not in words]
-    if len(longer) - len(joined) >= MOSTLY * len(longer):
+    alone = {text for text in different.difference(tokens) if " " not in text}
+    joined = [n for n, text in longer.items() if text in alone]
+    if min(len(joined) / len(longer), len(alone) / len(different)) <= 1 - MOSTLY:
         return "words", joined
-    return "characters", spaced if len(spaced) > RATHER * len(longer) else []
+    short = sum(map(len, tokens)) < SHORT * len(tokens)
+    return "characters", spaced if short or len(spaced) > RATHER * len(longer) else []
 
 
 class Feature(str):
