@@ -149,7 +149,7 @@ def test_another_separator_of_features(tmp_path: Path) -> None:
     assert task.columns == ("source", "target", "features")
     ids = task.source.encode(task.source.split("go\tTense=Past | V"))
     assert task.source.join(task.source.decode(ids)) == "go\tTense=Past|V"
-    for wrong in ("\t", 3):
+    for wrong in ("", "\t", 3, [5]):
         with pytest.raises(UsageError, match="separator is"):
             whole(path, separator=wrong)
 

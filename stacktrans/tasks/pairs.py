@@ -83,7 +83,8 @@ class Pairs(Task):
         self._split = split
         self.known, self.drawn = known, known is not None
         units = UNITS[0] if symbols is None else symbols
-        writing = Writing.of(units, "features" in self.columns, separator or ";", normalize)
+        separator = ";" if separator is None else separator
+        writing = Writing.of(units, "features" in self.columns, separator, normalize)
         self.source, self.target = Known.of(_symbols(known, writing), self.columns, writing)
 
     def learned(self, seed: int, before: Task | None = None) -> dict[str, Any]:
