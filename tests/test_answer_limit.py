@@ -109,7 +109,7 @@ def test_the_limit_follows_the_longest_targets() -> None:
     for length in (1, 30, 1000):
         assert 6 * length <= layout.longest_answer(length, None) <= 6 * length + 20
     assert layout.longest_answer(30, 5) == 5
-    assert JointSequence(3, 3, Steps(1, 4)).longest_answer(10, None) == 2 * 13 + 20
+    assert JointSequence(3, 3, lambda: Steps(1, 4)).longest_answer(10, None) == 2 * 13 + 20
 
 
 @pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])

@@ -110,8 +110,9 @@ class Task(ABC):
         sizes = len(self.source), len(self.target)
         if self.same_length:
             return SameLength(*sizes)
-        layout = Padded if self.in_step else JointSequence
-        return layout(*sizes, self.steps, self.backwards)
+        if self.in_step:
+            return Padded(*sizes, self.steps, self.backwards)
+        return JointSequence(*sizes, lambda: self.steps, self.backwards)
 
     @property
     def steps(self) -> Steps:

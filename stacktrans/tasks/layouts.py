@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -343,8 +344,8 @@ class JointSequence(EitherWay):
     Args:
         source_size: number of source symbols.
         target_size: number of target symbols.
-        given: the steps that suffice in training to output a target and its end; unless given,
-            those for targets that are as long as their sources.
+        steps: gives the steps that suffice in training to output a target and its end, which are
+            needed only to limit answers; unless given, for targets as long as their sources.
         backwards: whether sources are read, and targets said, from the last symbol to the first.
 
     Attributes:
@@ -360,10 +361,10 @@ class JointSequence(EitherWay):
         self,
         source_size: int,
         target_size: int,
-        given: Steps | None = None,
+        steps: Callable[[], Steps] = lambda: Steps(1, 1),
         backwards: bool = False,
     ) -> None:
-        self.backwards, self.given = backwards, given or Steps(1, 1)
+        self.backwards, self._steps = backwards, cache(steps)
         self.first_target = self.first_source + source_size
         self.inputs = self.first_target + target_size
         self.end, self.outputs = target_size, target_size + 1
@@ -385,7 +386,7 @@ class JointSequence(EitherWay):
 
         That is `limit`, or twice what training targets let expect, and 20 more.
         """
-        return 2 * (self.given.of(length) - 1) + 20 if limit is None else limit
+        return 2 * (self._steps().of(length) - 1) + 20 if limit is None else limit
 
     def steps(self, pair: Pair) -> int:
         return len(pair.source) + len(pair.target) + 2
