@@ -21,7 +21,6 @@ import yaml
 from changed_checkpoints import reseal
 from command_line import SMALL, TRAIN
 from shapes import shaped
-from soft_models import SOFT
 from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
@@ -42,7 +41,6 @@ from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 
 CPU = torch.device("cpu")
-FIRST_FORMAT = Path(__file__).parent / "data" / "format-1"
 FILES = ("config.yaml", "model.safetensors", "training.pt")
 
 
@@ -143,13 +141,6 @@ def test_a_checkpoint_without_checksums_is_not_whole(saved: Path) -> None:
     for reading in (checkpoint.load_training, checkpoint.read_config):
         with pytest.raises(CheckpointError, match="SHA256SUMS: missing; this is not a whole"):
             reading(saved)
-
-
-def test_checkpoints_of_the_first_format_have_no_checksums(saved: Path) -> None:
-    (saved / SUMS).unlink()
-    shutil.copy(SOFT / "copy-queue" / "model.safetensors", saved)
-    shutil.copy(FIRST_FORMAT / "copy-queue.yaml", saved / "config.yaml")
-    read(saved)
 
 
 def test_a_training_state_that_unfolds_is_refused(saved: Path) -> None:

@@ -240,8 +240,8 @@ def _checkpoint(name: str, path: Path) -> Entry:
 
 
 def _name(part: Any) -> Any:
-    """The name of a part of a model, which an older format gives by its name alone."""
-    return part.get("name") if isinstance(part, dict) else part
+    """The name of a part of a model; None if it has none."""
+    return part.get("name") if isinstance(part, dict) else None
 
 
 def _json_of(path: Path) -> Settings:

@@ -29,8 +29,7 @@ from stacktrans.machines.definition import (
 from stacktrans.machines.words import sentence
 
 FORMAT = 3
-"""Of the first format are machines that read only the ends of what they have; of the first two,
-those that read no strings from their ends."""
+"""The version of what a file of a machine holds."""
 
 
 def written(machine: Machine) -> str:
@@ -89,7 +88,7 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
 
 
 def read_machine(path: Path) -> Machine:
-    """The machine in a file; raises `CheckpointError` if it is damaged or newer than this."""
+    """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
     check_sum(path)
     try:
         held = json.loads(path.read_bytes())
@@ -98,9 +97,8 @@ def read_machine(path: Path) -> Machine:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
-    if type(number) is not int or number > FORMAT:
-        newer = f"format {number} is not one that this stacktrans reads (up to {FORMAT})"
-        raise CheckpointError(f"{path}: {newer}; upgrade stacktrans")
+    if type(number) is not int or number != FORMAT:
+        raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")
     try:
         return _machine(held)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
@@ -133,8 +131,8 @@ def _machine(held: dict[str, Any]) -> Machine:
             pairs["pushes"],
             tuple(map(int, memories["reads"])),
             tuple(map(str, memories["signal_names"])),
-            tuple(map(int, memories.get("depths", ()))),
-            tuple((int(s), int(e), int(o)) for s, e, o in memories.get("moves", ())),
+            tuple(map(int, memories["depths"])),
+            tuple((int(s), int(e), int(o)) for s, e, o in memories["moves"]),
         ),
         buffers=None if buffers is None else Buffers(**{k: int(v) for k, v in buffers.items()}),
         reads=Reads(
@@ -145,7 +143,7 @@ def _machine(held: dict[str, Any]) -> Machine:
             after,
             int(reads["end"]),
             (int(reads["steps"][0]), int(reads["steps"][1])),
-            bool(reads.get("backwards", False)),
+            bool(reads["backwards"]),
         ),
         rules=(),
     )

@@ -362,12 +362,9 @@ def _check_whole(directory: Path) -> None:
     if type(found) is not int:
         check_sum(path)
         raise CheckpointError(f"{path}: no format number; this is not a stacktrans checkpoint")
-    if found > FORMAT:
-        raise CheckpointError(
-            f"{path}: format {found} is newer than this stacktrans reads (up to {FORMAT}); "
-            "upgrade stacktrans"
-        )
-    if found > 1 and not (directory / SUMS).is_file():
+    if found != FORMAT:
+        raise CheckpointError(f"{path}: format {found}; this stacktrans reads format {FORMAT}")
+    if not (directory / SUMS).is_file():
         raise CheckpointError(f"{directory / SUMS}: missing; this is not a whole checkpoint")
     check_sum(path)
 

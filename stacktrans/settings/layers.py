@@ -19,7 +19,6 @@ from stacktrans.common.kinds import alternatives, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.packaged import BY_KIND, recipe_names
-from stacktrans.settings.renamed import hint
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -139,7 +138,7 @@ def _said(complaint: Complaint, layers: Sequence[Layer]) -> str:
     where = nearest_place(layers, complaint.location)
     name = ".".join(map(str, complaint.location))
     if complaint.unknown:
-        return f"{where}: {hint(name) or complaint.text}"
+        return f"{where}: {complaint.text}"
     if not name:
         return f"{where}: {complaint.text}"
     return f"{where}: {name}{' ' if complaint.text == MISSING else ': '}{complaint.text}"
@@ -193,7 +192,7 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
 def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
     """The path that a key stands for; what follows a setting's name is a key within its value.
 
-    Raises `UsageError` if the key is unknown, ambiguous, or has another name now.
+    Raises `UsageError` if the key is unknown or ambiguous.
     """
     if key in known.model_fields:
         return key
@@ -210,7 +209,7 @@ def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
                 raise UsageError(f"{origin}: '{name}' could be any of {several}; say which")
     # As much of each path as the key may have meant.
     ends = {".".join(path.split(".")[-len(parts) :]) for path in paths}
-    raise UsageError(f"{origin}: {hint(key) or unknown_name('setting', key, ends)}")
+    raise UsageError(f"{origin}: {unknown_name('setting', key, ends)}")
 
 
 @functools.cache

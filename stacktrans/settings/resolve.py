@@ -12,12 +12,12 @@ from typing import TypedDict, Unpack
 
 from pydantic import ValidationError
 
-from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans import __version__
+from stacktrans.common.errors import UsageError, shown, unknown_name
 from stacktrans.common.reading import STDIN
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.config import RunConfig, Seed
-from stacktrans.settings.formats import of_today
+from stacktrans.settings.config import FORMAT, RunConfig, Seed
 from stacktrans.settings.layers import (
     Layer,
     Settings,
@@ -261,12 +261,21 @@ def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:
     return checked(
         [
             *([base] if base else []),
-            *([of_today(read_layer(file))] if file else []),
+            *([_of_this_format(read_layer(file))] if file else []),
             *(Layer(name, settings) for name, settings in said.items() if settings),
             *asked.get("options", ()),
             *(option_layer(each, RunConfig) for each in asked.get("assignments", ())),
         ]
     )
+
+
+def _of_this_format(file: Layer) -> Layer:
+    """A file of settings; raises `UsageError` if it names another format than that of today."""
+    found = file.settings.get("format")
+    if found is not None and (type(found) is not int or found != FORMAT):
+        expected = f"format: expected {FORMAT}, which this stacktrans {__version__} reads"
+        raise UsageError(f"{file.place(('format',))}: {expected}; found {shown(found)}")
+    return file
 
 
 def _check_whole(file: Layer) -> None:

@@ -14,14 +14,13 @@ from typing import Protocol, Self
 
 import torch
 
-from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.errors import StacktransError
 from stacktrans.common.messages import complain
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablations
 from stacktrans.model.devices import computing_with
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.formats import unsayable
-from stacktrans.settings.layers import Layer, overlay, read_layer, validated
+from stacktrans.settings.layers import Layer, overlay, validated
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.inherited import FirstWeights, inherited
@@ -88,13 +87,9 @@ class Trainer:
         Raises:
             CheckpointError: there is no run, or its last checkpoint is damaged; the message
                 names the value.
-            UsageError: it is a run of an older version with settings that do not exist any more.
+            UsageError: a limit is out of its range.
         """
         last = checkpoint.last_of(directory)
-        if lost := unsayable(read_layer(last / checkpoint.CONFIG)):
-            raise UsageError(
-                *(f"{each}: of an older version, which alone can resume it" for each in lost)
-            )
         saved = Layer(str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump())
         layers = [saved, *budgets]
         trainer = cls(
