@@ -17,13 +17,6 @@ from stacktrans.kernels.compiling import Array, Function, Overloaded, overloaded
 from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_backward
 
 
-class Held(Protocol):
-    """What a memory holds, to continue from."""
-
-    def without(self, items: Array) -> Self:
-        """The same, but that of some of the batch, [B] bool, is empty."""
-
-
 class Store(Protocol):
     """The memory of a batch: the arrays that compiled code works on."""
 
@@ -46,7 +39,7 @@ class Store(Protocol):
         """
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> Self | None:
         """What it holds; None for a memory that is not carried from piece to piece."""
 
 

@@ -1,7 +1,7 @@
 """Controller and memory over whole sequences, for torch, with gradients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from stacktrans.kernels.batches import (
 )
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.examples import compile_steps
-from stacktrans.kernels.kernel import Held
+from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.loading import use_numba
 from stacktrans.kernels.steps import Inputs
 from stacktrans.kernels.tensors import as_array, fresh, in_place
@@ -108,17 +108,11 @@ class Carried:
         units: [L, states, B, H] the state of the controller.
         read: [B, reads * m] what was read last.
         held: what the memory holds; None for one that holds nothing.
-        new: [B] which of them begin anew, and carry nothing.
     """
 
     units: Tensor
     read: Tensor
-    held: Held | None
-    new: Tensor
-
-    def restarted(self, items: Tensor) -> "Carried":
-        """The same, but some of them, [B] bool, begin anew: with the initial state of units."""
-        return replace(self, new=self.new | items)
+    held: Store | None
 
 
 class _Plan(NamedTuple):
@@ -170,8 +164,7 @@ class _Sequence(torch.autograd.Function):
             # The state of the units is known to be of these sizes: it is the initial one.
             check_shape("read", before.read.shape, (sizes.batch, sizes.read))
             plan.kind.memory.check_held(before.held, sizes.batch, sizes.columns)
-            first = torch.where(before.new.unsqueeze(1), first, before.read)
-            held = before.held and before.held.without(before.new.numpy())
+            first, held = before.read, before.held
         store = sizes.store(int(np.diff(starts).max(initial=0)), places, held)
         trace = sizes.new_trace(places, places)
         ready = forward_weights(plan.kind.units.gates, own, own_heads)
@@ -187,9 +180,8 @@ class _Sequence(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(initial, heads, *weights, *kept)
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
-        new = torch.zeros(sizes.batch, dtype=torch.bool)
         units, last = np.concatenate(states, axis=2), np.concatenate(reads_last)
-        carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.held, new)
+        carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.held)
         return kept[1][:, -1], kept[2], kept[3], carried
 
     @staticmethod
@@ -357,8 +349,7 @@ def fused_piece(
 ) -> tuple[SequenceOutput, Carried]:
     """T steps of each of B strings that continue from what an earlier piece of them left.
 
-    Gradients go back to the first of these steps, and no further; those of the initial state are
-    of the strings that begin with it.
+    Gradients go back to the first of these steps, and no further.
 
     Args:
         kind: what is run, without buffers; its memory is carried from piece to piece.
@@ -373,7 +364,7 @@ def fused_piece(
     starts = np.arange(batch + 1) * steps
     projected, initial, *others = weights.joined(batch)
     if state is not None:
-        initial = torch.where(state.new.unsqueeze(1), initial, state.units)
+        initial = state.units
     inputs = as_array(ids.flatten())
     learns = torch.is_grad_enabled()
     plan = _Plan(kind, len(weights.signal_weight), starts, starts, inputs, learns, state)

@@ -148,8 +148,8 @@ class Memory(ABC, Generic[State]):
         if not self.carries:
             raise UsageError(f"memory {self.name} can't be run piece by piece")
 
-    def carried(self, state: State, new: Tensor) -> State:
-        """What it holds, as constants to continue from, but empty for the strings `new`, [B]."""
+    def carried(self, state: State) -> State:
+        """What it holds, as constants to continue from."""
         raise NotImplementedError
 
     @abstractmethod

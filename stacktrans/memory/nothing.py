@@ -25,7 +25,7 @@ class Nothing(Memory[MemoryState]):
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> MemoryState:
         return MemoryState()
 
-    def carried(self, state: MemoryState, new: Tensor) -> MemoryState:
+    def carried(self, state: MemoryState) -> MemoryState:
         return state
 
     def step(

@@ -160,41 +160,11 @@ class Run:
         self._state = self._state.chosen(items)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Carried:
-    """The state of B sequences after a piece, and which of them, [B], begin anew."""
-
-    state: TransducerState
-    new: Tensor
-
-    def restarted(self, items: Tensor) -> Self:
-        """The same, but some of them, [B] bool, begin anew."""
-        return replace(self, new=self.new | items)
-
-
 def piece(
-    model: "Transducer", inputs: Tensor, before: Carried | None, noise: GateNoise
-) -> tuple[Unrolled, Carried]:
+    model: "Transducer", inputs: Tensor, before: TransducerState | None, noise: GateNoise
+) -> tuple[Unrolled, TransducerState]:
     """See `Transducer.unroll_piece`."""
-    state = _constant(model, before.state, before.new) if before else None
-    unrolled, after = unroll(model, inputs, state, noise)
-    none = torch.zeros(len(inputs), dtype=torch.bool, device=inputs.device)
-    with torch.no_grad():
-        return unrolled, Carried(_constant(model, after, none), none)
-
-
-def _constant(model: "Transducer", state: TransducerState, new: Tensor) -> TransducerState:
-    """A state without its gradients; the initial one for `new` sequences, [B]."""
-    first = initial(model, len(new))
-
-    def chosen(begun: Tensor, other: Tensor) -> Tensor:
-        return torch.where(new.unsqueeze(1), begun, other.detach())
-
-    return TransducerState(
-        tuple(
-            tuple(map(chosen, begun, other))
-            for begun, other in zip(first.controller, state.controller, strict=True)
-        ),
-        model.memory.carried(state.memory, new),
-        chosen(first.reads, state.reads),
-    )
+    unrolled, after = unroll(model, inputs, before, noise)
+    controller = tuple(tuple(each.detach() for each in layer) for layer in after.controller)
+    memory = model.memory.carried(after.memory)
+    return unrolled, TransducerState(controller, memory, after.reads.detach())

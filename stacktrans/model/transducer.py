@@ -30,13 +30,13 @@ from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
 from stacktrans.model.arrays import ArrayModel, kind_of
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
-from stacktrans.model.definition import Unrolled
+from stacktrans.model.definition import TransducerState, Unrolled
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import ModelConfig
 
 SYMBOLS_AT_ONCE = 256
 """Symbols of an answer that are read from the output buffer at once."""
-Carried = CarriedCompiled | definition.Carried
+Carried = CarriedCompiled | TransducerState
 """What B sequences carry from one piece to the next."""
 
 
@@ -173,7 +173,7 @@ class Transducer(nn.Module):
         if not (kind := self.kind()):
             assert not isinstance(state, CarriedCompiled)
             return definition.piece(self, inputs, state, noise)
-        assert not isinstance(state, definition.Carried)
+        assert not isinstance(state, TransducerState)
         projected, ids = _projected(self, inputs.flatten(), noise)
         weights = _weights(self, projected)
         done, carried = fused_piece(kind, ids.view(inputs.shape), weights, state)

@@ -108,13 +108,6 @@ class Cells(NamedTuple):
             values=self.values[:0].copy(),
         )
 
-    def without(self, items: Array) -> "Cells":
-        """See `Held`."""
-        return self._replace(
-            head=np.where(items[:, None], self.head.dtype.type(EMPTY), self.head),
-            used=np.where(items[:, None], 0, self.used),
-        )
-
     def forward(self, part: slice, places: slice) -> "Cells":
         """See `Store`."""
         values = self.values[places] if len(self.values) > 1 else self.values

@@ -141,11 +141,6 @@ class ActionMemory(Memory[State]):
         return mixed[:, :, : self.capacity]
 
 
-def constant(cells: Tensor, new: Tensor) -> Tensor:
-    """Cells [B, count, n, m] without gradients, those of some strings, [B], all empty."""
-    return cells.detach().masked_fill(new.view(-1, 1, 1, 1), EMPTY)
-
-
 def with_room(cells: Tensor, count: int) -> Tensor:
     """Cells [B, count, n, m] and empty ones after them, `count` or more in all."""
     missing = max(0, count - cells.shape[2])
@@ -180,8 +175,8 @@ class ActionStack(ActionMemory[StackCells]):
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> StackCells:
         return StackCells(like.new_empty(batch_size, self.count, 0, value_size))
 
-    def carried(self, state: StackCells, new: Tensor) -> StackCells:
-        return StackCells(without_empty(constant(state.cells, new)))
+    def carried(self, state: StackCells) -> StackCells:
+        return StackCells(without_empty(state.cells.detach()))
 
     def cells(self, state: StackCells) -> Tensor:
         return state.cells
@@ -228,9 +223,9 @@ class ActionList(ActionMemory[ListCells]):
         nothing = like.new_empty(batch_size, self.count, 0, value_size)
         return ListCells(with_room(nothing, 1), nothing, nothing)
 
-    def carried(self, state: ListCells, new: Tensor) -> ListCells:
-        left, right = (without_empty(constant(side, new)) for side in (state.left, state.right))
-        return ListCells(constant(state.head, new), left, right)
+    def carried(self, state: ListCells) -> ListCells:
+        left, right = (without_empty(side.detach()) for side in (state.left, state.right))
+        return ListCells(state.head.detach(), left, right)
 
     def cells(self, state: ListCells) -> Tensor:
         beside = self.depth // 2
