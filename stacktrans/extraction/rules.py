@@ -73,7 +73,6 @@ class RuleLearner:
 
     Attributes:
         sorts: for each place, the sort of each thing.
-        unexplained: how many steps do something else than their rule.
     """
 
     def __init__(self, alike: Alike, names: Named, deadline: Deadline = UNLIMITED) -> None:
@@ -100,7 +99,6 @@ class RuleLearner:
         self.sorts = [np.array([series for series, _ in each.each]) for each in things]
         self._push_signals = [signal for signal, _ in alike.operations.pushes]
         self.pairs: list[tuple[int, int]] = []
-        self.unexplained = 0
 
     @staticmethod
     def _slots(alike: Alike, names: Named) -> list[_Slot]:
@@ -196,15 +194,13 @@ class RuleLearner:
     def _part(self, groups: Sequence[Group]) -> bool:
         """Part a sort in each place where steps that are alike deviate; whether any was."""
         parted: set[tuple[int, int]] = set()
-        self.unexplained = 0
         for group in groups:
             if self._deadline.over:
                 break
             for slot, terms in zip(self.slots, group.terms, strict=True):
                 if terms is ANYTHING or terms:
                     continue
-                if not self._part_by(group, slot, parted):
-                    self.unexplained += 1
+                self._part_by(group, slot, parted)
                 break
         return bool(parted)
 
