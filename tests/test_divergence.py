@@ -97,4 +97,4 @@ def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
 
 def test_weights_that_start_as_no_numbers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.start"):
-        trainer_in(tmp_path / "run", small_run("start.value_scale=1e300"))
+        trainer_in(tmp_path / "run", small_run("start.scale.values=1e300"))

@@ -425,7 +425,7 @@ def test_what_is_no_checkpoint_is_said(old: Path, tmp_path: Path) -> None:
     assert "model.safetensors: damaged: its checksum is not the one in SHA256SUMS" in said()
     weights.write_bytes(content)
     change_config(copy / "best", "format: 3", "format: 4")
-    assert "format 4 is newer than this stacktrans" in said()
+    assert "format 4; this stacktrans reads format 3" in said()
 
 
 def test_it_is_refused_in_python_as_by_the_command(old: Path, tmp_path: Path) -> None:

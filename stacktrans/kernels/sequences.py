@@ -364,6 +364,7 @@ def fused_piece(
     starts = np.arange(batch + 1) * steps
     projected, initial, *others = weights.joined(batch)
     if state is not None:
+        check_shape("units", state.units.shape, tuple(initial.shape))
         initial = state.units
     inputs = as_array(ids.flatten())
     learns = torch.is_grad_enabled()
