@@ -112,7 +112,7 @@ def test_a_first_line_unlike_the_others_is_reported(tmp_path: Path) -> None:
 def test_the_column_with_features_is_found(
     tmp_path: Path, columns: tuple[str, ...], single: bool
 ) -> None:
-    # A tag that is no list is told by being one of few.
+    # A single tag is recognized because there are few different ones.
     verbs = [(f"go{n}", "VN"[n % 2], f"went{n}") for n in range(20)] if single else VERBS
     rows = [dict(zip(("source", "features", "target"), verb, strict=True)) for verb in verbs]
     text = lines_of([tuple(row[column] for column in columns) for row in rows])

@@ -200,12 +200,12 @@ class RuleLearner:
             for slot, terms in zip(self.slots, group.terms, strict=True):
                 if terms is ANYTHING or terms:
                     continue
-                self._part_by(group, slot, parted)
+                self._split_by(group, slot, parted)
                 break
         return bool(parted)
 
-    def _part_by(self, group: Group, slot: _Slot, parted: set[tuple[int, int]]) -> bool:
-        """Part what explains the steps that deviate from the best term of a slot."""
+    def _split_by(self, group: Group, slot: _Slot, parted: set[tuple[int, int]]) -> None:
+        """Split a sort to explain the steps that deviate from the best term of a slot."""
         candidates = self._candidates(slot, group.rows)
         assert candidates is not None
         _, right = max(candidates, key=lambda each: int(each[1].sum()))
@@ -225,29 +225,28 @@ class RuleLearner:
         if pair is not None and (best is None or best[0] < 1):
             self.pairs.append(pair)
             parted.add((-1, -1))
-            return True
-        if best is None:
-            return self._part_first(group, right, parted)
-        _, place, deviating = best
-        return self._apart(place, deviating, parted)
+        elif best is None:
+            self._split_first(group, right, parted)
+        else:
+            _, place, deviating = best
+            self._split_off(place, deviating, parted)
 
-    def _part_first(self, group: Group, right: Mask, parted: set[tuple[int, int]]) -> bool:
-        """Part a single thing that stands in a step that deviates."""
+    def _split_first(self, group: Group, right: Mask, parted: set[tuple[int, int]]) -> None:
+        """Split off a single thing that stands in a step that deviates."""
         for place in range(len(self.sorts)):
             column = self.places[group.rows, place]
             if len(np.unique(column)) > 1:
                 thing = np.bincount(column[~right]).argmax()
-                return self._apart(place, np.array([thing]), parted)
-        return False
+                self._split_off(place, np.array([thing]), parted)
+                return
 
-    def _apart(self, place: int, things: Ids, parted: set[tuple[int, int]]) -> bool:
-        """Make a sort of some things, if the one they are of was not parted in this round."""
+    def _split_off(self, place: int, things: Ids, parted: set[tuple[int, int]]) -> None:
+        """Make a sort of some things, unless their own was split in this round."""
         sorts = self.sorts[place]
         own = int(sorts[things[0]])
         if (place, own) not in parted:
             sorts[things] = sorts.max() + 1
         parted.add((place, own))
-        return True
 
     def _telling_pair(self, group: Group, right: Mask) -> tuple[int, int] | None:
         """Two places whose letters are the same just where steps deviate, or where they do not."""

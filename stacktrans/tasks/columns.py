@@ -12,7 +12,7 @@ HEADINGS = {
 }
 """Names that columns have in files of pairs, and which column each of them means."""
 SEPARATORS = (";", "|")
-"""What may stand between features, unless a separator is given: a comma is usual in sentences."""
+"""What may stand between features, unless a separator is given; the first is the default."""
 FEWER = 4
 """A column with so many times fewer different values than each other one may hold features."""
 
@@ -42,7 +42,9 @@ def headed(names: Sequence[str]) -> tuple[str, ...] | None:
 
 def found_separator(features: Sequence[str]) -> str:
     """What stands between the features of a column."""
-    return next((each for each in SEPARATORS if any(each in text for text in features)), ";")
+    return next(
+        (each for each in SEPARATORS if any(each in text for text in features)), SEPARATORS[0]
+    )
 
 
 def found_columns(

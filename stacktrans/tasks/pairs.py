@@ -18,7 +18,7 @@ from stacktrans.common.incoming import LONGEST
 from stacktrans.common.reading import STDIN, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.columns import columns_of
+from stacktrans.tasks.columns import SEPARATORS, columns_of
 from stacktrans.tasks.contents import PACKED
 from stacktrans.tasks.files import CALLED, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.layouts import Pair, Steps
@@ -83,7 +83,7 @@ class Pairs(Task):
         self._split = split
         self.known, self.drawn = known, known is not None
         units = UNITS[0] if symbols is None else symbols
-        separator = ";" if separator is None else separator
+        separator = SEPARATORS[0] if separator is None else separator
         writing = Writing.of(units, "features" in self.columns, separator, normalize)
         self.source, self.target = Known.of(_symbols(known, writing), self.columns, writing)
 

@@ -38,8 +38,8 @@ class Writing(NamedTuple):
     source: str
     target: str
     features: bool
-    separator: str = ";"
-    form: str | None = None
+    separator: str
+    form: str | None
 
     @classmethod
     def of(cls, units: object, features: bool, separator: object, form: Any) -> "Writing":
