@@ -175,9 +175,3 @@ def test_it_is_for_targets_after_their_sources(task: str, memory: str, message: 
     settings = {"model": {"memory": memory}}
     with pytest.raises(UsageError, match=message):
         resolve(task=task, settings=settings, assignments=[BACKWARDS])
-
-
-def test_a_run_forwards_is_the_same_run_as_before() -> None:
-    assert "backwards" not in small_run().to_yaml()
-    assert small_run().identity() == small_run("backwards=false").identity()
-    assert small_run().identity() != small_run(BACKWARDS).identity()

@@ -6,7 +6,7 @@ together is a block that can be null.
 
 import functools
 import hashlib
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, model_validator
@@ -16,7 +16,7 @@ from stacktrans.settings.layers import overlaid
 from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
 from stacktrans.settings.task_config import TaskConfig, paths_of
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.settings.values import Extended, Strict
+from stacktrans.settings.values import Strict
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 
@@ -60,10 +60,8 @@ class Seed(Strict):
     seed: SeedNumber = 1
 
 
-class RunConfig(Extended):
+class RunConfig(Strict):
     """Everything that decides what a run does."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset({"start_from"})
 
     format: Literal[3] = FORMAT
     """version of this layout."""

@@ -30,7 +30,7 @@ def base_of(config: RunConfig, origin: str, recipe: str | None) -> Layer:
     """
     if recipe == AUTO:
         raise UsageError(f"recipe {AUTO}: {NOT_RACED}; expected another, or none")
-    settings = config.model_dump(exclude={"start_from"}) | {"version": __version__}
+    settings = config.model_dump() | {"version": __version__, "start_from": None}
     training = settings["training"]
     training["restart"] = None
     if config.training.stream:
