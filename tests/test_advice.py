@@ -11,9 +11,9 @@ from test_narrow import ACCURACY, CONFIG, SUMMARY
 from test_pairs import lines_of, write
 from test_race import standings
 
-from stacktrans.commands.advice import worth_a_try
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.task_config import TaskLengths
+from stacktrans.showing.race import worth_a_try
 from stacktrans.tasks.base import Lengths
 from stacktrans.training.standings import RaceState
 

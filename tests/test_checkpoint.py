@@ -10,8 +10,7 @@ import safetensors.torch
 import torch
 from changed_checkpoints import change_config, change_weights, reseal
 
-from stacktrans.common.checksums import SUMS
-from stacktrans.common.files import write_atomically
+from stacktrans.common.files import SUMS, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.transducer import Transducer

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from shapes import shaped
 
 from stacktrans.common.grouping import batches_of
-from stacktrans.common.statistics import confidence_interval
 from stacktrans.inference import evaluation
 from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import Scores, score
@@ -19,6 +18,7 @@ from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.scores import confidence_interval
 from stacktrans.tasks.layouts import JointSequence, Pair
 
 LAYOUT = JointSequence(source_size=4, target_size=4)

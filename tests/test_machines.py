@@ -16,9 +16,8 @@ from changed_checkpoints import reseal
 from command_line import run
 
 import stacktrans
-from stacktrans.common.checksums import SUMS, sums_of
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import MACHINE
+from stacktrans.common.files import MACHINE, SUMS, sums_of
 from stacktrans.extraction import refining
 from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
@@ -45,8 +44,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.proving.proof import prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.machine_svg import svg
-from stacktrans.showing.machines import dot
+from stacktrans.showing.machines import dot, svg
 
 LETTERS = 8
 

@@ -16,7 +16,7 @@ from stacktrans.inference.trace import Held, Part, Step, Trace
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.animation import animate_trace, fullest
 from stacktrans.showing.contents import Block
-from stacktrans.showing.drawn_contents import COLOURS, Placed, colours_of, panels_of
+from stacktrans.showing.plots import COLOURS, Placed, colours_of, panels_of
 from stacktrans.showing.traces import Row, heat_map, rows_of, shade
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})

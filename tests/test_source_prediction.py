@@ -13,7 +13,7 @@ from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.controllers import no_noise
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.source_prediction import SourcePrediction
+from stacktrans.training.objective import SourcePrediction
 from stacktrans.training.start import Start
 from stacktrans.training.trainer import Trainer
 

@@ -17,10 +17,9 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.layouts import Stream
-from stacktrans.training.preparing import prepared
 from stacktrans.training.sources import Moment
 from stacktrans.training.streams import Streams
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Interrupted, Trainer, prepared
 
 CPU = torch.device("cpu")
 STREAM = "sequences: 12, steps: 10, starts: 1"

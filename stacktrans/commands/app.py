@@ -12,10 +12,8 @@ from typer.core import TyperGroup
 
 from stacktrans import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory
-from stacktrans.common.interrupts import INTERRUPTED
-from stacktrans.common.messages import complain, silence
-from stacktrans.common.plugins import blamed
-from stacktrans.common.registry import use_plugins
+from stacktrans.common.messages import INTERRUPTED, complain, silence
+from stacktrans.common.registry import blamed, use_plugins
 from stacktrans.common.visible import visible
 
 

@@ -283,8 +283,14 @@ def _accuracies(
     errors: int | None,
 ) -> _Report:
     from stacktrans.model.description import model_line
-    from stacktrans.showing.predictions import errors_json, errors_table
-    from stacktrans.showing.scores import scores_entries, scores_json, scores_table, scores_tables
+    from stacktrans.showing.scores import (
+        errors_json,
+        errors_table,
+        scores_entries,
+        scores_json,
+        scores_table,
+        scores_tables,
+    )
     from stacktrans.showing.tables import heading
 
     objects, table = [], scores_table(measured, hard)
@@ -324,7 +330,7 @@ def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
 
 def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> None:
     """Print what was measured on stdout, or on stderr `beside` data."""
-    from stacktrans.showing.exports import csv_of, latex_text
+    from stacktrans.showing.tables import csv_of, latex_text
 
     if forms["--json"]:
         print_json(report.objects if len(report.objects) > 1 else report.objects[0])
@@ -335,7 +341,7 @@ def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> Non
 
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:
-    from stacktrans.showing.predictions import predicted_lines
+    from stacktrans.showing.scores import predicted_lines
     from stacktrans.tasks.lines import form_of, write_lines
 
     lines = predicted_lines(results, model.task, form_of(path))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from stacktrans.common.checksums import check_sum
 from stacktrans.common.errors import CheckpointError
+from stacktrans.common.files import check_sum
 from stacktrans.common.incoming import LONGEST
 from stacktrans.machines.definition import (
     CONSTANT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stacktrans.common.wording import listed
+from stacktrans.common.visible import listed
 from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Rule, Term, Things
 
 MOST_NAMED = 6

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import functools
 import io
+import json
+import math
 import os
 import zipfile
 from collections.abc import Mapping
@@ -22,14 +24,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError as CheckpointError
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
-from stacktrans.common.files import MACHINE, is_checkpoint, is_race
+from stacktrans.common.files import MACHINE, SUMS, check_sum, is_checkpoint, is_race, sums_of
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.late import Late
-from stacktrans.common.registry import CONTROLLERS, resuming
+from stacktrans.common.reading import parsed_json
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES, resuming
 from stacktrans.common.visible import shell_text
 from stacktrans.machines.definition import Machine
 from stacktrans.machines.files import read_machine, written
@@ -37,11 +39,10 @@ from stacktrans.memory import Memory, make_memory
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
 from stacktrans.model.directories import aside, write_whole
-from stacktrans.model.header import check_origins, metadata, sharpness_of
 from stacktrans.model.of_machine import MachineModel, buffers_of, memories_of, reads_of
 from stacktrans.model.predictor import Numbers, Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes
-from stacktrans.model.weights import check_shapes, read_weights, serialized, shapes_of
+from stacktrans.model.weights import check_shapes, metadata_of, read_weights, serialized, shapes_of
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
@@ -58,9 +59,15 @@ if TYPE_CHECKING:
 else:
     torch = Late("torch")
 
+
 TRAINING = "training.pt"
 CARD = "README.md"
 _NO_WEIGHTS = "a machine has no weights to be trained or changed"
+
+ORIGINS = "origins"
+"""The key, of the plugins that the model is made with."""
+SHARPNESS = "sharpness"
+"""The key there of the factor by which signals were made nearer to 0 or 1."""
 
 
 def save(
@@ -394,3 +401,54 @@ def last_of(run: Path) -> Path:
         if (candidate / TRAINING).is_file():
             return candidate
     raise CheckpointError(f"{run}: no run to resume here; expected a directory made by train")
+
+
+def metadata(
+    config: RunConfig, accuracy: Mapping[str, Any] | None, sharpness: float
+) -> dict[str, str]:
+    """What is said of weights: their task, version, configuration and accuracy, and plugins."""
+    said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
+    if accuracy:
+        said["accuracy"] = json.dumps(accuracy)
+    if sharpness != 1:
+        said[SHARPNESS] = json.dumps(sharpness)
+    model = config.model
+    names = (model.memory.name, model.controller.name, config.task.generator)
+    origins = {
+        registry.kind: {name: origin}
+        for registry, name in zip(REGISTRIES, names, strict=True)
+        if (origin := registry.origin(name))
+    }
+    if origins:
+        said[ORIGINS] = json.dumps(origins)
+    return said
+
+
+def sharpness_of(path: Path) -> float:
+    """How sharp the signals of weights are; raises `CheckpointError` for what can't be."""
+    written = metadata_of(path).get(SHARPNESS, "1")
+    try:
+        sharpness = float(written)
+    except (TypeError, ValueError):
+        sharpness = math.nan
+    if not 0 < sharpness < math.inf:
+        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(written)}; expected more than 0")
+    return sharpness
+
+
+def check_origins(path: Path) -> None:
+    """Raise `UsageError` if weights are of a model with parts that are not known here."""
+    try:
+        origins = parsed_json(metadata_of(path).get(ORIGINS, "{}"))
+        named = [
+            (name, str(origin), kind)
+            for kind in REGISTRIES
+            for name, origin in origins.get(kind.kind, {}).items()
+        ]
+    except (AttributeError, TypeError, ValueError):  # of other metadata than `save` writes
+        return
+    for name, origin, registry in named:
+        if name not in registry:
+            state = "loaded" if origin.startswith("plugin ") else "installed"
+            part = f"{registry.kind} {name}"
+            raise UsageError(f"{path}: {part} is from {origin}, which is not {state}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 
-from stacktrans.common.checksums import check_sum
 from stacktrans.common.errors import CheckpointError, abridged
+from stacktrans.common.files import check_sum
 from stacktrans.common.late import Late
 from stacktrans.common.visible import visible
 from stacktrans.model.predictor import Numbers

@@ -12,9 +12,17 @@ from typing import NamedTuple
 
 from stacktrans.grammar import Bracketing
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.computed import (
+    WAIT,
+    BigramFlip,
+    Copy,
+    DelayedParity,
+    Parity,
+    Rearrangement,
+    Reverse,
+    WaitingReversal,
+)
 from stacktrans.tasks.grammatical import NextSymbol
-from stacktrans.tasks.rearrangement import BigramFlip, Copy, Rearrangement, Reverse
-from stacktrans.tasks.same_length import WAIT, DelayedParity, Parity, WaitingReversal
 
 STACK, QUEUE = "stack", "queue"
 FRESH = "fresh"

@@ -12,8 +12,10 @@ import yaml
 from pydantic import Field, model_validator
 
 from stacktrans import __version__
-from stacktrans.settings.layers import overlaid
+from stacktrans.common.errors import UsageError
+from stacktrans.settings.layers import Layer, overlaid
 from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
+from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.task_config import TaskConfig, paths_of
 from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.settings.values import Strict
@@ -21,7 +23,9 @@ from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 
 FORMAT: Literal[3] = 3
-"""Version of the layout of configurations and checkpoints; see `stacktrans.settings.formats`."""
+"""Version of the layout of configurations and checkpoints."""
+
+NOT_RACED = "a run that starts from a checkpoint is not raced"
 
 
 class CarriedConfig(Strict):
@@ -150,6 +154,33 @@ class RunConfig(Strict):
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
         return str(_as_yaml(self.model_dump(mode="json")))
+
+
+def base_of(config: RunConfig, origin: str, recipe: str | None) -> Layer:
+    """What all else that is asked for lies over.
+
+    That is the whole configuration of the checkpoint, but with no starts from other weights; or, if
+    a recipe is given, which says how to train, what else there is in it.
+
+    Args:
+        config: of the checkpoint.
+        origin: where it stands, for messages.
+        recipe: its name; None to train as the checkpoint was trained.
+
+    Raises:
+        UsageError: the recipe is a race.
+    """
+    if recipe == AUTO:
+        raise UsageError(f"recipe {AUTO}: {NOT_RACED}; expected another, or none")
+    settings = config.model_dump() | {"version": __version__, "start_from": None}
+    training = settings["training"]
+    training["restart"] = None
+    if config.training.stream:
+        training["data"]["stream"]["starts"] = 1
+    if recipe is not None:
+        settings = {name: settings[name] for name in ("seed", "threads", "task", "model")}
+        settings["training"] = {"restart": None}
+    return Layer(origin, settings)
 
 
 _DECIDES_NOTHING: Any = {

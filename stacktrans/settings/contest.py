@@ -7,7 +7,7 @@ from typing import Unpack
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import NOT_RACED, RunConfig
 from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
@@ -20,7 +20,6 @@ from stacktrans.settings.resolve import (
     seed_of,
     task_layers,
 )
-from stacktrans.settings.start_from import NOT_RACED
 from stacktrans.settings.strategies import Kind, strategies
 from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task

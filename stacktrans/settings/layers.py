@@ -12,10 +12,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from stacktrans.common.complaints import MISSING, Complaint, complaints
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
-from stacktrans.common.kinds import alternatives, without_null
+from stacktrans.common.kinds import MISSING, Complaint, alternatives, complaints, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.packaged import BY_KIND, recipe_names

@@ -168,7 +168,7 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
 
     Args:
         recipe: name of a recipe, or of a strategy.
-        base: what all else lies over; see `stacktrans.settings.start_from`.
+        base: what all else lies over; see `stacktrans.settings.config`.
         task: name or file of a task.
         config: file of a configuration, whole or in part.
         settings: other settings, nested by section.

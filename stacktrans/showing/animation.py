@@ -12,8 +12,15 @@ from stacktrans.inference.trace import Step, Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import parts_of, symbol_text
-from stacktrans.showing.drawn_contents import colours_of, draw_blocks, highest, panels_of, piled
-from stacktrans.showing.plots import check_matplotlib, empty_figure
+from stacktrans.showing.plots import (
+    check_matplotlib,
+    colours_of,
+    draw_blocks,
+    empty_figure,
+    highest,
+    panels_of,
+    piled,
+)
 from stacktrans.showing.traces import said
 
 if TYPE_CHECKING:

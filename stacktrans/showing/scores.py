@@ -1,16 +1,63 @@
-"""Accuracy and perplexity, as tables and as JSON."""
+"""Scores with their confidence intervals, and answers: as tables, as lines and as JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from math import sqrt
+from statistics import median
 from typing import Any
 
-from stacktrans.common.statistics import confidence_interval
+import numpy as np
+from rich.console import RenderableType
+
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.reading import parsed_json
+from stacktrans.common.visible import json_text
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.perplexity import Perplexity
-from stacktrans.showing.tables import Column, Table
-from stacktrans.tasks.base import Lengths
+from stacktrans.inference.predictions import Prediction
+from stacktrans.showing.tables import Column, Table, remark
+from stacktrans.tasks.alphabets import Alphabet
+from stacktrans.tasks.base import Lengths, Task
+from stacktrans.tasks.lines import PairFormat, format_pair
+
+RESAMPLES = 2000
+"""Of a bootstrap."""
 
 ROWS_PER_RANGE = 8
+Results = Sequence[tuple[Lengths, Scores]]
+"""The scores of each range of lengths."""
+AROUND = 20
+"""How many symbols of a long string are shown before and after the first wrong one."""
+
+
+def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share measured on `count` strings.
+
+    For fine accuracy it errs on the wide side: no quantity between 0 and 1
+    varies more than a coin with the same mean.
+    """
+    z = 1.959964
+    centre = (accuracy + z * z / (2 * count)) / (1 + z * z / count)
+    spread = accuracy * (1 - accuracy) / count + z * z / (4 * count * count)
+    half = z * sqrt(spread) / (1 + z * z / count)
+    # Rounding must not leave out the accuracy itself, least of all 0 and 1.
+    return min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))
+
+
+def spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Least, median and greatest."""
+    return min(values), median(values), max(values)
+
+
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
+    """A 95% interval of the mean: percentiles of the means of resampled values.
+
+    It is the same for the same values.
+    """
+    rng = generator(0, Purpose.RESAMPLING)
+    drawn = rng.choice(np.asarray(values), size=(RESAMPLES, len(values)))
+    low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
 
 
 def accuracy_cells(coarse: float, fine: float, symbols: float) -> tuple[str, str, str]:
@@ -21,10 +68,6 @@ def accuracy_cells(coarse: float, fine: float, symbols: float) -> tuple[str, str
 def _interval(accuracy: float, count: int) -> str:
     low, high = confidence_interval(accuracy, count)
     return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
-
-
-Results = Sequence[tuple[Lengths, Scores]]
-"""The scores of each range of lengths."""
 
 
 def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
@@ -175,3 +218,83 @@ def _texts_table(
 def perplexity_json(texts: Mapping[str, Perplexity]) -> list[dict[str, Any]]:
     """The numbers of `perplexity_table`, one entry a text."""
     return [{"text": name, **asdict(found)} for name, found in texts.items()]
+
+
+def first_errors(results: Results, count: int) -> list[Prediction]:
+    """The first wrong answers, range by range."""
+    return [found for found in _predictions(results) if not found.right][:count]
+
+
+def errors_table(results: Results, count: int, task: Task) -> Iterator[RenderableType]:
+    """The first wrong answers beside their targets, and how many there are.
+
+    Of long strings what is around the first wrong symbol is shown, and of a long source its
+    beginning.
+    """
+    answers = [*_predictions(results)]
+    wrong = sum(not found.right for found in answers)
+    shown = first_errors(results, count)
+    if shown:
+        table = Table(
+            "source", Column("target", left=True), Column("answer", left=True), "first wrong"
+        )
+        for found in shown:
+            place = (found.first_wrong or 1) - 1
+            table.add_row(
+                _around(task.source, found.source, 0),
+                _around(task.target, found.target, place),
+                _around(task.target, found.answer, place),
+                found.first_wrong,
+            )
+        yield table
+    yield remark(
+        f"{wrong} of {len(answers)} answers are wrong"
+        + (f"; the first {len(shown)} are shown" if len(shown) < wrong else "")
+    )
+
+
+def errors_json(results: Results, count: int) -> list[dict[str, Any]]:
+    """The first wrong answers."""
+    return [
+        {
+            "source": found.source,
+            "target": found.target,
+            "answer": found.answer,
+            "first_wrong": found.first_wrong,
+        }
+        for found in first_errors(results, count)
+    ]
+
+
+def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[str]:
+    """Source, target, answer and whether it is right, range by range, as lines without their ends.
+
+    The pair is as `format_pair` writes it.
+    """
+    for found in _predictions(results):
+        line = format_pair(task, found.pair, form)
+        if form == "tsv":
+            yield f"{line}\t{found.answer}\t{'right' if found.right else 'wrong'}"
+        else:
+            yield json_text({**parsed_json(line), "answer": found.answer, "right": found.right})
+
+
+def _predictions(results: Results) -> Iterator[Prediction]:
+    """The answers of each range; those that are in several of them come once."""
+    found = (each for _, scores in results for each in _answers(scores))
+    return iter({id(each.pair): each for each in found}.values())
+
+
+def _answers(scores: Scores) -> Iterable[Prediction]:
+    return () if scores.predictions is None else scores.predictions
+
+
+def _around(alphabet: Alphabet, text: str, place: int) -> str:
+    """A string, or of a long one what is around a symbol."""
+    symbols = alphabet.split(text)
+    if len(symbols) <= 2 * AROUND:
+        return text
+    first = max(0, min(place - AROUND, len(symbols) - 2 * AROUND))
+    last = first + 2 * AROUND
+    before, after = "..." * (first > 0), "..." * (last < len(symbols))
+    return before + alphabet.join(symbols[first:last]) + after

@@ -1,14 +1,15 @@
-"""A sweep's table as Markdown and JSON, and its runs as CSV."""
+"""A sweep's table as Markdown and JSON, how many runs solve their tasks, and its runs as CSV."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Any
 
 from stacktrans.common.visible import in_a_line, shell_text, visible
-from stacktrans.showing.exports import csv_text
-from stacktrans.sweeps.file import Figure, Measure
+from stacktrans.showing.scores import confidence_interval
+from stacktrans.showing.tables import csv_text
+from stacktrans.sweeps.file import Figure, Measure, Solved
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.solved import seconds_to_solve, share_solved, solved_in_words
 from stacktrans.sweeps.table import Cell, Records, cells_of, holds
 from stacktrans.sweeps.work import is_complete, value_of
 
@@ -27,6 +28,9 @@ _ACCURACIES = {
 _MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
 """What Markdown would take for emphasis, code, a link, a picture or a heading."""
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+NAMED = 12
+"""How many cells are named that were not always solved."""
 
 
 def markdown(plan: Plan, records: Records) -> str:
@@ -240,3 +244,65 @@ def as_csv(plan: Plan, records: Records) -> str:
             last = (record.get("error", ""), record["command"])
             rows.append([run.condition, *run.axes.values(), *known, *last])
     return csv_text(rows)
+
+
+def share_solved(cell: Cell) -> str:
+    """How many runs of a cell are solved, and the interval of their share; empty if unknown."""
+    if cell.solved is None or cell.solved_interval is None:
+        return ""
+    return f"{cell.solved} of {cell.runs} {_interval(cell.solved_interval)}"
+
+
+def seconds_to_solve(cell: Cell) -> str:
+    """How long the median of the solved runs took; empty if there is none."""
+    seconds = cell.median_seconds_to_solve
+    return "" if seconds is None else f"{seconds:.0f}"
+
+
+def solved_in_words(plan: Plan, cells: Sequence[Cell]) -> str:
+    """How many runs of a sweep are solved, how soon, and where not all are; empty if unknown."""
+    bound = plan.file.solved
+    judged = [cell for cell in cells if bound and cell.measure == bound.measure and cell.runs]
+    if not (bound and judged):
+        return ""
+    count, seconds = sum(cell.runs for cell in judged), [s for cell in judged for s in cell.seconds]
+    share = _interval(confidence_interval(len(seconds) / count, count))
+    least = f"{bound.measure} at least {_least(plan, bound)}"
+    said = f"Solved, with {least}: {len(seconds)} of {count} runs {share}"
+    if seconds:
+        said += (
+            f", half of these within {median(seconds):.0f} seconds, all within {max(seconds):.0f}"
+        )
+    said += "".join(f". {each}" for each in _also_in_words(plan, cells))
+    missed = [_named(cell) for cell in judged if len(cell.seconds) < cell.runs]
+    if missed:
+        more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
+        said += f". Not all runs of {', '.join(missed[:NAMED])}{more}"
+    return f"{said}."
+
+
+def _also_in_words(plan: Plan, cells: Sequence[Cell]) -> Iterator[str]:
+    """How many of the solved runs are as good with hard signals, and of how many is a machine."""
+    bound = plan.file.solved
+    for name, measure in plan.file.measures.items():
+        own = [cell for cell in cells if cell.measure == name and cell.solved]
+        discrete = measure.hard or measure.of == "machine"
+        if not (bound and own and discrete) or name == bound.measure:
+            continue
+        also, count = sum(cell.also for cell in own), sum(cell.solved or 0 for cell in own)
+        share = f"{also} of {count} {_interval(confidence_interval(also / count, count))}"
+        has = "a machine" if measure.of == "machine" else f"{name} at least {_least(plan, bound)}"
+        yield f"Of the solved runs, {share} have {has}"
+
+
+def _least(plan: Plan, bound: Solved) -> str:
+    return f"{bound.least:g}{' per cent' if plan.file.percent else ''}"
+
+
+def _named(cell: Cell) -> str:
+    name = f"{cell.condition} on {cell.task}" if cell.task else cell.condition
+    return f"{name} ({len(cell.seconds)} of {cell.runs})"
+
+
+def _interval(bounds: tuple[float, float]) -> str:
+    return "[{:.2f} – {:.2f}]".format(*bounds)

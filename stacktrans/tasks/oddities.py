@@ -7,9 +7,8 @@ import numpy as np
 
 from stacktrans.common.errors import shown
 from stacktrans.tasks.alphabets import UNSAYABLE
-from stacktrans.tasks.files import CALLED, DEV, NAMED, PARTS, TEST, TRAIN, Lines, Request
+from stacktrans.tasks.files import CALLED, DEV, NAMED, PARTS, TEST, TRAIN, Keys, Lines, Request
 from stacktrans.tasks.flat import Chosen, Flat, Numbers
-from stacktrans.tasks.splits import Keys
 
 ALMOST_NONE = 0.25
 """A first line with so small a share of symbols that come again is odd."""

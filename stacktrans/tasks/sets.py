@@ -1,8 +1,9 @@
-"""The sets of pairs in files: to train on, to choose by and to test on."""
+"""The sets of pairs in files, as they are written: to train on, to choose by and to test on."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +13,80 @@ from stacktrans.tasks.alphabets import MOST_SYMBOLS
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import found_separator
 from stacktrans.tasks.contents import changed
-from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
+from stacktrans.tasks.files import (
+    DEV,
+    TEST,
+    TRAIN,
+    Keys,
+    Lines,
+    Request,
+    check_sizes,
+    keep_apart,
+    read_files,
+)
 from stacktrans.tasks.flat import Flat, Numbering, Numbers, keys
 from stacktrans.tasks.layouts import Pair, Steps
 from stacktrans.tasks.oddities import mixed_forms, odd_first_lines, oddities, unsayable
-from stacktrans.tasks.splits import Keys, keep_apart
 from stacktrans.tasks.symbols import UNITS, Known, Writing, found_unit, in_order
-from stacktrans.tasks.written import Column, PairSequence, WrittenPairs
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands in a column of n lines.
+
+    Attributes:
+        strings: [n] the numbers of the symbols of each.
+        symbols: what each number stands for.
+        writing: how symbols are written.
+        name: of the column.
+    """
+
+    strings: Flat
+    symbols: Sequence[str]
+    writing: Writing
+    name: str
+
+    def __getitem__(self, index: int) -> str:
+        symbols = [self.symbols[number] for number in self.strings[index]]
+        return self.writing.joined(self.name, symbols)
+
+
+class PairSequence(Sequence[Pair]):
+    """Pairs that are put together when they are asked for."""
+
+    @abstractmethod
+    def pair(self, index: int) -> Pair:
+        """The pair of an index from 0."""
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        places = range(len(self))[index]
+        return [*map(self.pair, places)] if isinstance(places, range) else self.pair(places)
+
+
+class WrittenPairs(PairSequence):
+    """Pairs as ids and as they are written, which takes longer to look up.
+
+    Args:
+        pairs: as ids alone, n of them.
+        columns: what stands in the columns of their lines.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], columns: Sequence[Column]) -> None:
+        self.pairs, self.columns = pairs, columns
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def pair(self, index: int) -> Pair:
+        written = tuple(column[index] for column in self.columns)
+        return self.pairs[index]._replace(written=written)
+
 
 REPLACED = 0.25
 """A symbol that comes n times in the training set is read as unknown with probability a / (a + n),

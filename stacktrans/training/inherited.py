@@ -1,11 +1,12 @@
-"""What a run has from the checkpoint that it starts from: its first weights."""
+"""The first weights of a run: from a checkpoint, or with one meaning for inputs and outputs."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
@@ -21,6 +22,9 @@ from stacktrans.tasks.base import Task
 
 FirstWeights = Callable[[Transducer], None]
 """Gives a model the weights that it begins with."""
+
+SCALE = 0.3
+"""Standard deviation of the weights, times the length of an embedding over its expected length."""
 
 
 def checksum_of(name: str | Path) -> str:
@@ -79,3 +83,41 @@ def _carried(trained: Alphabet, other: Alphabet) -> CarriedConfig:
 
 def _symbols(roles: Iterable[Role]) -> set[Role]:
     return {role for role in roles if role[0] in (SYMBOL, FEATURE)}
+
+
+@torch.no_grad()
+def start_alike(model: Transducer, inputs: Sequence[Role], outputs: Sequence[Role]) -> None:
+    """Have the output weights of symbols that are read as well start as their embeddings.
+
+    They go through one random matrix, so that the sizes may differ. With weights that have nothing
+    to do with each other, what comes through a memory is to be mapped symbol by symbol, which is
+    slow where there are many; with these, one mapping is right for all. It is the tying of input
+    and output embeddings (Press and Wolf 2017, "Using the Output Embedding to Improve Language
+    Models"), but only to begin with.
+
+    Args:
+        model: has just been drawn, and is changed; without embeddings it stays as it is.
+        inputs: what each input id stands for.
+        outputs: what each output id stands for.
+    """
+    if model.embedding is None:
+        return
+    said, read = _same(inputs, outputs)
+    embeddings, weights = model.embedding.weight, model.classifier.weight
+    through = torch.randn(embeddings.shape[1], weights.shape[1]) / embeddings.shape[1] ** 0.5
+    weights[said] = SCALE * embeddings[read] @ through.to(weights)
+
+
+def _same(inputs: Sequence[Role], outputs: Sequence[Role]) -> tuple[Tensor, Tensor]:
+    """The output ids and the input ids [n] of what can both be read and be said."""
+    pairs = torch.tensor([*_pairs(inputs, outputs)], dtype=torch.int64).view(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _pairs(inputs: Sequence[Role], outputs: Sequence[Role]) -> Iterator[tuple[int, int]]:
+    places = {role: index for index, role in enumerate(inputs)}
+    for index, role in enumerate(outputs):
+        # In a joint sequence, what a source consists of is told apart from what a target does.
+        place = places.get(("source", *role), places.get(role))
+        if role[0] == SYMBOL and place is not None:
+            yield index, place

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.controllers import GateNoise, no_noise
-from stacktrans.model.same_symbols import start_alike
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import CurriculumConfig
-from stacktrans.training.inherited import FirstWeights
+from stacktrans.training.inherited import FirstWeights, start_alike
 from stacktrans.training.objective import (
     RunningMean,
+    SourcePrediction,
     check_optimizer,
     indecision,
     make_optimizer,
@@ -24,7 +24,6 @@ from stacktrans.training.objective import (
 )
 from stacktrans.training.records import Record
 from stacktrans.training.rounding import rounding_of
-from stacktrans.training.source_prediction import SourcePrediction
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.state import (
     Count,

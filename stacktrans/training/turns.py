@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 
 from stacktrans.common.errors import StacktransError, is_out_of_memory
-from stacktrans.common.plugins import blamed
-from stacktrans.common.registry import use_plugins
+from stacktrans.common.registry import blamed, use_plugins
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
