@@ -16,10 +16,9 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import contestants
 from stacktrans.showing.race import race_table
-from stacktrans.training.pairs import Files
 from stacktrans.training.race import Race
 from stacktrans.training.records import Accuracy, Record, merit
-from stacktrans.training.sources import Moment
+from stacktrans.training.sources import Files, Moment
 from stacktrans.training.standings import Standing
 
 SMALL = (

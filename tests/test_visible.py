@@ -178,7 +178,7 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from stacktrans.inference.evaluation import Scores
     from stacktrans.showing.plots import plot_accuracy
-    from stacktrans.sweeps.pictures import picture
+    from stacktrans.sweeps.live import picture
     from stacktrans.tasks.base import Lengths
 
     one = np.ones(1, dtype=np.int64)

@@ -112,10 +112,9 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello --html hello.html
     """
     from stacktrans.inference.trace import of_stacks, trace
-    from stacktrans.showing.animation import animate_trace, check_animation
     from stacktrans.showing.contents import contents_view, screen
     from stacktrans.showing.page import Shown, check_page, write_page
-    from stacktrans.showing.plots import check_plot, plot_trace
+    from stacktrans.showing.plots import animate_trace, check_animation, check_plot, plot_trace
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
 

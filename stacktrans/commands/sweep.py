@@ -100,7 +100,7 @@ def sweep(
     finally:
         signal.signal(signal.SIGTERM, before)
     if plot:
-        from stacktrans.sweeps.pictures import draw
+        from stacktrans.sweeps.live import draw
 
         draw(store)
     if as_json:

@@ -27,7 +27,16 @@ from typing import TYPE_CHECKING, Any
 from stacktrans.common.errors import CheckpointError as CheckpointError
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
-from stacktrans.common.files import MACHINE, SUMS, check_sum, is_checkpoint, is_race, sums_of
+from stacktrans.common.files import (
+    MACHINE,
+    SUMS,
+    aside,
+    check_sum,
+    is_checkpoint,
+    is_race,
+    sums_of,
+    write_whole,
+)
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.late import Late
 from stacktrans.common.reading import parsed_json
@@ -38,7 +47,6 @@ from stacktrans.machines.files import read_machine, written
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
-from stacktrans.model.directories import aside, write_whole
 from stacktrans.model.of_machine import MachineModel, buffers_of, memories_of, reads_of
 from stacktrans.model.predictor import Numbers, Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes

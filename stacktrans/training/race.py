@@ -14,14 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
-from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, write_atomically
+from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, unfinished, write_atomically
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
 from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import CONFIG
 from stacktrans.model.devices import find_device
-from stacktrans.model.directories import unfinished
 from stacktrans.settings.command import alone as command_alone
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve

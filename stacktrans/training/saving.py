@@ -22,12 +22,12 @@ from stacktrans.common.files import (
     is_race,
     locked,
     tidy,
+    unfinished,
     write_atomically,
 )
 from stacktrans.common.registry import resuming
 from stacktrans.common.visible import shell_text
 from stacktrans.model import checkpoint
-from stacktrans.model.directories import unfinished
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights
 from stacktrans.settings.config import RunConfig
