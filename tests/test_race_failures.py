@@ -21,7 +21,7 @@ from stacktrans.common.files import CANDIDATES, RACE
 from stacktrans.common.processes import Pool
 from stacktrans.training import race
 from stacktrans.training.race import Race
-from stacktrans.training.standings import read_race
+from stacktrans.training.records import read_race
 from stacktrans.training.start import Start
 
 

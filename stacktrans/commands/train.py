@@ -344,8 +344,8 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 def _print_contestants(configs: "Mapping[str, RunConfig]", as_json: bool) -> None:
     """Who would be raced, and how."""
-    from stacktrans.showing.race import contestants_table
     from stacktrans.showing.tables import remark
+    from stacktrans.showing.training import contestants_table
 
     if as_json:
         print_json({name: config.model_dump(mode="json") for name, config in configs.items()})
@@ -376,7 +376,7 @@ def _words(ctx: typer.Context) -> list[str]:
 def _race(race: "Race", budget: float | None, as_json: bool) -> None:
     """Race, and then finish the run that has come furthest."""
     from stacktrans.settings.contest import not_raced
-    from stacktrans.showing.race import RaceDisplay, worth_a_try
+    from stacktrans.showing.training import RaceDisplay, worth_a_try
     from stacktrans.training.trainer import stopping
 
     with race.opened(budget):

@@ -26,14 +26,29 @@ from stacktrans.common.errors import UsageError, shown, unknown_name
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+
 _PACKAGE = str(Path(__file__).parent.parent)
 _foreign: dict[str, ModuleType] = {}
 """Modules with code of others, by their files. Python clears those that are still held when it
 ends, which writes what is left in files that they have open."""
-
-
 PLUGINS = "STACKTRANS_PLUGINS"
 """The environment variable with the plugin files, so that processes started from here know them."""
+
+
+class Late:
+    """A module, imported when one of its names is first asked for.
+
+    `Late("torch")` stands at the top of a file whose classes are described without torch, and
+    compute with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(importlib.import_module(self._name), name)
+        setattr(self, name, found)
+        return found
 
 
 class Plugin(NamedTuple):

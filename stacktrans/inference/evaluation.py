@@ -21,7 +21,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
-from stacktrans.settings.task_config import TaskConfig
+from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.alphabets import UNSAYABLE, Ids
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs
 from stacktrans.tasks.layouts import Batch, InStep, Layout, Pair, Stream

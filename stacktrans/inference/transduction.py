@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.common.incoming import LONGEST, Piece, check_length, decode_line, line_groups
 from stacktrans.common.ragged import Ragged, starts_of
+from stacktrans.common.reading import LONGEST, Piece, check_length, decode_line, line_groups
 from stacktrans.inference.beam import search
 from stacktrans.inference.decoding import Answer, transduce_together
 from stacktrans.inference.perplexity import Following, followings

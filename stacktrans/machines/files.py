@@ -10,7 +10,7 @@ from typing import Any
 
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import check_sum
-from stacktrans.common.incoming import LONGEST
+from stacktrans.common.reading import LONGEST
 from stacktrans.machines.definition import (
     CONSTANT,
     JOINT,

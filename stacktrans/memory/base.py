@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.late import Late
+from stacktrans.common.registry import Late
 
 if TYPE_CHECKING:
     import torch

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stacktrans.common.late import Late
-from stacktrans.common.registry import MEMORIES
+from stacktrans.common.registry import MEMORIES, Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
 from stacktrans.memory.strengths.rows import rows_held, shares
 from stacktrans.memory.strengths.steps import StrengthKernel

@@ -38,9 +38,8 @@ from stacktrans.common.files import (
     write_whole,
 )
 from stacktrans.common.files import WEIGHTS as WEIGHTS
-from stacktrans.common.late import Late
 from stacktrans.common.reading import parsed_json
-from stacktrans.common.registry import CONTROLLERS, REGISTRIES, resuming
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES, Late, resuming
 from stacktrans.common.visible import shell_text
 from stacktrans.machines.definition import Machine
 from stacktrans.machines.files import read_machine, written

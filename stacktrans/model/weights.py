@@ -13,7 +13,7 @@ import safetensors
 
 from stacktrans.common.errors import CheckpointError, abridged
 from stacktrans.common.files import check_sum
-from stacktrans.common.late import Late
+from stacktrans.common.registry import Late
 from stacktrans.common.visible import visible
 from stacktrans.model.predictor import Numbers
 from stacktrans.model.shapes import Shapes

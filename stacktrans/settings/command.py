@@ -10,10 +10,10 @@ import yaml
 
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.registry import plugin_options
+from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import NAMED, Layer, Settings, nested, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import defines_task, parted_task, parts_fitting
-from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks.files import READING
 
 OPTIONS = {

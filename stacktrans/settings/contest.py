@@ -7,7 +7,7 @@ from typing import Unpack
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.config import NOT_RACED, RunConfig
+from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
 from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
@@ -21,7 +21,6 @@ from stacktrans.settings.resolve import (
     task_layers,
 )
 from stacktrans.settings.strategies import Kind, strategies
-from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task

@@ -17,7 +17,7 @@ from stacktrans.common.errors import UsageError, shown, unknown_name
 from stacktrans.common.reading import STDIN
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.config import FORMAT, RunConfig, Seed
+from stacktrans.settings.config import FORMAT, RunConfig, Seed, TaskFile, paths_of
 from stacktrans.settings.layers import (
     Layer,
     Settings,
@@ -34,7 +34,6 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.strategies import layer_of, strategies
-from stacktrans.settings.task_config import TaskFile, paths_of
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters, make_task
 from stacktrans.tasks.base import Task

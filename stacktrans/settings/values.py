@@ -22,8 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from stacktrans.common.incoming import LONGEST
 from stacktrans.common.kinds import alternatives, no_truth_values, plain
+from stacktrans.common.reading import LONGEST
 from stacktrans.common.registry import Registry
 from stacktrans.tasks.base import Lengths
 

@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.incoming import LONGEST
 from stacktrans.common.kinds import no_truth_values
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
+from stacktrans.common.reading import LONGEST
 from stacktrans.grammar.depth import DEEPEST
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNKNOWN, Alphabet, Ids
 from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Pair, SameLength, Steps

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.incoming import decode_line, split_words
+from stacktrans.common.reading import decode_line, read_lines, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.contents import read_lines
 from stacktrans.tasks.layouts import ENDING, Pair, Sentences
 
 END = "</s>"

@@ -10,14 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError, clipped, shown
-from stacktrans.common.incoming import LONGEST
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import parsed_json
-from stacktrans.tasks.columns import COLUMNS, columns_of, found_columns
-from stacktrans.tasks.contents import read_content
+from stacktrans.common.reading import LONGEST, parsed_json, read_content
+from stacktrans.tasks.columns import COLUMNS, LOOKED_AT, columns_of, found_columns, normalized
 from stacktrans.tasks.flat import Numbers
 from stacktrans.tasks.lines import RawLines
-from stacktrans.tasks.symbols import LOOKED_AT, normalized
 
 PARTS = ("train", "dev", "test")
 CALLED = {"train": "training", "dev": "development", "test": "test"}

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError, shown
+from stacktrans.common.reading import changed
 from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.columns import found_separator
-from stacktrans.tasks.contents import changed
+from stacktrans.tasks.columns import UNITS, Known, Writing, found_separator, found_unit, in_order
 from stacktrans.tasks.files import (
     CALLED,
     DEV,
@@ -30,7 +30,6 @@ from stacktrans.tasks.files import (
 )
 from stacktrans.tasks.flat import Chosen, Flat, Numbering, Numbers, keys
 from stacktrans.tasks.layouts import Pair, Steps
-from stacktrans.tasks.symbols import UNITS, Known, Writing, found_unit, in_order
 
 ALMOST_NONE = 0.25
 """A first line with so small a share of symbols that come again is odd."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import shown
-from stacktrans.common.incoming import LONGEST
+from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, drawn_lengths
 from stacktrans.tasks.layouts import Pair, Stream

@@ -14,12 +14,11 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import json_text
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer, without_numbers
-from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig
+from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig, TaskConfig
 from stacktrans.settings.contest import kind_of
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.strategies import Kind
-from stacktrans.settings.task_config import TaskConfig
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Role
 from stacktrans.tasks.base import Task

@@ -17,18 +17,16 @@ from stacktrans.common.errors import CheckpointError, StacktransError, UsageErro
 from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, unfinished, write_atomically
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
+from stacktrans.common.reading import comes_once, read_content, read_copies
 from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import CONFIG
 from stacktrans.model.devices import find_device
 from stacktrans.settings.command import alone as command_alone
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, TaskConfig, paths_of
 from stacktrans.settings.resolve import resolve
-from stacktrans.settings.task_config import TaskConfig, paths_of
-from stacktrans.tasks.contents import comes_once, read_content, read_copies
-from stacktrans.training.records import BUDGETS, SUMMARY
+from stacktrans.training.records import BUDGETS, SUMMARY, RaceState, Standing, read_race
 from stacktrans.training.saving import TrainingError, has_last, held_open
-from stacktrans.training.standings import RaceState, Standing, read_race
 from stacktrans.training.trainer import Trainer
 from stacktrans.training.turns import forget, take_turn
 

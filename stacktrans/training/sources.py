@@ -15,8 +15,7 @@ from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
-from stacktrans.settings.task_config import TaskLengths
+from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids

@@ -30,10 +30,17 @@ from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.inherited import FirstWeights, inherited
 from stacktrans.training.model_card import model_card
-from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved, started_from
+from stacktrans.training.records import (
+    BUDGETS,
+    SUMMARY,
+    Record,
+    Summary,
+    achieved,
+    raced,
+    started_from,
+)
 from stacktrans.training.saving import FailedStart, SavedRun
 from stacktrans.training.sources import Examples, Files, Source, Strings
-from stacktrans.training.standings import raced
 from stacktrans.training.streams import Streams, Texts
 
 WITHOUT = 200

@@ -11,9 +11,8 @@ from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.records import Record, merit
+from stacktrans.training.records import Record, Standing, merit
 from stacktrans.training.saving import FailedStart, has_last
-from stacktrans.training.standings import Standing
 from stacktrans.training.trainer import Trainer
 
 _trainers: dict[Path, Trainer] = {}

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stacktrans.common.late import Late
+from stacktrans.common.registry import Late
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import lines_of
 from stacktrans.memory.actions.steps import ActionKernel

@@ -27,7 +27,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stacktrans.common.late import Late
+from stacktrans.common.registry import Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
 from stacktrans.memory.strengths.rows import BOTTOM, TOP, rows_held, shares
 from stacktrans.memory.strengths.steps import StrengthKernel
