@@ -313,7 +313,7 @@ def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
     """The perplexity of a text, or of those of each checkpoint's run."""
     from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
-    from stacktrans.showing.scores import perplexities_table, perplexity_json, perplexity_table
+    from stacktrans.showing.scores import perplexity_json, perplexity_table
 
     measured = [(name, perplexities(model, text)) for name, model in loaded]
     objects, entries = [], []
@@ -322,9 +322,9 @@ def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
         results = perplexity_json(found)
         objects.append({**facts, "results": results})
         entries += [{"checkpoint": name, **entry} for entry in results]
-    table = perplexities_table(measured)
+    table = perplexity_table(measured)
     (_, model), (_, found) = loaded[0], measured[0]
-    alone: list[RenderableType] = [model_line(model.config), perplexity_table(found)]
+    alone: list[RenderableType] = [model_line(model.config), perplexity_table([("", found)])]
     return _Report(objects, entries, table, alone if len(loaded) == 1 else [table])
 
 

@@ -86,8 +86,13 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def check_place_of(path: Path) -> None:
-    """Raise `UsageError` if a file can't be there: a folder is, or its own folder is missing."""
+def check_place_of(path: Path, *suffixes: str) -> None:
+    """Raise `UsageError` if a file can't be there: a folder is, or its own folder is missing.
+
+    Its name has to end in one of the suffixes, if any are given.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
     if path.is_dir():
         raise UsageError(f"{path}: Is a directory; expected a file")
     if not path.parent.is_dir():

@@ -48,14 +48,10 @@ def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[Layer]:
         prefix: of options on a command line, by which messages call them.
     """
     return [
-        Layer(_called(name, prefix), nested(OPTIONS[name], value))
+        Layer(prefix + name.replace("_", "-") if prefix else name, nested(OPTIONS[name], value))
         for name, value in given.items()
         if value is not None and (name, value) != ("memory", AUTO)
     ]
-
-
-def _called(name: str, prefix: str) -> str:
-    return prefix + name.replace("_", "-") if prefix else name
 
 
 def written_like(task: TaskConfig, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -68,7 +68,11 @@ def contestants(
     tried = [*names] or _in_order(task)
     found = _resolved(tried, kind_of(task), _memory(wanted), layers, bool(names))
     found = found or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
-    return _limited(found, budget) if len(found) == 1 and budget else found
+    if len(found) > 1 or not budget:
+        return found
+    ((name, run),) = found.items()
+    limit = {"time_limit": run.training.time_limit or budget}
+    return {name: run.model_copy(update={"training": run.training.model_copy(update=limit)})}
 
 
 def _in_order(task: Task) -> list[str]:
@@ -83,11 +87,8 @@ def _read_once(layers: list[Layer], wanted: Settings) -> list[Layer]:
     of_task = task_layers(layers)
     settings = overlay(of_task)
     told = completed(settings, of_task, seed_of(wanted))
-    return layers if told is settings else [*layers, Layer("", {"task": _changes(told)})]
-
-
-def _changes(told: Settings) -> Settings:
-    return {name: told[name] for name in ("parameters", "lengths", "length_law")}
+    changes = {name: told.get(name) for name in ("parameters", "lengths", "length_law")}
+    return layers if told is settings else [*layers, Layer("", {"task": changes})]
 
 
 def _memory(wanted: Mapping[str, object]) -> str | None:
@@ -147,16 +148,6 @@ def _remembers(run: RunConfig) -> bool:
 
 def _with_recipe(name: str, layers: Sequence[Layer]) -> RunConfig:
     return resolved([*layers, Layer("", {"recipe": name})])
-
-
-def _limited(found: Mapping[str, RunConfig], budget: float) -> dict[str, RunConfig]:
-    """Runs with a time limit, if they have none."""
-
-    def limited(run: RunConfig) -> RunConfig:
-        limit = {"time_limit": run.training.time_limit or budget}
-        return run.model_copy(update={"training": run.training.model_copy(update=limit)})
-
-    return {name: limited(run) for name, run in found.items()}
 
 
 def not_raced(task: TaskConfig, names: Container[str], memory: str | None) -> list[str]:

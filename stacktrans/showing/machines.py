@@ -107,20 +107,12 @@ def dot(machine: Machine) -> str:
     lines.append('  edge [fontname="sans-serif", fontsize=10];')
     lines += ["  start [shape=point];", "  start -> 0;"]
     for state in range(machine.states.size):
-        lines.append(f"  {state} [label={_quoted(thing(machine, machine.states, state))}];")
+        lines.append(f'  {state} [label="{_escaped(thing(machine, machine.states, state))}"];')
+    rules = [f"{number}  {when}: {what}" for number, when, what in numbered_rules(machine)]
     for edge in edges(machine):
-        label = "".join(f"{_rule_line(machine, number)}\\l" for number in edge.rules)
+        label = "".join(f"{_escaped(rules[number - 1])}\\l" for number in edge.rules)
         lines.append(f'  {edge.start} -> {edge.end} [label="{label}"];')
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def _rule_line(machine: Machine, number: int) -> str:
-    rule = machine.rules[number - 1]
-    return _escaped(f"{number}  {situation(machine, rule)}: {done(machine, rule)}")
-
-
-def _quoted(text: str) -> str:
-    return f'"{_escaped(text)}"'
 
 
 def _escaped(text: str) -> str:

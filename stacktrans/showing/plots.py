@@ -22,12 +22,6 @@ from stacktrans.tasks.base import Lengths
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from PIL.Image import Image
 
 
@@ -65,9 +59,7 @@ ACCENT = "#00695c"
 
 def check_plot(path: Path) -> None:
     """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
-    check_place_of(path)
+    check_place_of(path, *SUFFIXES)
     check_matplotlib()
 
 
@@ -243,9 +235,7 @@ def draw_blocks(
 
 def check_animation(path: Path) -> None:
     """Raise `UsageError` if a file can't be an animation, or its folder is missing."""
-    if path.suffix.lower() != ".gif":
-        raise UsageError(f"{path}: expected a file that ends in .gif")
-    check_place_of(path)
+    check_place_of(path, ".gif")
     check_matplotlib()
 
 

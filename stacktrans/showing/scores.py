@@ -1,6 +1,6 @@
 """Scores with their confidence intervals, and answers: as tables, as lines and as JSON."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import sqrt
 from statistics import median
@@ -75,7 +75,7 @@ def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
 
     With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
     """
-    yield _ranges_table([((), results)], hard)
+    yield scores_table([("", results)], hard)
     lengths = Table("length", Column("strings", drop=1), "coarse", "fine", "symbols")
     for bounds, scores in results:
         parts = list(_spread(bounds, scores))
@@ -88,20 +88,13 @@ def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
 
 
 def scores_table(measured: Sequence[tuple[str, Results]], hard: bool = False) -> Table:
-    """Accuracy of each of some checkpoints, by their names, on each range of lengths."""
-    by_name = [((name,), results) for name, results in measured]
-    return _ranges_table(by_name, hard, "checkpoint")
-
-
-def _ranges_table(
-    measured: Sequence[tuple[tuple[str, ...], Results]], hard: bool, *before: str
-) -> Table:
-    """A row for each range, which begins with cells under the headings `before`."""
+    """Accuracy of checkpoints, by their names, on each range; one without a name is shown alone."""
+    several = any(name for name, _ in measured)
     everything = [scores for _, found in measured for _, scores in found]
     answered = any(scores.predictions is not None for scores in everything)
     named = any(scores.name for scores in everything)
     table = Table(
-        *before,
+        *(("checkpoint",) if several else ()),
         *((Column("strings", left=True),) if named else ()),
         "lengths",
         Column("count" if named else "strings", drop=1),
@@ -111,11 +104,11 @@ def _ranges_table(
         *((Column("error rate", drop=4),) if answered else ()),
         *(("hard ≠ soft",) if hard else ()),
     )
-    for first, results in measured:
+    for name, results in measured:
         for bounds, scores in results:
             rate = scores.symbol_error_rate
             table.add_row(
-                *first,
+                *((name,) if several else ()),
                 *((scores.name,) if named else ()),
                 bounds,
                 scores.count,
@@ -187,31 +180,22 @@ def _scores_entry(scores: Scores) -> dict[str, Any]:
     }
 
 
-def perplexity_table(texts: Mapping[str, Perplexity]) -> Table:
-    """The perplexity of some texts, by their names."""
-    return _texts_table([((), texts)])
-
-
-def perplexities_table(measured: Sequence[tuple[str, Mapping[str, Perplexity]]]) -> Table:
-    """The perplexity of some texts by each of some checkpoints, by their names."""
-    return _texts_table([((name,), texts) for name, texts in measured], "checkpoint")
-
-
-def _texts_table(
-    measured: Sequence[tuple[tuple[str, ...], Mapping[str, Perplexity]]], *before: str
-) -> Table:
+def perplexity_table(measured: Sequence[tuple[str, Mapping[str, Perplexity]]]) -> Table:
+    """The perplexity of texts by checkpoints, by their names; one without a name is shown alone."""
+    several = any(name for name, _ in measured)
     table = Table(
-        *before,
+        *(("checkpoint",) if several else ()),
         Column("text", left=True),
         Column("symbols", drop=2),
         Column("unknown", drop=1),
         "perplexity",
         Column("nats/symbol", drop=3),
     )
-    for first, texts in measured:
+    for checkpoint, texts in measured:
+        before = (checkpoint,) if several else ()
         for name, found in texts.items():
             perplexity, nats = f"{found.perplexity:.2f}", f"{found.nats:.4f}"
-            table.add_row(*first, name, found.symbols, found.unknown, perplexity, nats)
+            table.add_row(*before, name, found.symbols, found.unknown, perplexity, nats)
     return table
 
 
@@ -255,15 +239,12 @@ def errors_table(results: Results, count: int, task: Task) -> Iterator[Renderabl
 
 def errors_json(results: Results, count: int) -> list[dict[str, Any]]:
     """The first wrong answers."""
-    return [
-        {
-            "source": found.source,
-            "target": found.target,
-            "answer": found.answer,
-            "first_wrong": found.first_wrong,
-        }
-        for found in first_errors(results, count)
-    ]
+    return [*map(prediction_json, first_errors(results, count))]
+
+
+def prediction_json(found: Prediction) -> dict[str, Any]:
+    """An answer beside its target."""
+    return {key: getattr(found, key) for key in ("source", "target", "answer", "first_wrong")}
 
 
 def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[str]:
@@ -281,12 +262,9 @@ def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[
 
 def _predictions(results: Results) -> Iterator[Prediction]:
     """The answers of each range; those that are in several of them come once."""
-    found = (each for _, scores in results for each in _answers(scores))
+    parts = (scores.predictions for _, scores in results)
+    found = (each for part in parts if part is not None for each in part)
     return iter({id(each.pair): each for each in found}.values())
-
-
-def _answers(scores: Scores) -> Iterable[Prediction]:
-    return () if scores.predictions is None else scores.predictions
 
 
 def _around(alphabet: Alphabet, text: str, place: int) -> str:

@@ -358,24 +358,21 @@ def mean_signals(record: Record) -> dict[str, float]:
 def summary_view(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
     """How a run ended, and its accuracy, or the perplexities of its texts."""
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
+    race = f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
     ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{starts}"
     return Group(
         *([race_table(summary.race["strategies"])] if summary.race else []),
-        remark(f"{ended}, {summary.seconds:.0f} seconds{_of_race(summary)}"),
+        remark(f"{ended}, {summary.seconds:.0f} seconds{race}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
         remark(f"stopping was decided by: {summary.decided_by}"),
         remark(f"accuracies are measured on: {summary.reported_on}"),
         _accuracy_table(summary, config)
         if config.task.lengths
-        else perplexity_table(summary.texts),
+        else perplexity_table([("", summary.texts)]),
         *([remark(f"hard: {summary.hard_use}")] if summary.hard_use else []),
         *([remark(f"alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
     )
-
-
-def _of_race(summary: Summary) -> str:
-    return f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
 
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:

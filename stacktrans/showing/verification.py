@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.proving.counting import Counted
 from stacktrans.proving.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
+from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.tasks.base import with_marks
 
@@ -81,13 +82,7 @@ def verification_json(found: Verification, machine: Machine | None) -> dict[str,
     return {
         "right": found.right,
         "stages": [asdict(stage) for stage in found.stages],
-        "counterexample": wrong
-        and {
-            "source": wrong.source,
-            "target": wrong.target,
-            "answer": wrong.answer,
-            "first_wrong": wrong.first_wrong,
-        },
+        "counterexample": wrong and prediction_json(wrong),
         "proof": found.proof and machine and proof_json(found.proof, machine),
     }
 
@@ -101,16 +96,18 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
         return [_RIGHT, *_induction(proof.counted)]
     assert proof.explored is not None
     pairs = {pair for number in _along(proof) for pair in _cells(proof, machine, number)}
-    own = _own_memory(proof)
+    memory = proof.reference and proof.reference.memory
+    own = f", which has a {memory}" if memory else ", which has no memory"
     counts = [
         counted(len(proof.explored.states), "pair of states", "pairs of states"),
         *([counted(len(pairs), "pair of kinds", "pairs of kinds")] if pairs else []),
         counted(proof.explored.situations, "situation"),
     ]
+    memories = enumerate(machine.memories.names)
     lines = [
         _RIGHT,
         f"bisimulation with the task's own machine{own}: {', '.join(counts)}",
-        *(f"{name}: {_memory(proof, machine, number)}" for number, name in _memories(machine)),
+        *(f"{name}: {_memory(proof, machine, number)}" for number, name in memories),
         *(f"{name}: where the task's is {_some(own)}" for name, own in _states(proof, machine)),
     ]
     alike = [len(each) for each in proof.classes if len(each) > 2]
@@ -138,15 +135,6 @@ def _induction(found: Counted) -> list[str]:
         f"induction over the counts: {', '.join(parts)}",
         f"any number of sequences in a row: each begins with empty memories{others}",
     ]
-
-
-def _memories(machine: Machine) -> Iterable[tuple[int, str]]:
-    return enumerate(machine.memories.names)
-
-
-def _own_memory(proof: Result) -> str:
-    own = proof.reference and proof.reference.memory
-    return f", which has a {own}" if own else ", which has no memory"
 
 
 def _along(proof: Result) -> list[int]:
@@ -230,7 +218,7 @@ def proof_json(proof: Result, machine: Machine) -> dict[str, Any]:
                 "is": proof.assumed[number],
                 "cells": _cells(proof, machine, number) if number in along else [],
             }
-            for number, name in _memories(machine)
+            for number, name in enumerate(machine.memories.names)
         },
         "alike": [[machine.source[each] for each in own] for own in proof.classes if own[1:]],
     }

@@ -15,14 +15,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_place_of, write_atomically
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import counted, visible
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Part, Step, Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text
-from stacktrans.showing.traces import verdict
+from stacktrans.showing.traces import best_action, verdict
 
 SUFFIXES = (".html", ".htm")
 DIGITS = 4
@@ -50,9 +49,7 @@ class Shown(NamedTuple):
 
 def check_page(path: Path) -> None:
     """Raise `UsageError` if a file can't be a page, or its folder is missing."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
-    check_place_of(path)
+    check_place_of(path, *SUFFIXES)
 
 
 def write_page(models: Sequence[Shown], path: Path) -> None:
@@ -194,11 +191,7 @@ def step_words(step: Step, count: int) -> str:
 
 def _action(step: Step, name: str) -> str:
     """The most probable action of a stack or list, and how many cells it then has."""
-    own, cells = step.by_stack()[name], len(step.lines[name].filled)
-    best = max(own, key=own.__getitem__)
-    # The name of a signal ends with the number of its stack if there are several.
-    action = best.removesuffix(f" {name.split()[-1]}")
-    return f"{name}: {action} {own[best]:.2f}, {cells} {'cell' if cells == 1 else 'cells'}"
+    return f"{name}: {best_action(step, name)}, {counted(len(step.lines[name].filled), 'cell')}"
 
 
 def _held_in_words(step: Step, name: str) -> str:
