@@ -16,7 +16,6 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 from typer.core import TyperGroup
 
-from stacktrans import __version__
 from stacktrans.commands import completion
 from stacktrans.commands.evaluate import eval
 from stacktrans.commands.extract import extract
@@ -28,6 +27,7 @@ from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.commands.train import train
 from stacktrans.commands.transduce import transduce
 from stacktrans.commands.verify import verify
+from stacktrans.common import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory
 from stacktrans.common.messages import INTERRUPTED, Dispensable, complain, silence
 from stacktrans.common.registry import blamed, use_plugins

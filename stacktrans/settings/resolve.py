@@ -12,7 +12,7 @@ from typing import TypedDict, Unpack
 
 from pydantic import ValidationError
 
-from stacktrans import __version__
+from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, shown, unknown_name
 from stacktrans.common.reading import STDIN
 from stacktrans.common.registry import GENERATORS, MEMORIES

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 
-from stacktrans import __version__
+from stacktrans.common import __version__
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import (
     CANDIDATES,
