@@ -76,6 +76,10 @@ class TaskConfig(Strict):
             return {**task, "length_law": "uniform"}
         return task
 
+    def make(self) -> Task:
+        """The task that its generator makes; raises `TaskError` where it can't be made."""
+        return make_task(self.name, self.generator, self.parameters)
+
     @property
     def ranges(self) -> TaskLengths:
         """The lengths of strings that are drawn; raises `UsageError` if none are."""
@@ -215,7 +219,7 @@ class RunConfig(Strict):
 
     def make_task(self) -> Task:
         """The task, laid out as the model reads it; raises `TaskError`."""
-        made = make_task(self.task.name, self.task.generator, self.task.parameters)
+        made = self.task.make()
         made.in_step = self.model.buffers is not None
         made.backwards = self.model.backwards
         return made

@@ -21,7 +21,6 @@ from stacktrans.settings.resolve import (
     task_layers,
 )
 from stacktrans.settings.strategies import Kind, strategies
-from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream
@@ -152,7 +151,7 @@ def _with_recipe(name: str, layers: Sequence[Layer]) -> RunConfig:
 
 def not_raced(task: TaskConfig, names: Container[str], memory: str | None) -> list[str]:
     """The strategies for a task, and a memory if one is given, that are not among some."""
-    kind = kind_of(make_task(task.name, task.generator, task.parameters))
+    kind = kind_of(task.make())
     return [name for name in strategies() if name not in names and not _problem(name, kind, memory)]
 
 

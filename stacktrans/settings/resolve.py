@@ -35,7 +35,7 @@ from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.strategies import layer_of, strategies
 from stacktrans.settings.values import Named
-from stacktrans.tasks import TaskError, default_parameters, make_task
+from stacktrans.tasks import TaskError, default_parameters
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layouts import JointSequence, Layout, SameLength
 
@@ -115,7 +115,7 @@ def seed_of(wanted: Settings) -> int:
 def _made(task: TaskFile, layers: Sequence[Layer]) -> Task:
     """What a task makes; raises `UsageError` saying where it can't be made."""
     try:
-        return make_task(task.name, task.generator, task.parameters)
+        return task.make()
     except TaskError as error:
         raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
 

@@ -26,7 +26,6 @@ from stacktrans.settings.layers import (
 )
 from stacktrans.settings.resolve import DEFAULT_RECIPE, defines_task, load_task
 from stacktrans.sweeps.file import BY_TASK, SweepFile
-from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, test_pairs
 from stacktrans.tasks.corpus import Corpus
 
@@ -275,7 +274,7 @@ def check_runs(file: SweepFile, runs: Sequence[PlannedRun], layers: Sequence[Lay
 
 def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]:
     """Why something can't be measured of a run, or a winner can't be chosen by it."""
-    task = make_task("", config.task.generator, config.task.parameters)
+    task = config.task.make()
     of_text = isinstance(task, Corpus)
     development = config.of_files or config.training.examples
     for name, measure in file.measures.items():

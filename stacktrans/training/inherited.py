@@ -14,12 +14,10 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import json_text
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer, without_numbers
-from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig, TaskConfig
+from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig
 from stacktrans.settings.contest import kind_of
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.settings.strategies import Kind
-from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Role
 from stacktrans.tasks.base import Task
 
@@ -183,7 +181,7 @@ def inherited(
             f"{name}: its weights are not those that the run started from (SHA-256 "
             f"{start_from.sha256})"
         )
-    theirs, ours = _kind(found.config.task), _kind(config.task)
+    theirs, ours = kind_of(found.config.task.make()), kind_of(config.task.make())
     if theirs != ours:
         of = f"the model in {name} is for tasks of the kind '{theirs}'"
         raise UsageError(f"task {config.task.name}: is of the kind '{ours}'; {of}")
@@ -196,10 +194,6 @@ def inherited(
         "target_symbols": _carried(found.task.target, task.target),
     }
     return partial(carry_over, found.model, axes), start_from.model_copy(update=counts)
-
-
-def _kind(task: TaskConfig) -> Kind:
-    return kind_of(make_task(task.name, task.generator, task.parameters))
 
 
 def _carried(trained: Alphabet, other: Alphabet) -> CarriedConfig:
@@ -230,19 +224,15 @@ def start_alike(model: Transducer, inputs: Sequence[Role], outputs: Sequence[Rol
     """
     if model.embedding is None:
         return
-    said, read = _same(inputs, outputs)
+    pairs = torch.tensor([*_pairs(inputs, outputs)], dtype=torch.int64).view(-1, 2)
+    said, read = pairs[:, 0], pairs[:, 1]
     embeddings, weights = model.embedding.weight, model.classifier.weight
     through = torch.randn(embeddings.shape[1], weights.shape[1]) / embeddings.shape[1] ** 0.5
     weights[said] = SCALE * embeddings[read] @ through.to(weights)
 
 
-def _same(inputs: Sequence[Role], outputs: Sequence[Role]) -> tuple[Tensor, Tensor]:
-    """The output ids and the input ids [n] of what can both be read and be said."""
-    pairs = torch.tensor([*_pairs(inputs, outputs)], dtype=torch.int64).view(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
-
-
 def _pairs(inputs: Sequence[Role], outputs: Sequence[Role]) -> Iterator[tuple[int, int]]:
+    """The output id and the input id of each symbol that can both be read and be written."""
     places = {role: index for index, role in enumerate(inputs)}
     for index, role in enumerate(outputs):
         # In a joint sequence, what a source consists of is told apart from what a target does.
