@@ -16,7 +16,7 @@ from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
 from stacktrans.common.kinds import MISSING, Complaint, alternatives, complaints, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.packaged import BY_KIND, recipes
+from stacktrans.settings import packaged
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -250,7 +250,7 @@ def recipe_layers(
         model: settings asked for, among them the memory.
         task_layers: of the task, with its changes to the recipe.
     """
-    folder = recipes()
+    folder = packaged.recipes()
     files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
     found = [read_layer(path) for path in dict.fromkeys(files) if path.is_file()]
     found += [layer.section("recipes", recipe) for layer in task_layers]
@@ -281,7 +281,7 @@ def checked(layers: Iterable[Layer]) -> list[Layer]:
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
     """A layer, and then what it says of the given memory, controller and generator alone."""
-    settings = {key: value for key, value in layer.settings.items() if key not in BY_KIND}
+    settings = {key: value for key, value in layer.settings.items() if key not in packaged.BY_KIND}
     parts = [Layer(layer.origin, settings, layer.node)]
     for key, name in kinds.items():
         special = layer.section(key, name)
