@@ -153,9 +153,9 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
     soft: float, hard: float, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (soft, hard))
-    start = trainer_of(counter(), Path()).state.start
-    start.rounding.uncertain = copy.deepcopy(start.model.state_dict())
-    rounded = start.rounding.certain(start, lambda: None, may_fail=False)
+    state = trainer_of(counter(), Path()).state
+    start, state.rounding.uncertain = state.start, copy.deepcopy(state.start.model.state_dict())
+    rounded = state.rounding.certain(start, lambda: None, may_fail=False)
     assert rounded
     inputs = torch.tensor([[0, 0, 1, 1, 0, 1]])
     with torch.no_grad():
@@ -240,12 +240,13 @@ def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
     monkeypatch.setitem(ROUNDINGS, "quick", ways[kept])
     monkeypatch.setattr(rounding, "without_needless", lambda model, _: model)
     config = counter("learning_rate=1e-30")
-    start = trainer_of(config, Path()).state.start
+    state = trainer_of(config, Path()).state
+    start = state.start
     operation = start.model.operation
     assert operation is not None
     before = operation.signals.weight.detach().clone()
-    start.rounding.uncertain = copy.deepcopy(start.model.state_dict())
-    rounded = start.rounding.certain(start, lambda: None, may_fail=False)
+    state.rounding.uncertain = copy.deepcopy(start.model.state_dict())
+    rounded = state.rounding.certain(start, lambda: None, may_fail=False)
     assert rounded
     rounded.sharpen(1 / rounded.sharpness)
     torch.testing.assert_close(operation.signals.weight, before * 2**rounds)

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,11 +13,8 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layouts import Layout, Pair
 from stacktrans.training.objective import indecision
+from stacktrans.training.start import Start
 from stacktrans.training.state import Part, Weights
-
-if TYPE_CHECKING:
-    from stacktrans.training.start import Start
-
 
 SHARPNESS = 4096.0
 """What the signals of a model are sharpened by that loses nothing when it is hard. Signals are 0 or
@@ -49,9 +45,7 @@ class Rounding(Part):
         self._first_rate = training.settle.rate if training.settle else 1.0
         self._solved = training.solved.accuracy
 
-    def certain(
-        self, start: "Start", go_on: Callable[[], None], may_fail: bool
-    ) -> Transducer | None:
+    def certain(self, start: Start, go_on: Callable[[], None], may_fail: bool) -> Transducer | None:
         """The model of the weights `uncertain`: rounded, pruned, and hard where that loses nothing.
 
         Args:
@@ -82,7 +76,7 @@ class Rounding(Part):
         sharp.sharpen(SHARPNESS)
         return sharp
 
-    def _fine_tune(self, start: "Start", go_on: Callable[[], None]) -> None:
+    def _fine_tune(self, start: Start, go_on: Callable[[], None]) -> None:
         """Train with signals that are ever less undecided; the last weights or the best stay."""
         assert self.uncertain is not None
         assert self._rounding is not None
@@ -108,11 +102,11 @@ class Rounding(Part):
         if rounding.best:
             start.model.load_state_dict(kept)
 
-    def _measured(self, model: Transducer, start: "Start") -> Accuracies:
+    def _measured(self, model: Transducer, start: Start) -> Accuracies:
         with computing_with(start.source.threads):
             return self._accuracies(model, start)
 
-    def _accuracies(self, model: Transducer, start: "Start") -> Accuracies:
+    def _accuracies(self, model: Transducer, start: Start) -> Accuracies:
         return accuracies(model, start.source.layout, start.source.validation(start.moment))
 
     def _is_certain(self, before: Accuracies) -> bool:
@@ -129,7 +123,7 @@ class Rounding(Part):
 class LosslessRounding(Rounding):
     """Makes a model hard that loses nothing by it, and leaves any other as it is."""
 
-    def _fine_tune(self, start: "Start", go_on: Callable[[], None]) -> None:
+    def _fine_tune(self, start: Start, go_on: Callable[[], None]) -> None:
         super()._fine_tune(start, go_on)
         # Each of the last weights may be a little wrong, where their mean is not.
         for _ in range(SETTLED_AFTER):
@@ -137,7 +131,7 @@ class LosslessRounding(Rounding):
             go_on()
         start.model.load_state_dict(start.average.model.state_dict())
 
-    def _accuracies(self, model: Transducer, start: "Start") -> Accuracies:
+    def _accuracies(self, model: Transducer, start: Start) -> Accuracies:
         """As `accuracies`, on fewer strings if there are wrong ones among the first."""
 
         def worst() -> float:

@@ -232,14 +232,14 @@ class Trainer:
     def _made_certain(self) -> bool:
         """Round and prune the kept weights, if asked for; whether the run ends so."""
         start, may_fail = self.state.start, self.state.starts.another_allowed
-        if start.rounding.uncertain is None:
+        if self.state.rounding.uncertain is None:
             return True
 
         def go_on() -> None:
             if self.stop_requested:
                 raise Interrupted(self.stop_requested)
 
-        best = start.rounding.certain(start, go_on, may_fail)
+        best = self.state.rounding.certain(start, go_on, may_fail)
         if best is None:
             self._fail("the model is wrong when it is hard")
             return False
@@ -267,7 +267,7 @@ class Trainer:
                 return
             raise FailedStart(reason, self.directory, measured=bool(state.progress.best))
         state.starts.failed, state.progress.ended = True, None
-        state.start.rounding.uncertain = None
+        state.rounding.uncertain = None
 
     def _restart(self) -> None:
         state = self.state
@@ -284,7 +284,7 @@ class Trainer:
         """Measure the kept weights, write the summary and close the run."""
         state, progress = self.state, self.state.progress
         if outcome not in BUDGETS:
-            progress.outcome, state.start.rounding.uncertain = outcome, None
+            progress.outcome, state.rounding.uncertain = outcome, None
         if not progress.best:
             progress.best_step = state.step
             state.save_best()
