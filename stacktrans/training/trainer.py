@@ -340,10 +340,6 @@ def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int
         trainer.run_ahead(lambda: os.getppid() == parent)
 
 
-if __name__ == "__main__":
-    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))
-
-
 def prepared(config: RunConfig, device: torch.device) -> Source:
     """What a run is trained on, before anything is made or written.
 
@@ -413,3 +409,7 @@ def _bytes_of_machine() -> float:
 
 def _refusal(needed: float, there: float) -> str:
     return f"need at least {needed / 2**30:,.1f} GiB; this machine has {there / 2**30:,.1f}"
+
+
+if __name__ == "__main__":
+    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))
