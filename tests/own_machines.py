@@ -5,13 +5,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from stacktrans.common.ends import Ends
 from stacktrans.machines.definition import (
     CONSTANT,
     JOINT,
     SAME_LENGTH,
     Buffers,
     Machine,
-    Memories,
     Reads,
     Rule,
     Series,
@@ -25,8 +25,8 @@ SYMBOL, TOP, STATE = 0, 1, 2
 """The places of machines with one memory."""
 ONE = Things((Series("state 1"),))
 SAME = Term(CONSTANT, 0)
-STACK = Memories(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push"))
-QUEUE = Memories(("queue",), ((0, 1),), ((1, 0),), (1,), ("pop", "push"))
+STACK = Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push"))
+QUEUE = Ends(("queue",), ((0, 1),), ((1, 0),), (1,), ("pop", "push"))
 
 
 def when(*places: Sequence[int] | None) -> tuple[frozenset[int] | None, ...]:
@@ -43,7 +43,7 @@ def rule(
     return Rule(places, (), signals, output, pushed, after)
 
 
-def rearranging(task: Task, memories: Memories) -> Machine:
+def rearranging(task: Task, memories: Ends) -> Machine:
     """Pushes letters, and pops them after the separator: reverses with a stack."""
     size = len(task.source)
     series = Series("letter", tuple(range(size)))
@@ -69,7 +69,7 @@ def rearranging(task: Task, memories: Memories) -> Machine:
 def peeking(task: Task) -> Machine:
     """Reverses with a stack: what is said is under the top, but for the first letter."""
     machine, size = rearranging(task, STACK), len(task.source)
-    memories = Memories(("stack",), ((0, 0),), ((1, 0),), (0, 0), ("pop", "push"), (0, 1))
+    memories = Ends(("stack",), ((0, 0),), ((1, 0),), (0, 0), ("pop", "push"), (0, 1))
     source, target, full = (range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size))
     return replace(
         machine, memories=memories,
@@ -86,7 +86,7 @@ def peeking(task: Task) -> Machine:
 def turned(task: Task) -> Machine:
     """Copies with a deque: pushes at its bottom and pops at its top."""
     machine, size = rearranging(task, QUEUE), len(task.source)
-    memories = Memories(
+    memories = Ends(
         ("deque",), ((0, 0), (1, 1)), ((2, 0), (3, 1)), (0, 1), ("pop", "pop bottom", "push", "low")
     )  # fmt: skip
     source, after, full = (
@@ -133,7 +133,7 @@ def marking(task: Task) -> Machine:
 def with_queue(task: Task) -> Machine:
     """Reverses with a stack, and looks at a queue without need."""
     machine = rearranging(task, STACK)
-    memories = Memories(
+    memories = Ends(
         ("stack", "queue"), ((0, 0), (2, 3)), ((1, 0), (3, 2)), (0, 3), ("pop", "push", "out", "in")
     )  # fmt: skip
     rules = []
@@ -151,7 +151,7 @@ def with_queue(task: Task) -> Machine:
 def flipping(task: Task) -> Machine:
     """Flips bigrams: puts letters at odd places into one queue, and the others into another."""
     machine, size = rearranging(task, QUEUE), len(task.source)
-    memories = Memories(
+    memories = Ends(
         ("odd", "even"), ((0, 1), (2, 3)), ((1, 0), (3, 2)), (1, 3), ("pop", "push", "out", "in")
     )  # fmt: skip
     source, said, full = range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size)

@@ -17,6 +17,7 @@ from command_line import run
 
 import stacktrans
 from stacktrans.common.checksums import SUMS, sums_of
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE
 from stacktrans.extraction import refining
@@ -29,7 +30,6 @@ from stacktrans.machines.definition import (
     CONSTANT,
     JOINT,
     Machine,
-    Memories,
     Reads,
     Rule,
     Series,
@@ -241,7 +241,7 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
 ) -> None:
     found = checkpoint.load(reversing_beside(tmp_path, said), hard=True)
     strings = [Tried(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
-    simpler = simplified(found, Network(found).operations, strings)
+    simpler = simplified(found, Network(found).ends, strings)
     biases = simpler.weights["operation.signals.bias"]
     assert [
         name for name, bias in zip(found.signal_names, biases, strict=True) if bias < -20
@@ -406,7 +406,7 @@ def counting() -> Machine:
     return Machine(
         "count", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), symbols,
         Things((letters, Series("end"))), (kinds,), Things((Series("state 1"),)),
-        Memories(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
+        Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
         Reads(JOINT, 2, 4, (0,), (1,), 2),
         (
             Rule((frozenset([2]), None, None), (), (0, 1), None, (Term(CONSTANT, 1),), same),

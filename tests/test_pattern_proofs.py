@@ -13,11 +13,11 @@ import pytest
 from command_line import run
 from own_machines import mutant, when
 
+from stacktrans.common.ends import Ends
 from stacktrans.machines.definition import (
     CONSTANT,
     STREAM,
     Machine,
-    Memories,
     Reads,
     Rule,
     Series,
@@ -62,7 +62,7 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
         output = Term(CONSTANT, task.source.symbols.index(says)) if says else None
         found.append(Rule(read, (), signals, output, pushed, Term(CONSTANT, after)))
     numbers, both = range(stacks), range(2 * stacks)
-    memories = Memories(
+    memories = Ends(
         tuple(f"stack {number + 1}" for number in numbers),
         tuple((2 * number + 1, 2 * number) for number in numbers),
         tuple((2 * number, 2 * number) for number in numbers),
@@ -305,7 +305,7 @@ def test_lists_that_count_are_proved() -> None:
     """a^n b^n: a list inserts at each a, and its head moves left at each b."""
     task, one = pattern("a^n b^n"), Term(CONSTANT, 1)
     letters, kinds = Things((Series("letter", (0, 1)),)), Things((Series("empty"), Series("mark")))
-    memories = Memories(
+    memories = Ends(
         ("list", "list right of its head"), (), ((0, 0),), (0, 0), ("insert", "left"), (0, 1),
         ((1, 0, 2),),
     )  # fmt: skip

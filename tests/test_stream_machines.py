@@ -14,6 +14,7 @@ from command_line import run
 from test_machines import counting
 
 from stacktrans.commands.terminal import print_out
+from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.extraction import deadline
 from stacktrans.extraction.extracting import Extracted, extract
@@ -24,7 +25,6 @@ from stacktrans.machines.definition import (
     CONSTANT,
     SAME_LENGTH,
     Machine,
-    Memories,
     Reads,
     Rule,
     Series,
@@ -180,7 +180,7 @@ def moving() -> Machine:
         )
         for letter in range(3)
     ]
-    memories = Memories(
+    memories = Ends(
         ("list", "list right of its head"), (), ((0, 0),), (0, 2), ("insert", "left", "right"),
         (0, 0), ((1, 0, 2), (2, 2, 0)),
     )  # fmt: skip

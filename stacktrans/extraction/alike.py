@@ -37,7 +37,7 @@ class Alike:
         origins: of each ring, the part of a string in which each vector was pushed; `NOTHING` of
             what is read when it is empty.
         parts: which part of a string each id belongs to.
-        operations: what signals do with the rings.
+        ends: of the rings.
         matters: [places] whether what stands in each place matters.
         read_rings: which ring each of the reads is of.
         push_rings: which ring each of the pushes is of.
@@ -51,16 +51,16 @@ class Alike:
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
         self.parts = recorder.parts
         self.symbols = Classes(few_apart(self.parts), None)
-        self.operations = operations = recorder.network.operations
+        self.ends = ends = recorder.network.ends
         own = [
             Classes((np.arange(len(each)) != EMPTY).astype(np.int64), each)
             for each in recorder.kinds
         ]
-        self.kinds = [own[alphabet] for alphabet in operations.alphabets]
-        self.read_rings = [end // 2 for end, _ in operations.reads]
-        self.push_rings = [end // 2 for _, end in operations.pushes]
+        self.kinds = [own[alphabet] for alphabet in ends.alphabets]
+        self.read_rings = [end // 2 for end in ends.reads]
+        self.push_rings = [end // 2 for _, end in ends.pushes]
         origins = [np.full(len(each), NOTHING) for each in recorder.kinds]
-        self.origins = [origins[alphabet] for alphabet in operations.alphabets]
+        self.origins = [origins[alphabet] for alphabet in ends.alphabets]
         for place, ring in enumerate(self.push_rings):
             pushed = steps.pushed[:, place] != NOTHING
             own_parts = self.parts[steps.inputs[pushed]]
@@ -68,12 +68,12 @@ class Alike:
         self.matters: Mask = np.zeros(influence.places, np.bool_)
         self.matters[[0, -1]] = True
         self._signals = steps.signals.copy()
-        for signal, _ in operations.pops:  # nothing is popped from an empty ring
+        for signal, _ in ends.pops:  # nothing is popped from an empty ring
             self._signals[influence.popped_empty(signal, influence.contents), signal] = NOTHING
 
     def ring_matters(self, ring: int) -> bool:
         """Whether it matters what a ring holds."""
-        alphabets = self.operations.alphabets
+        alphabets = self.ends.alphabets
         return any(
             matters and alphabets[own] == alphabets[ring]
             for own, matters in zip(self.read_rings, self.matters[1:-1], strict=True)
@@ -99,10 +99,10 @@ class Alike:
     @property
     def _uses(self) -> dict[int, int]:
         """The ring that each signal is of; -1 for those of buffers. What does nothing has none."""
-        operations = self.operations
-        uses = {signal: end // 2 for signal, end in (*operations.pops, *operations.pushes)}
-        uses |= {signal: taken // 2 for signal, taken, _ in operations.moves}
-        of_buffers = range(operations.signals, self.steps.signals.shape[1])
+        ends = self.ends
+        uses = {signal: end // 2 for signal, end in (*ends.pops, *ends.pushes)}
+        uses |= {signal: taken // 2 for signal, taken, _ in ends.moves}
+        of_buffers = range(len(ends.signal_names), self.steps.signals.shape[1])
         return uses | dict.fromkeys(of_buffers, -1)
 
     @property

@@ -115,7 +115,7 @@ class Causes:
             return self._sifted(classes, done.states, np.full(len(contents), NOTHING))
         origins = self._alike.parts[contents[:, 0]]
         found = self._sifted(classes, done.pushed[:, push], origins, EMPTY_CLASS + 1)
-        found[done.signals[:, self._alike.operations.pushes[push][0]] == 0] = NOTHING
+        found[done.signals[:, self._alike.ends.pushes[push][0]] == 0] = NOTHING
         return found
 
     def _sifted(self, classes: Classes, vectors: Array, origins: Ids, root: int = 0) -> Ids:

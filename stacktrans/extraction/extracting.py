@@ -126,9 +126,9 @@ class _Extraction:
         self._short = short_strings(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
-        operations = Network(checkpoint).operations
+        ends = Network(checkpoint).ends
         telling = self._trained_on(self._strings(seed=1)[::-1])
-        self._network = Network(simplified(checkpoint, operations, telling))
+        self._network = Network(simplified(checkpoint, ends, telling))
         self._recorder = Recorder(self._network, GRID, self._deadline)
 
     def run(self) -> Extracted:

@@ -29,10 +29,10 @@ class Influence:
 
     def __init__(self, recorder: Recorder, steps: Steps, deadline: Deadline = UNLIMITED) -> None:
         self._recorder, self._network, self._deadline = recorder, recorder.network, deadline
-        operations = self._network.operations
-        self._rings = [end // 2 for end, _ in operations.reads]
+        ends = self._network.ends
+        self._rings = [end // 2 for end in ends.reads]
         self._tops = {ring: place for place, ring in reversed([*enumerate(self._rings, start=1)])}
-        self._pops = {signal: self._tops.get(end // 2) for signal, end in operations.pops}
+        self._pops = {signal: self._tops.get(end // 2) for signal, end in ends.pops}
         self._signals = steps.signals.shape[1]
         self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
 

@@ -75,7 +75,7 @@ def named(task: Task, layout: Layout, buffered: bool, alike: Alike) -> Named:
     kinds: list[Things] = []
     numbers: list[Ids] = []
     for ring, classes in enumerate(alike.kinds):
-        if (alphabet := alike.operations.alphabets[ring]) != ring:
+        if (alphabet := alike.ends.alphabets[ring]) != ring:
             kinds.append(kinds[alphabet])
             numbers.append(numbers[alphabet])
             continue
@@ -126,7 +126,7 @@ def letters_of(things: Things) -> Ids:
 
 def _kind_letters(alike: Alike, ring: int, read: Ids, said: Ids) -> dict[int, int]:
     """The letters of the kinds of a ring that have one, by those of symbols and outputs."""
-    steps, classes, alphabets = alike.steps, alike.kinds[ring], alike.operations.alphabets
+    steps, classes, alphabets = alike.steps, alike.kinds[ring], alike.ends.alphabets
     pushed, told = [], []
     for place in (at for at, own in enumerate(alike.push_rings) if alphabets[own] == ring):
         numbers = steps.pushed[:, place]

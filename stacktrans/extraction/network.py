@@ -14,9 +14,9 @@ from stacktrans.kernels.batches import forward_part
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.loading import prepare
-from stacktrans.memory.operations import operations_of
 from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.of_machine import memories_of
 from stacktrans.model.predictor import likeliest
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layouts import InStep, JointSequence, Sentences, Stream
@@ -61,7 +61,7 @@ class Network:
     Attributes:
         model: its arrays.
         layout: of its task.
-        operations: what its signals do with its memories.
+        ends: of its memory.
         nothing: the id that stands for no input, which buffered models read after the last.
         empty: [m] what is read of an empty memory.
         start: [D] the state before the first step.
@@ -79,12 +79,12 @@ class Network:
         known = isinstance(checkpoint.layout, JointSequence | InStep | Stream)
         if not known or isinstance(checkpoint.layout, Sentences):
             raise CannotExtract("the model reads a text; expected pairs of strings, or a stream")
-        operations = operations_of(checkpoint.memory, predictor.weights.kind.memory)
-        if operations is None:
+        ends = memories_of(checkpoint.memory, checkpoint.memory.signal_names)
+        if ends is None:
             name = checkpoint.config.model.memory.name
             expected = "expected stacks, queues, deques and lists, without a capacity"
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
-        self.operations = operations
+        self.ends, self._memory = ends, checkpoint.memory
         self.model = predictor.made_hard(True)
         self.layout = checkpoint.layout
         self.nothing = len(self.model.weights.projected) - 1
@@ -110,14 +110,14 @@ class Network:
 
     def _soft(self, sums: Array) -> Array:
         """The signals before they are made 0 or 1, of the sums under them."""
-        actions = self.operations.actions
-        if not actions:
+        if not self._memory.takes_actions:
             found: Array = sigmoid(sums)
             return found
-        own = sums[:, : self.operations.signals].reshape(len(sums), -1, actions)
+        signals = len(self.ends.signal_names)
+        own = sums[:, :signals].reshape(len(sums), self._memory.count, -1)
         powers = np.exp(own - own.max(axis=2, keepdims=True))
         soft = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
-        of_buffers = sigmoid(sums[:, self.operations.signals :])
+        of_buffers = sigmoid(sums[:, signals:])
         return np.concatenate([soft, of_buffers], axis=1)
 
     def step(

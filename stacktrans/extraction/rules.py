@@ -97,7 +97,7 @@ class RuleLearner:
         ]
         self._letters = [letters_of(each) for each in things]
         self.sorts = [np.array([series for series, _ in each.each]) for each in things]
-        self._push_signals = [signal for signal, _ in alike.operations.pushes]
+        self._push_signals = [signal for signal, _ in alike.ends.pushes]
         self.pairs: list[tuple[int, int]] = []
 
     @staticmethod

@@ -106,18 +106,18 @@ class Recorder:
     def __init__(self, network: Network, grid: float, deadline: Deadline = UNLIMITED) -> None:
         self.network, self._deadline = network, deadline
         self.states = Vectors(network.start, grid)
-        operations = network.operations
-        own = [Vectors(network.empty, grid) for _ in range(operations.rings)]
-        self.kinds = [own[alphabet] for alphabet in operations.alphabets]
+        ends = network.ends
+        own = [Vectors(network.empty, grid) for _ in ends.names]
+        self.kinds = [own[alphabet] for alphabet in ends.alphabets]
         self.undecided = self.signals = self.strings = 0
         self._met: dict[bytes, None] = {}
-        self._pops = [(signal, *divmod(end, 2)) for signal, end in operations.pops]
-        self._pushes = [(signal, *divmod(end, 2)) for signal, end in operations.pushes]
+        self._pops = [(signal, *divmod(end, 2)) for signal, end in ends.pops]
+        self._pushes = [(signal, *divmod(end, 2)) for signal, end in ends.pushes]
         self._moves = [
-            (signal, *divmod(taken, 2), *divmod(put, 2)) for signal, taken, put in operations.moves
+            (signal, *divmod(taken, 2), *divmod(put, 2)) for signal, taken, put in ends.moves
         ]
         self._reads = [
-            (end // 2, deep if end % 2 else -1 - deep, deep) for end, deep in operations.reads
+            (end // 2, deep if end % 2 else -1 - deep, deep) for end, deep in ends.places
         ]
         self.parts = parts_of(network.layout, network.nothing + 1)
 

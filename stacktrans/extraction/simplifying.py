@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from stacktrans.common.ends import Ends
 from stacktrans.extraction.agreement import answers_of
 from stacktrans.extraction.strings import Tried
-from stacktrans.memory.operations import Operations
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids
@@ -22,14 +22,12 @@ AT_ONCE = 50
 """How many strings are answered before it is asked whether all answers were the same."""
 
 
-def simplified(
-    checkpoint: Checkpoint, operations: Operations, strings: Sequence[Tried]
-) -> Checkpoint:
+def simplified(checkpoint: Checkpoint, ends: Ends, strings: Sequence[Tried]) -> Checkpoint:
     """The model without what it does not need.
 
     Args:
         checkpoint: of the model.
-        operations: what its signals do.
+        ends: of its memory.
         strings: those whose answers have to stay the same, the most telling ones first.
     """
     parts = [strings[first : first + AT_ONCE] for first in range(0, len(strings), AT_ONCE)]
@@ -40,20 +38,16 @@ def simplified(
             _same(_answers(tried, part), own) for part, own in zip(parts, right, strict=True)
         )
 
-    for pushes in _pushes_to_each(operations):
+    for pushes in _pushes_to_each(ends):
         if answers_alike(tried := without_signals(checkpoint, pushes)):
             checkpoint = tried
     return checkpoint
 
 
-def _pushes_to_each(operations: Operations) -> Iterator[list[int]]:
+def _pushes_to_each(ends: Ends) -> Iterator[list[int]]:
     """The signals that push to each memory; those of the last come first."""
-    for alphabet in sorted(set(operations.alphabets), reverse=True):
-        yield [
-            signal
-            for signal, end in operations.pushes
-            if operations.alphabets[end // 2] == alphabet
-        ]
+    for alphabet in sorted(set(ends.alphabets), reverse=True):
+        yield [signal for signal, end in ends.pushes if ends.alphabets[end // 2] == alphabet]
 
 
 def _answers(checkpoint: Checkpoint, strings: Sequence[Tried]) -> list[Ids | None]:

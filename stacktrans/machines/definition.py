@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from stacktrans.common.ends import Ends
+
 EMPTY = 0
 """The kind that is read from an empty memory."""
 CONSTANT = -1
@@ -96,35 +98,6 @@ class Rule(NamedTuple):
     after: Term
 
 
-class Memories(NamedTuple):
-    """What memories a machine has, and what signals do with them.
-
-    The ends of the n-th memory, from 0, are 2 n, its top, and 2 n + 1, its bottom.
-
-    Attributes:
-        names: of each.
-        pops: the end of each pop, whose signals come first in this order.
-        pushes: the end of each push.
-        reads: the ends that are read.
-        signal_names: what signals are called.
-        depths: how deep under its end each of these is read, from 0; none for 0 everywhere.
-        moves: signals, each with an end that a thing is taken from, and one that it is put on.
-    """
-
-    names: tuple[str, ...]
-    pops: tuple[tuple[int, int], ...]
-    pushes: tuple[tuple[int, int], ...]
-    reads: tuple[int, ...]
-    signal_names: tuple[str, ...]
-    depths: tuple[int, ...] = ()
-    moves: tuple[tuple[int, int, int], ...] = ()
-
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """What is read: ends, and how deep under each."""
-        return [*zip(self.reads, self.depths or (0,) * len(self.reads), strict=True)]
-
-
 class Buffers(NamedTuple):
     """An input buffer that is read from, and an output buffer that is written to.
 
@@ -181,7 +154,7 @@ class Machine:
         outputs: what can be said.
         kinds: of each memory, what it can hold; the first is what is read when it is empty.
         states: the states; the first is the one before the first step.
-        memories: what memories there are.
+        memories: the ends of its memories; each row of cells counts as a memory.
         buffers: None without.
         reads: how strings are laid out.
         rules: the first that fits holds.
@@ -196,7 +169,7 @@ class Machine:
     outputs: Things
     kinds: tuple[Things, ...]
     states: Things
-    memories: Memories
+    memories: Ends
     buffers: Buffers | None
     reads: Reads
     rules: tuple[Rule, ...]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.checksums import check_sum
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.incoming import LONGEST
 from stacktrans.machines.definition import (
@@ -19,7 +20,6 @@ from stacktrans.machines.definition import (
     STREAM,
     Buffers,
     Machine,
-    Memories,
     Reads,
     Rule,
     Series,
@@ -125,7 +125,7 @@ def _machine(held: dict[str, Any]) -> Machine:
         outputs=_things(held["outputs"], len(letters)),
         kinds=tuple(_things(each, len(letters)) for each in held["kinds"]),
         states=_things(held["states"], len(letters)),
-        memories=Memories(
+        memories=Ends(
             tuple(map(str, memories["names"])),
             pairs["pops"],
             pairs["pushes"],

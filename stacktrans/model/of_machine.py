@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from stacktrans.common.ends import Ends
 from stacktrans.machines.definition import (
     EMPTY,
     JOINT,
@@ -18,13 +19,11 @@ from stacktrans.machines.definition import (
     STREAM,
     Buffers,
     Machine,
-    Memories,
     Reads,
 )
 from stacktrans.machines.running import NoRule, Stepper, Tables, answer_after, written
 from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
 from stacktrans.memory.actions import EMPTY as EMPTY_CELL
-from stacktrans.memory.operations import operations_of
 from stacktrans.model.predictor import NO_MARKS, Marks, Numbers, Question, Said, StepTaken
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
@@ -42,27 +41,16 @@ def buffers_of(config: ModelConfig) -> Buffers | None:
     return Buffers(own.steps_per_symbol, own.extra_steps, own.output_skip)
 
 
-def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Memories | None:
+def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Ends | None:
     """The memories of a machine that is made of such a model; None if there is no such machine.
 
     Args:
         memory: of the model.
         signal_names: of the model, those of buffers included.
     """
-    kernel = memory.compiled()
-    own = operations_of(memory, kernel) if kernel else None
-    if own is None:
+    if memory.ends is None or memory.capacity or not memory.compiled():
         return None
-    depths = tuple(deep for _, deep in own.reads)
-    return Memories(
-        own.names,
-        tuple(own.pops),
-        tuple(own.pushes),
-        tuple(end for end, _ in own.reads),
-        signal_names,
-        depths if any(depths) else (),
-        tuple(own.moves),
-    )
+    return memory.ends._replace(signal_names=signal_names)
 
 
 def reads_of(layout: Layout) -> Reads:

@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from stacktrans.common.ends import TOP
 from stacktrans.machines.definition import EMPTY
 
 UNKNOWN = -2
 """The kind that is read where it can be any that was ever pushed, or none."""
 FEW = 3
 """The most cells of a memory all of which are known."""
-TOP, BOTTOM = 0, 1
 Pushes = Sequence[tuple[int, int]]
 """Ends, `TOP` or `BOTTOM`, and the kinds that are pushed there."""
 

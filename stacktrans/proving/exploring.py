@@ -14,8 +14,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stacktrans.common.ends import BOTTOM, TOP
 from stacktrans.machines.definition import EMPTY, Machine
-from stacktrans.proving.contents import BOTTOM, TOP, UNKNOWN, Contents, NotAsAssumed
+from stacktrans.proving.contents import UNKNOWN, Contents, NotAsAssumed
 from stacktrans.proving.courses import FINISHED, WRONG, Course, Move, Unproved
 from stacktrans.proving.references import QUEUE
 from stacktrans.proving.stepping import Done, Stepping
