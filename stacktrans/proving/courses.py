@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 from stacktrans.machines.definition import JOINT, SAME_LENGTH, Machine
+from stacktrans.machines.running import Tables, fits
 from stacktrans.proving.references import Reference, Step
-from stacktrans.proving.stepping import Done
 
 FINISHED, WRONG = "finished", "wrong"
 """Where a course ends: there is nothing more to say, or something wrong was said."""
@@ -24,6 +24,63 @@ MANY = 12
 
 class Unproved(Exception):
     """There is no proof; the message says why, in a sentence."""
+
+
+class Done(NamedTuple):
+    """What a machine does in a step.
+
+    Attributes:
+        signals: those of the rule that holds.
+        said: the output; `ASKED_NOTHING` where it has learned none.
+        popped: the ends of memories at which something is popped, in this order.
+        pushed: then, the ends at which something is pushed, and its kind.
+        after: the next state.
+    """
+
+    signals: tuple[int, ...]
+    said: int
+    popped: tuple[int, ...]
+    pushed: tuple[tuple[int, int], ...]
+    after: int
+
+
+class Stepping:
+    """A machine's step as a function of what stands in its places, apart from any run.
+
+    Args:
+        machine: whose steps they are.
+
+    Attributes:
+        tables: of its rules.
+        seen: the numbers of the places of memories that some rule looks at.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self.tables = machine, Tables(machine)
+        self._known: dict[tuple[int, ...], Done | None] = {}
+        self.seen = {at for at in range(1, len(machine.places) - 1) if self.tables.matters(at)}
+
+    def step(self, places: tuple[int, ...]) -> Done | None:
+        """What is done; None if no rule says it."""
+        if places not in self._known:
+            self._known[places] = self._found(places)
+        return self._known[places]
+
+    def _found(self, places: tuple[int, ...]) -> Done | None:
+        rules, letters = self._machine.rules, self.tables.letters
+        found = (number for number, rule in enumerate(rules) if fits(rule, places, letters))
+        number = next(found, None)
+        if number is None:
+            return None
+        done, values = self.tables.done(number), (0, *places)  # before the places, what is fixed
+        said, after = (table[values[at]] for at, table in (done.output, done.after))
+        pushed = tuple((end, table[values[at]]) for end, (at, table) in done.pushes)
+        if after < 0 or any(kind < 0 for _, kind in pushed):
+            return None
+        pops = self._machine.memories.pops
+        signals = rules[number].signals
+        popped = tuple(end for signal, end in pops if signals[signal])
+        return Done(signals, said, popped, pushed, after)
 
 
 class Move(NamedTuple):

@@ -16,11 +16,19 @@ from typing import Any, NamedTuple
 
 from stacktrans.common.ends import BOTTOM, TOP
 from stacktrans.machines.definition import EMPTY, Machine
-from stacktrans.proving.contents import UNKNOWN, Contents, NotAsAssumed
-from stacktrans.proving.courses import FINISHED, WRONG, Course, Move, Unproved
+from stacktrans.proving.courses import FINISHED, WRONG, Course, Done, Move, Stepping, Unproved
 from stacktrans.proving.references import QUEUE
-from stacktrans.proving.stepping import Done, Stepping
-from stacktrans.proving.tapes import BACK, FRONT, Block, Broken, Lacking, Tape
+from stacktrans.proving.tapes import (
+    BACK,
+    FRONT,
+    UNKNOWN,
+    Block,
+    Broken,
+    Contents,
+    Lacking,
+    NotAsAssumed,
+    Tape,
+)
 
 
 class Assumed(NamedTuple):

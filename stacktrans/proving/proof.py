@@ -12,16 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stacktrans.machines.definition import JOINT, PADDED, SAME_LENGTH, Machine
-from stacktrans.machines.running import NoRule, Tables, answer
-from stacktrans.proving.contents import AllKnown, Anything, Contents, EndsKnown
-from stacktrans.proving.counting import Counted
-from stacktrans.proving.courses import Course, Unproved, course_of
+from stacktrans.machines.running import NoRule, answer
+from stacktrans.proving.counting import Counted, Refuted, fits_pattern, prove_pattern
+from stacktrans.proving.courses import Course, Stepping, Unproved, course_of
 from stacktrans.proving.exploring import Assumed, Broke, Explored, Explorer
-from stacktrans.proving.letters import STANDING, classes_of
-from stacktrans.proving.patterns import fits, prove_pattern
-from stacktrans.proving.references import QUEUE, Reference, reference_of
-from stacktrans.proving.stepping import Stepping
-from stacktrans.proving.tapes import BACK, FRONT, Block, Lines, Mistaken, Piles, Whole
+from stacktrans.proving.references import QUEUE, STANDING, Reference, classes_of, reference_of
+from stacktrans.proving.tapes import (
+    BACK,
+    FRONT,
+    AllKnown,
+    Anything,
+    Block,
+    Contents,
+    EndsKnown,
+    Lines,
+    Mistaken,
+    Piles,
+    Whole,
+)
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layouts import InStep, JointSequence
 from stacktrans.tasks.streams import Counting
@@ -95,14 +103,14 @@ def prove(machine: Machine, task: Task) -> Result:
 
 
 def _by_induction(machine: Machine, task: Counting) -> Result:
-    if not fits(machine, task):
+    if not fits_pattern(machine, task):
         return Result(_OTHER)
     try:
-        found = prove_pattern(machine, task)
+        return Result(None, counted=prove_pattern(machine, task))
     except Unproved as problem:
         return Result(str(problem))
-    reason = _WRONG if found.wrong else _WRONG_IN_A_ROW if found.row else None
-    return Result(reason, found.wrong, found.row, counted=found.counted)
+    except Refuted as found:
+        return Result(_WRONG if found.wrong else _WRONG_IN_A_ROW, found.wrong, found.row)
 
 
 def _fits(machine: Machine, task: Task) -> bool:
@@ -128,7 +136,7 @@ class _Attempt:
 
     def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
         self._machine, self._task, self._reference = machine, task, reference
-        self._stepping, self._tables = Stepping(machine), Tables(machine)
+        self._stepping = Stepping(machine)
         self._classes = tuple(classes_of(machine, reference))
         letters = frozenset(each for own in self._classes for each in own[:STANDING])
         self._course: Course = course_of(machine, reference, letters)
@@ -225,7 +233,7 @@ class _Attempt:
         except NotASource:
             return False
         try:
-            said = answer(self._tables, source, len(right))
+            said = answer(self._stepping.tables, source, len(right))
         except NoRule:
             return True
         written = [self._machine.target[each] if each >= 0 else "" for each in said.outputs]

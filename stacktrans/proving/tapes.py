@@ -1,4 +1,4 @@
-"""What a task's memory and memories of a machine hold, side by side.
+"""What a task's memory and memories of a machine hold, side by side, or what one holds alone.
 
 A tape is a row of blocks. A block is what was pushed in one step: a part for the task's memory, and
 one for each memory of the machine that goes with it. The parts of one memory, in a row, are its
@@ -11,8 +11,11 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
+
+from stacktrans.common.ends import TOP
+from stacktrans.machines.definition import EMPTY
 
 Block = tuple[tuple[Hashable, ...], ...]
 MOST_BLOCKS = 8
@@ -22,6 +25,16 @@ MOST_KNOWN = 2
 FAR, OTHER_END = "falls behind the task's own", "is worked at another end than the task's own"
 FRONT, BACK = 0, 1
 """The ends of a row."""
+UNKNOWN = -2
+"""The kind that is read where it can be any that was ever pushed, or none."""
+MOST_CELLS = 3
+"""The most cells of a memory all of which are known."""
+Pushes = Sequence[tuple[int, int]]
+"""Ends of a memory, `TOP` or `BOTTOM`, and the kinds that are pushed there."""
+
+
+class NotAsAssumed(Exception):
+    """A memory does not do what is assumed of it; the message says what it does."""
 
 
 class Lacking(Exception):
@@ -346,3 +359,92 @@ class Lines(Tape):
 def _owner(block: Block) -> int:
     """A part of a block that is not empty."""
     return max(part for part, cells in enumerate(block) if cells)
+
+
+class Contents:
+    """What is known of a memory alone: the kinds at its top and its bottom, or more.
+
+    Where the memory does not do what is assumed of it, there is an error.
+    """
+
+    exact = True
+    start: tuple[int, ...] = (EMPTY, EMPTY)
+
+    def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
+        """The kind that is read at an end, or so deep under it; raises `NotAsAssumed`."""
+        if depth:
+            raise NotAsAssumed("is read below its ends")
+        return held[end]
+
+    def stepped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Pushes
+    ) -> tuple[int, ...]:
+        """What is held after a step that pops at some ends, and then pushes.
+
+        Raises:
+            NotAsAssumed: as its name says.
+        """
+        if any(kind == EMPTY for _, kind in pushed):
+            raise NotAsAssumed("holds cells that cannot be told from none")
+        if popped and EMPTY not in held:
+            held = self._popped(held, popped, [end for end, _ in pushed])
+        for end, kind in pushed:
+            other = kind if EMPTY in held else held[1 - end]
+            held = (kind, other) if end == TOP else (other, kind)
+        return held
+
+    def _popped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
+    ) -> tuple[int, ...]:
+        """What is held after pops at some ends, where something is pushed at some afterwards."""
+        raise NotImplementedError
+
+
+class AllKnown(Contents):
+    """It never holds more than a few cells."""
+
+    start = ()
+
+    def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
+        return held[-1 - depth if end == TOP else depth] if len(held) > depth else EMPTY
+
+    def stepped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Pushes
+    ) -> tuple[int, ...]:
+        for end in popped:
+            held = held[:-1] if end == TOP else held[1:]
+        for end, kind in pushed:
+            held = (*held, kind) if end == TOP else (kind, *held)
+        if len(held) > MOST_CELLS:
+            raise NotAsAssumed(f"holds more than {MOST_CELLS} cells")
+        return held
+
+
+class EndsKnown(Contents):
+    """Nothing is popped from it, but what something is pushed in the place of.
+
+    Args:
+        reads: the ends that are read.
+    """
+
+    def __init__(self, reads: Sequence[int]) -> None:
+        self._reads = reads
+
+    def _popped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
+    ) -> tuple[int, ...]:
+        # What is at the other end is not known then, since both may have been the same cell.
+        if len(popped) > 1 or not popped == pushed == self._reads:
+            raise NotAsAssumed("is popped")
+        return held
+
+
+class Anything(Contents):
+    """Where something was popped, anything can be read that was ever pushed, or nothing."""
+
+    exact = False
+
+    def _popped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
+    ) -> tuple[int, ...]:
+        return UNKNOWN, UNKNOWN
