@@ -21,9 +21,8 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE
 from stacktrans.extraction import refining
-from stacktrans.extraction.extracting import Extracted, extract
+from stacktrans.extraction.extracting import Extracted, extract, simplified
 from stacktrans.extraction.network import CannotExtract, Network
-from stacktrans.extraction.simplifying import simplified
 from stacktrans.extraction.strings import Tried
 from stacktrans.inference.decoding import transduce
 from stacktrans.machines.definition import (
@@ -356,6 +355,9 @@ def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
     ("old", "new"),
     [
         ('"signals": [', '"signals": [7, '),
+        ('"pops": [[0, 0]]', '"pops": [[0]]'),
+        ('"reads": [0]', '"reads": 0'),
+        ('"output": [', '"output": [0, '),
         ('"first_source": 2', '"first_source": Infinity'),
         ('"first_source": 2', '"first_source": 1e400'),
         ('"signals": [0', '"signals": [2'),

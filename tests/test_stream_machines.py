@@ -16,7 +16,7 @@ from test_machines import counting
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
-from stacktrans.extraction import deadline
+from stacktrans.extraction import network
 from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.runs import Recorder
@@ -121,7 +121,7 @@ def test_it_is_compared_with_as_many_strings_as_one_likes() -> None:
 @pytest.mark.parametrize("seconds", [0, 30, 150, 600, 2000])
 def test_it_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = itertools.count()  # the time, which goes on whenever it is asked for
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(asked)))
+    monkeypatch.setattr(network, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):
         extract(checkpoint.load("parenthesis-stack", hard=True), seconds=seconds)
     assert next(asked) < seconds + 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +18,6 @@ from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Lengths, NoSuchLength
 from stacktrans.tasks.layouts import InStep, JointSequence, Stream
 
-BLOCK = 250
-"""How many random strings are compared at once."""
 SEED = 1 << 20
 """Random seeds of these strings, which nothing was learned from, begin here."""
 
@@ -47,8 +45,13 @@ def differing(
     return [
         string
         for string, right, own in zip(strings, expected, said, strict=True)
-        if own is None or right is None or not np.array_equal(own, right)
+        if not agree(own, right)
     ]
+
+
+def agree(one: Ids | None, other: Ids | None) -> bool:
+    """Whether two answers are the same, of which there may be none."""
+    return one is not None and other is not None and np.array_equal(one, other)
 
 
 def answers_of(
@@ -110,19 +113,3 @@ def check_lengths(checkpoint: Checkpoint, lengths: Lengths) -> None:
     """Raise `NoSuchLength` if the task has no string of some lengths."""
     if not drawn_strings(checkpoint, lengths, 1, SEED, "uniform"):
         raise NoSuchLength(f"the task has no strings of length {lengths}")
-
-
-def compared(
-    checkpoint: Checkpoint, machine: Machine, count: int, lengths: Lengths
-) -> Iterator[list[Tried]]:
-    """The strings that differ of each block of so many random ones, uniformly of some lengths.
-
-    Raises:
-        NoSuchLength: the task has no string of such a length.
-    """
-    check_lengths(checkpoint, lengths)
-    network = checkpoint.predictor.made_hard(True)
-    for first in range(0, count, BLOCK):
-        own = min(BLOCK, count - first)
-        strings = drawn_strings(checkpoint, lengths, own, SEED + first, "uniform")
-        yield differing(checkpoint, network, machine, strings)

@@ -9,10 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stacktrans.extraction.classes import Classes
-from stacktrans.extraction.deadline import UNLIMITED, Deadline
-from stacktrans.extraction.grouping import bounds, deviating, divided, few_apart
-from stacktrans.extraction.influence import Influence
+from stacktrans.extraction.classes import Classes, bounds, deviating, divided, few_apart
+from stacktrans.extraction.network import Deadline
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -25,7 +23,6 @@ class Alike:
 
     Args:
         recorder: of the runs.
-        influence: experiments with its steps.
         deadline: after which nothing more is made one.
 
     Attributes:
@@ -38,16 +35,17 @@ class Alike:
             what is read when it is empty.
         parts: which part of a string each id belongs to.
         ends: of the rings.
+        contents: [N, places] what stands in each place of each step: the symbol, what is read from
+            each end, and the state.
         matters: [places] whether what stands in each place matters.
         read_rings: which ring each of the reads is of.
         push_rings: which ring each of the pushes is of.
     """
 
-    def __init__(
-        self, recorder: Recorder, influence: Influence, deadline: Deadline = UNLIMITED
-    ) -> None:
+    def __init__(self, recorder: Recorder, deadline: Deadline) -> None:
         self._deadline = deadline
         self.steps = steps = recorder.steps()
+        self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
         self.parts = recorder.parts
         self.symbols = Classes(few_apart(self.parts), None)
@@ -65,11 +63,17 @@ class Alike:
             pushed = steps.pushed[:, place] != NOTHING
             own_parts = self.parts[steps.inputs[pushed]]
             self.origins[ring][steps.pushed[pushed, place]] = own_parts
-        self.matters: Mask = np.zeros(influence.places, np.bool_)
+        self.matters: Mask = np.zeros(self.contents.shape[1], np.bool_)
         self.matters[[0, -1]] = True
+        tops = {ring: place for place, ring in reversed([*enumerate(self.read_rings, start=1)])}
+        self._pops = {signal: tops.get(end // 2) for signal, end in ends.pops}
+        uses = {signal: end // 2 for signal, end in (*ends.pops, *ends.pushes)}
+        uses |= {signal: taken // 2 for signal, taken, _ in ends.moves}
+        of_buffers = range(len(ends.signal_names), self.output)
+        self._uses = uses | dict.fromkeys(of_buffers, NOTHING)
         self._signals = steps.signals.copy()
-        for signal, _ in ends.pops:  # nothing is popped from an empty ring
-            self._signals[influence.popped_empty(signal, influence.contents), signal] = NOTHING
+        for signal in self._pops:  # nothing is popped from an empty ring
+            self._signals[self.popped_empty(signal, self.contents), signal] = NOTHING
 
     def ring_matters(self, ring: int) -> bool:
         """Whether it matters what a ring holds."""
@@ -82,10 +86,18 @@ class Alike:
     def signal_values(self, signal: int) -> Ids:
         """[N] a signal; `NOTHING` where it does not matter."""
         used = self._uses.get(signal)
-        if used is None or used < 0 or self.ring_matters(used):
-            values: Ids = self._signals[:, signal]
-            return values if used is not None else np.full(len(values), NOTHING)
-        return np.full(len(self._signals), NOTHING)
+        if used is None or not (used == NOTHING or self.ring_matters(used)):
+            return np.full(len(self._signals), NOTHING)
+        values: Ids = self._signals[:, signal]
+        return values
+
+    def popped_empty(self, signal: int, contents: Ids) -> Mask:
+        """[n] where a signal would pop, in [n, places], from what shows that it is empty."""
+        place = self._pops.get(signal)
+        if place is None:
+            return np.zeros(len(contents), np.bool_)
+        empty: Mask = contents[:, place] == EMPTY
+        return empty
 
     def usual(self, values: Ids) -> Ids:
         """[N] things that are done; `NOTHING` where most steps that are alike do something else."""
@@ -97,29 +109,17 @@ class Alike:
         return found
 
     @property
-    def _uses(self) -> dict[int, int]:
-        """The ring that each signal is of; -1 for those of buffers. What does nothing has none."""
-        ends = self.ends
-        uses = {signal: end // 2 for signal, end in (*ends.pops, *ends.pushes)}
-        uses |= {signal: taken // 2 for signal, taken, _ in ends.moves}
-        of_buffers = range(len(ends.signal_names), self.steps.signals.shape[1])
-        return uses | dict.fromkeys(of_buffers, -1)
-
-    @property
     def places(self) -> list[tuple[Classes, Ids]]:
         """What steps depend on: classes, and the numbers in each step; the symbol comes first."""
-        steps = self.steps
-        reads = [(self.kinds[ring], steps.reads[:, at]) for at, ring in enumerate(self.read_rings)]
-        return [(self.symbols, steps.inputs), *reads, (self.states, steps.states)]
+        kinds = [self.kinds[ring] for ring in self.read_rings]
+        return [*zip([self.symbols, *kinds, self.states], self.contents.T, strict=True)]
 
     @property
     def results(self) -> list[tuple[Classes, Ids]]:
         """What steps lead to: classes, and numbers in each step."""
-        steps = self.steps
-        pushed = [
-            (self.kinds[ring], steps.pushed[:, at]) for at, ring in enumerate(self.push_rings)
-        ]
-        return [*pushed, (self.states, steps.after)]
+        kinds = [self.kinds[ring] for ring in self.push_rings]
+        numbers = [*self.steps.pushed.T, self.steps.after]
+        return [*zip([*kinds, self.states], numbers, strict=True)]
 
     @property
     def output(self) -> int:
@@ -134,19 +134,14 @@ class Alike:
     @property
     def direct(self) -> list[int]:
         """Those of signals and the output."""
-        direct = [
-            signal for signal, ring in self._uses.items() if ring < 0 or self.ring_matters(ring)
-        ]
-        return [*direct, self.output]
+        used = self._uses.items()
+        return [*(own for own, at in used if at == NOTHING or self.ring_matters(at)), self.output]
 
     @property
     def later(self) -> list[int]:
         """Those of the pushed vectors that matter, and of the next state."""
-        first = self.output + 1
-        pushed = [
-            first + place for place, ring in enumerate(self.push_rings) if self.ring_matters(ring)
-        ]
-        return [*pushed, first + len(self.push_rings)]
+        matters = [*map(self.ring_matters, self.push_rings), True]
+        return [self.output + 1 + place for place in np.flatnonzero(matters).tolist()]
 
     def values(self, column: int) -> Ids:
         """[N] one of the things that are done: signals, output, kinds pushed, next state."""

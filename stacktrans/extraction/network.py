@@ -1,9 +1,14 @@
-"""A hard network as a function: a state, a symbol and what is read give what is done with them."""
+"""A hard network as a function: a state, a symbol and what is read give what is done with them.
+
+Vectors that are met are kept once each; how long may be learned is asked in all long loops.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import math
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +28,92 @@ from stacktrans.tasks.layouts import InStep, JointSequence, Sentences, Stream
 
 AT_ONCE = 4096
 """The most steps that are taken side by side."""
+GRACE = 3.0
+"""How many more seconds may be spent on making rules of what was learned, and on comparing."""
 UNDECIDED = 0.1
 """A signal that is further than this from 0 and from 1 is undecided."""
 
 
 class CannotExtract(StacktransError):
     """A model is no machine, or none that could be found; the message says why."""
+
+
+class OutOfTime(CannotExtract):
+    """There is no time left for what was begun."""
+
+
+class Deadline:
+    """When nothing more is to be learned.
+
+    Args:
+        seconds: after how many, from now.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.seconds, self._begun = seconds, time.monotonic()
+
+    @property
+    def taken(self) -> float:
+        """How many seconds it has taken so far."""
+        return time.monotonic() - self._begun
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no time left to learn."""
+        return self.passed_by(0)
+
+    def passed_by(self, grace: float) -> bool:
+        """Whether it was more than so many seconds ago."""
+        return self.taken > self.seconds + grace
+
+    def check(self, grace: float = 0) -> None:
+        """Raise `OutOfTime` if it was more than so many seconds ago."""
+        if self.passed_by(grace):
+            raise OutOfTime(
+                f"no machine found within {self.seconds:g} s; with more time there may be one"
+            )
+
+
+UNLIMITED = Deadline()
+"""Is never over."""
+
+
+class Vectors:
+    """Vectors with numbers, in the order in which they were met.
+
+    Args:
+        first: [D] the vector of number 0.
+        grid: how far numbers may be apart that count as the same.
+    """
+
+    def __init__(self, first: Array, grid: float) -> None:
+        self._scale = 1 / grid
+        self._dtype, self._size = first.dtype, len(first)
+        self._numbers: dict[bytes, int] = {}
+        self._met: list[Array] = []
+        self._table = np.zeros((0, self._size), self._dtype)
+        self.add(first[None])
+
+    def __len__(self) -> int:
+        return len(self._met)
+
+    def add(self, vectors: Array) -> Ids:
+        """The numbers of vectors [N, D], of which some may be new."""
+        rounded = np.rint(vectors * self._scale).astype(np.int32)
+        found = np.empty(len(vectors), np.int64)
+        for place, row in enumerate(rounded):
+            number = self._numbers.setdefault(row.tobytes(), len(self._met))
+            if number == len(self._met):
+                self._met.append(vectors[place])
+            found[place] = number
+        return found
+
+    def of(self, numbers: Ids) -> Array:
+        """[..., D] the vectors of numbers [...]."""
+        if len(self._table) < len(self._met):
+            self._table = np.array(self._met, self._dtype).reshape(len(self._met), self._size)
+        vectors: Array = self._table[numbers]
+        return vectors
 
 
 class Outcome(NamedTuple):
@@ -135,16 +220,14 @@ class Network:
             StacktransError: the model's numbers overflow.
         """
         parts = []
-        for at in _parts(len(ids)):
+        for first in range(0, max(len(ids), 1), AT_ONCE):
             check()
+            at = slice(first, first + AT_ONCE)
             parts.append(self._step(states[at], ids[at], reads[at]))
-        return Outcome(
-            np.concatenate([part.signals for part in parts]),
-            np.concatenate([part.outputs for part in parts]),
-            np.concatenate([part.pushed for part in parts]),
-            np.concatenate([part.states for part in parts]),
-            sum(part.undecided for part in parts),
+        signals, outputs, pushed, after = (
+            np.concatenate([part[field] for part in parts]) for field in range(4)
         )
+        return Outcome(signals, outputs, pushed, after, sum(part.undecided for part in parts))
 
     def _step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
         weights, count = self.model.weights, len(ids)
@@ -184,8 +267,3 @@ class Network:
             state.transpose(2, 0, 1, 3).reshape(count, -1)[:, self._kept],
             int((np.minimum(soft, 1 - soft) > UNDECIDED).sum()),
         )
-
-
-def _parts(count: int) -> Iterator[slice]:
-    for first in range(0, max(count, 1), AT_ONCE):
-        yield slice(first, first + AT_ONCE)

@@ -18,12 +18,9 @@ import itertools
 import numpy as np
 
 from stacktrans.extraction.alike import Alike
-from stacktrans.extraction.causes import EMPTY_CLASS, Cause, Causes, Conflict
-from stacktrans.extraction.classes import Classes, Experiment
-from stacktrans.extraction.deadline import UNLIMITED, Deadline, OutOfTime
-from stacktrans.extraction.grouping import divided, usual_values
-from stacktrans.extraction.influence import Influence
-from stacktrans.extraction.network import CannotExtract
+from stacktrans.extraction.classes import Classes, Experiment, divided, usual_values
+from stacktrans.extraction.experiments import EMPTY_CLASS, Cause, Conflict, Experiments
+from stacktrans.extraction.network import UNLIMITED, CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.runs import NOTHING, Recorder
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -64,11 +61,9 @@ class _Refining:
 
     def __init__(self, recorder: Recorder, tolerance: float, deadline: Deadline) -> None:
         self._recorder, self._tolerance, self._deadline = recorder, tolerance, deadline
-        influence = Influence(recorder, recorder.steps(), deadline)
-        self.alike = Alike(recorder, influence, deadline)
+        self.alike = Alike(recorder, deadline)
         self._generator = np.random.default_rng(0)
-        self._causes = Causes(self.alike, influence, self._generator)
-        self._influence = influence
+        self._experiments = Experiments(recorder, self.alike, self._generator, deadline)
         self._given_up: set[tuple[int, ...]] = set()
 
     def refine(self) -> None:
@@ -119,8 +114,8 @@ class _Refining:
         """Make one of what need not be apart, or part what makes the difference."""
         if found.column > self.alike.output and self._merged(found):
             return
-        causes = self._causes.found(found)
-        state = self._influence.places - 1
+        causes = self._experiments.causes(found)
+        state = len(self.alike.matters) - 1
         known = causes and self.alike.matters[causes[0].place] and causes[0].place != state
         if not known and self._explained(found):
             return
@@ -160,12 +155,9 @@ class _Refining:
 
     def _some_of_each(self, found: Conflict) -> tuple[Ids, Ids]:
         """Some of the steps of a conflict, of each value about as many."""
-        order = self._generator.permutation(len(found.rows))
-        values = found.values[order]
-        sorting = np.argsort(values, kind="stable")
-        different, starts = np.unique(values[sorting], return_index=True)
-        rank = np.arange(len(values)) - np.repeat(starts, np.diff([*starts, len(values)]))
-        chosen = order[sorting[rank < max(3, COMPARED // len(different))]][: 2 * COMPARED]
+        order, rank = found.ranked(self._generator)
+        different = int((rank == 0).sum())
+        chosen = order[rank < max(3, COMPARED // different)][: 2 * COMPARED]
         return found.rows[chosen], found.values[chosen]
 
     def _merged(self, found: Conflict) -> bool:
@@ -192,7 +184,7 @@ class _Refining:
         for context in cause.contexts[some]:
             contents = np.repeat(context[None], len(members), axis=0)
             contents[:, cause.place] = members
-            values = self._causes.tried(contents, found.column)
+            values = self._experiments.tried(contents, found.column)
             right = int((values[np.searchsorted(members, in_conflict)] == found.values).sum())
             if best is None or right > best[0]:
                 best = right, values, context
@@ -224,7 +216,7 @@ class _Refining:
         may never stand there. If the experiment does not treat all such vectors alike, it says
         nothing of what they are.
         """
-        if 0 < place < self._influence.places - 1:
+        if 0 < place < len(self.alike.matters) - 1:
             origins = self.alike.origins[self.alike.read_rings[place - 1]][members]
             here = np.unique(origins[met])
             away: Mask = ~np.isin(origins, here)

@@ -9,9 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.deadline import UNLIMITED, Deadline
-from stacktrans.extraction.network import Network
-from stacktrans.extraction.vectors import Vectors
+from stacktrans.extraction.network import UNLIMITED, Deadline, Network, Vectors
 from stacktrans.kernels.compiling import Array
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layouts import InStep, JointSequence, Layout, Padded, Stream
