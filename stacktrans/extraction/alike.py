@@ -37,6 +37,8 @@ class Alike:
         ends: of the rings.
         contents: [N, places] what stands in each place of each step: the symbol, what is read from
             each end, and the state.
+        places: what steps depend on: of each place, classes, and their numbers in each step.
+        results: what steps lead to: of each push and of the next state, likewise.
         matters: [places] whether what stands in each place matters.
         read_rings: which ring each of the reads is of.
         push_rings: which ring each of the pushes is of.
@@ -59,10 +61,14 @@ class Alike:
         self.push_rings = [end // 2 for _, end in ends.pushes]
         origins = [np.full(len(each), NOTHING) for each in recorder.kinds]
         self.origins = [origins[alphabet] for alphabet in ends.alphabets]
-        for place, ring in enumerate(self.push_rings):
-            pushed = steps.pushed[:, place] != NOTHING
-            own_parts = self.parts[steps.inputs[pushed]]
-            self.origins[ring][steps.pushed[pushed, place]] = own_parts
+        for ring, numbers in zip(self.push_rings, steps.pushed.T, strict=True):
+            there = numbers != NOTHING
+            self.origins[ring][numbers[there]] = self.parts[steps.inputs[there]]
+        read = [self.kinds[ring] for ring in self.read_rings]
+        pushed = [self.kinds[ring] for ring in self.push_rings]
+        after = [*steps.pushed.T, steps.after]
+        self.places = [*zip([self.symbols, *read, self.states], self.contents.T, strict=True)]
+        self.results = [*zip([*pushed, self.states], after, strict=True)]
         self.matters: Mask = np.zeros(self.contents.shape[1], np.bool_)
         self.matters[[0, -1]] = True
         tops = {ring: place for place, ring in reversed([*enumerate(self.read_rings, start=1)])}
@@ -77,11 +83,8 @@ class Alike:
 
     def ring_matters(self, ring: int) -> bool:
         """Whether it matters what a ring holds."""
-        alphabets = self.ends.alphabets
-        return any(
-            matters and alphabets[own] == alphabets[ring]
-            for own, matters in zip(self.read_rings, self.matters[1:-1], strict=True)
-        )
+        matters = zip(self.read_rings, self.matters[1:-1], strict=True)
+        return any(own and self.kinds[read] is self.kinds[ring] for read, own in matters)
 
     def signal_values(self, signal: int) -> Ids:
         """[N] a signal; `NOTHING` where it does not matter."""
@@ -109,27 +112,9 @@ class Alike:
         return found
 
     @property
-    def places(self) -> list[tuple[Classes, Ids]]:
-        """What steps depend on: classes, and the numbers in each step; the symbol comes first."""
-        kinds = [self.kinds[ring] for ring in self.read_rings]
-        return [*zip([self.symbols, *kinds, self.states], self.contents.T, strict=True)]
-
-    @property
-    def results(self) -> list[tuple[Classes, Ids]]:
-        """What steps lead to: classes, and numbers in each step."""
-        kinds = [self.kinds[ring] for ring in self.push_rings]
-        numbers = [*self.steps.pushed.T, self.steps.after]
-        return [*zip([*kinds, self.states], numbers, strict=True)]
-
-    @property
     def output(self) -> int:
         """The column of outputs, after those of signals."""
         return int(self.steps.signals.shape[1])
-
-    @property
-    def columns(self) -> list[int]:
-        """The numbers of all things done that matter."""
-        return [*self.direct, *self.later]
 
     @property
     def direct(self) -> list[int]:
@@ -172,11 +157,8 @@ class Alike:
 
     def name(self, column: int, row: int) -> tuple[int, ...]:
         """What tells conflicts apart: what is done, and what matters in a step of theirs."""
-        own = (
-            int(classes.of[numbers[row]]) if matters else NOTHING
-            for (classes, numbers), matters in zip(self.places, self.matters, strict=True)
-        )
-        return (column, *own)
+        own = [int(classes.of[numbers[row]]) for classes, numbers in self.places]
+        return (column, *np.where(self.matters, own, NOTHING).tolist())
 
     def propagate(self, groups: Ids, count: int) -> bool:
         """Have what nothing is known of be like what other steps that are alike lead to.
@@ -203,7 +185,7 @@ class Alike:
             classes, numbers = self.places[place]
             firsts, groups = self.groups(without=place)
             matters = np.zeros(len(firsts), np.bool_)
-            for column in self.columns:
+            for column in (*self.direct, *self.later):
                 matters[divided(self.values(column), groups, len(firsts))] = True
             met = np.unique(numbers[matters[groups]])
             changed |= not classes.sure[met].all()
@@ -247,9 +229,9 @@ class Alike:
     def _evident(self) -> Mask:
         """[N] steps in which there was evidence for the class of all that is read and matters."""
         found: Mask = np.ones(len(self.steps.inputs), np.bool_)
-        for (classes, numbers), matters in zip(self.places[1:-1], self.matters[1:-1], strict=True):
-            if matters:
-                found &= classes.met[numbers] | (numbers == EMPTY)
+        for place in np.flatnonzero(self.matters)[1:-1].tolist():
+            classes, numbers = self.places[place]
+            found &= classes.met[numbers] | (numbers == EMPTY)
         return found
 
     def count_conflicts(self, evident: bool = False) -> dict[int, int]:
@@ -258,7 +240,7 @@ class Alike:
         If only what is `evident` counts, signals and outputs do, in steps in which nothing is read
         whose class is a guess.
         """
-        columns = self.direct if evident else self.columns
+        columns = self.direct if evident else [*self.direct, *self.later]
         rows = self._evident if evident else np.ones(len(self.steps.inputs), np.bool_)
         firsts, groups = self.groups()
         return {

@@ -111,18 +111,16 @@ def compared_with(
         NoSuchLength: the task has no string of such a length.
     """
     check_lengths(checkpoint, lengths)
-    network, agreeing, shortest = checkpoint.predictor.made_hard(True), count, found.differing
-    longest = None if shortest is None else len(checkpoint.task.source.split(shortest))
+    network, wrong = checkpoint.predictor.made_hard(True), list[Tried]()
     for first in range(0, count, BLOCK):
         own = min(BLOCK, count - first)
         strings = drawn_strings(checkpoint, lengths, own, SEED + first, "uniform")
-        wrong = differing(checkpoint, network, found.machine, strings)
-        agreeing -= len(wrong)
-        if wrong and (longest is None or min(map(_length, wrong)) < longest):
-            longest = min(map(_length, wrong))
-            shortest = _written(checkpoint, min(wrong, key=_length))
-    more = Agreement(f"random of length {lengths}, uniformly", count, agreeing)
-    return replace(found, agreement=(*found.agreement, more), differing=shortest)
+        wrong += differing(checkpoint, network, found.machine, strings)
+    known, shortest = found.differing, min(wrong, key=_length, default=None)
+    if shortest and (known is None or _length(shortest) < len(checkpoint.task.source.split(known))):
+        known = _written(checkpoint, shortest)
+    more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
+    return replace(found, agreement=(*found.agreement, more), differing=known)
 
 
 def simplified(checkpoint: Checkpoint, ends: Ends, strings: Sequence[Tried]) -> Checkpoint:
@@ -230,19 +228,9 @@ class _Extraction:
 
     def _machine(self, tolerance: float) -> Machine:
         alike = refined(self._recorder, tolerance, self._deadline)
-        checkpoint = self._checkpoint
-        buffered = checkpoint.config.model.buffers is not None
-        names = named(checkpoint.task, checkpoint.layout, buffered, alike)
+        names = named(self._checkpoint, alike)
         rules = RuleLearner(alike, names, self._deadline).learn()
-        return Machine(
-            **checkpoint.machine_facts,
-            letters=names.letters,
-            symbols=names.symbols,
-            outputs=names.outputs,
-            kinds=names.kinds,
-            states=names.states,
-            rules=tuple(rules),
-        )
+        return replace(names.machine, rules=tuple(rules))
 
     def _compared(
         self, machine: Machine, strings: Sequence[Tried], grace: float, least: int = 0

@@ -99,9 +99,9 @@ class _Refining:
                 parted = divided(values, groups, len(firsts), self._tolerance, few)
                 for group in parted.tolist():
                     found = int(sizes[group]), group, column
-                    if (best is None or found > best) and self.alike.name(
-                        column, firsts[group]
-                    ) not in self._given_up:
+                    if best is not None and found < best:
+                        continue
+                    if self.alike.name(column, firsts[group]) not in self._given_up:
                         best = found
             if best:
                 _, group, column = best
@@ -132,15 +132,16 @@ class _Refining:
 
         A state that knows what is read, or was, is not needed then.
         """
-        rows, values = self._some_of_each(found)
+        order, rank = found.ranked(self._generator)
+        enough = max(3, COMPARED // int((rank == 0).sum()))
+        some = order[rank < enough][: 2 * COMPARED]  # of each value about as many
+        rows, values = found.rows[some], found.values[some]
         best: tuple[Classes, Ids] | None = None
         most = EXPLAINS
         for place in np.flatnonzero(self.alike.matters)[1:-1].tolist():
             classes, numbers = self.alike.places[place]
-            if (
-                len(np.unique(numbers[rows])) > 1
-                and (share := classes.told(numbers[rows], values)) > most
-            ):
+            different = len(np.unique(numbers[rows])) > 1
+            if different and (share := classes.told(numbers[rows], values)) > most:
                 best, most = (classes, numbers), share
         if best is None:
             return False
@@ -153,24 +154,14 @@ class _Refining:
         later = found.column > self.alike.output
         return classes.part(np.unique(in_conflict), usual, others, unknown, lasting=later)
 
-    def _some_of_each(self, found: Conflict) -> tuple[Ids, Ids]:
-        """Some of the steps of a conflict, of each value about as many."""
-        order, rank = found.ranked(self._generator)
-        different = int((rank == 0).sum())
-        chosen = order[rank < max(3, COMPARED // different)][: 2 * COMPARED]
-        return found.rows[chosen], found.values[chosen]
-
     def _merged(self, found: Conflict) -> bool:
         """Make one of different results if nothing but results tells them apart."""
         classes, _ = self.alike.results[found.column - self.alike.output - 1]
         different, counts = np.unique(found.values, return_counts=True)
         ranked = different[np.argsort(-counts, kind="stable")][:MOST_MERGED].tolist()
-        pairs = [
-            pair
-            for pair in itertools.combinations(ranked, 2)
-            if EMPTY_CLASS not in pair or classes is self.alike.states
-        ]
-        return self.alike.merge(classes, pairs, fewer=found.column)
+        if classes is not self.alike.states:
+            ranked = [each for each in ranked if each != EMPTY_CLASS]
+        return self.alike.merge(classes, itertools.combinations(ranked, 2), fewer=found.column)
 
     def _parted(self, found: Conflict, cause: Cause) -> bool:
         """Part what stands in a place by what it makes the network do; whether it was parted."""
@@ -263,9 +254,10 @@ class _Refining:
                 f"no machine found: in {strings} strings steps still contradict one another with "
                 f"{self.alike.states.count} states and {kinds} kinds of pushed vectors"
             )
+        kinds = max((each.count for each in self.alike.kinds), default=0)
         for what, count, most in (
             ("states", self.alike.states.count, MOST_STATES),
-            *(("kinds of pushed vectors", each.count, MOST_KINDS) for each in self.alike.kinds),
+            ("kinds of pushed vectors", kinds, MOST_KINDS),
         ):
             if count > most:
                 raise CannotExtract(

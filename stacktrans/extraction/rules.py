@@ -51,10 +51,10 @@ def _slots(alike: Alike, names: Named) -> list[_Slot]:
     signals = [alike.usual(alike.signal_values(own)) for own in range(steps.signals.shape[1])]
     outputs = alike.usual(steps.outputs)
     slots = [_Slot(values, values, None) for values in signals]
-    slots.append(_Slot(outputs, outputs, names.outputs, needed=False))
+    slots.append(_Slot(outputs, outputs, names.machine.outputs, needed=False))
     matters = [*map(alike.ring_matters, alike.push_rings), True]
-    numbers = [*(names.kind_numbers[ring] for ring in alike.push_rings), names.state_numbers]
-    things = [*(names.kinds[ring] for ring in alike.push_rings), names.states]
+    numbers = [*map(names.kind_numbers.__getitem__, alike.push_rings), names.state_numbers]
+    things = [*map(names.machine.kinds.__getitem__, alike.push_rings), names.machine.states]
     for place, (classes, met) in enumerate(alike.results):
         values = likely = np.full(len(met), NOTHING)
         if matters[place]:
@@ -110,7 +110,7 @@ class RuleLearner:
         columns = [column for slot in slots for column in (slot.values, slot.likely)]
         table = np.column_stack([steps.inputs, *reads, states, *columns])
         table, self.counts = np.unique(table, axis=0, return_counts=True)
-        self.things = [names.symbols, *map(names.kinds.__getitem__, alike.read_rings), names.states]
+        self.things = names.machine.places
         self.places, done = np.split(table, [len(self.things)], axis=1)
         self.slots = [
             replace(slot, values=values, likely=likely)

@@ -44,11 +44,6 @@ class Assumed(NamedTuple):
     along: Mapping[int, int]
     apart: Mapping[int, Contents]
 
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is described that cannot be."""
-        return self.tape.exact and all(each.exact for each in self.apart.values())
-
 
 class Situation(NamedTuple):
     """What is known of both machines after some steps.

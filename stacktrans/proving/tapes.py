@@ -18,6 +18,7 @@ from stacktrans.common.ends import TOP
 from stacktrans.machines.definition import EMPTY
 
 Block = tuple[tuple[Hashable, ...], ...]
+Blocks = tuple[Block, ...]
 MOST_BLOCKS = 8
 """The most blocks that are looked at: how far memories may be apart."""
 MOST_KNOWN = 2
@@ -69,6 +70,17 @@ class Edge(NamedTuple):
     value: Any
 
 
+class Spot(NamedTuple):
+    """Where a cell is: the index of its block, and which cell of a part of that it is."""
+
+    block: int
+    cell: int
+
+
+Found = tuple[Blocks, Spot | None]
+"""Blocks, and where in them a cell is; None if there is none."""
+
+
 class Tape(ABC):
     """The tapes of one kind; one is any hashable thing.
 
@@ -81,7 +93,6 @@ class Tape(ABC):
     exact, whole = True, False
     start: Any
 
-    @abstractmethod
     def read(self, tape: Any, part: int, end: int, depth: int = 0) -> Hashable | None:
         """What is at an end of a part, or so deep under it; None if there is nothing.
 
@@ -89,10 +100,21 @@ class Tape(ABC):
             Lacking: it is not known; then there are several tapes that it can be.
             Broken: it is too far away.
         """
+        blocks, spot = self._spot(tape, part, end, depth)
+        return None if spot is None else blocks[spot.block][part][spot.cell]
+
+    def popped(self, tape: Any, part: int, end: int) -> Any:
+        """The tape without what `read` finds at an end of a part; raises the same errors."""
+        blocks, spot = self._spot(tape, part, end)
+        return tape if spot is None else self._with(tape, without(blocks, spot.block, part, end))
 
     @abstractmethod
-    def popped(self, tape: Any, part: int, end: int) -> Any:
-        """The tape without that; raises likewise."""
+    def _spot(self, tape: Any, part: int, end: int, depth: int = 0) -> Found:
+        """The blocks at an end, and where in them that is which `read` finds."""
+
+    @abstractmethod
+    def _with(self, tape: Any, blocks: Blocks) -> Any:
+        """The tape with other blocks at the end at which something is popped."""
 
     @abstractmethod
     def pushed(self, tape: Any, end: int, block: Block) -> Any:
@@ -120,7 +142,7 @@ class Tape(ABC):
         return None
 
 
-def without(blocks: tuple[Block, ...], index: int, part: int, end: int) -> tuple[Block, ...]:
+def without(blocks: Blocks, index: int, part: int, end: int) -> Blocks:
     """Blocks without the last or the first cell of one part of one of them."""
     block = blocks[index]
     cells = block[part][:-1] if end == BACK else block[part][1:]
@@ -128,14 +150,7 @@ def without(blocks: tuple[Block, ...], index: int, part: int, end: int) -> tuple
     return (*blocks[:index], changed, *blocks[index + 1 :])
 
 
-class Spot(NamedTuple):
-    """Where a cell is: the index of its block, and which cell of a part of that it is."""
-
-    block: int
-    cell: int
-
-
-def spot_of(blocks: tuple[Block, ...], part: int, end: int, depth: int = 0) -> Spot | None:
+def spot_of(blocks: Blocks, part: int, end: int, depth: int = 0) -> Spot | None:
     """Where the outermost cell of a part is, or one so deep under it; None if there is none."""
     order = range(len(blocks)) if end == FRONT else range(len(blocks) - 1, -1, -1)
     for index in order:
@@ -146,22 +161,17 @@ def spot_of(blocks: tuple[Block, ...], part: int, end: int, depth: int = 0) -> S
     return None
 
 
-def _cell(blocks: tuple[Block, ...], part: int, spot: Spot | None) -> Hashable | None:
-    return None if spot is None else blocks[spot.block][part][spot.cell]
-
-
 class Whole(Tape):
     """Tapes all of whose blocks are known, for a search among concrete strings."""
 
     whole = True
-    start: tuple[Block, ...] = ()
+    start: Blocks = ()
 
-    def read(self, tape: Any, part: int, end: int, depth: int = 0) -> Hashable | None:
-        return _cell(tape, part, spot_of(tape, part, end, depth))
+    def _spot(self, tape: Any, part: int, end: int, depth: int = 0) -> Found:
+        return tape, spot_of(tape, part, end, depth)
 
-    def popped(self, tape: Any, part: int, end: int) -> Any:
-        spot = spot_of(tape, part, end)
-        return tape if spot is None else without(tape, spot.block, part, end)
+    def _with(self, tape: Any, blocks: Blocks) -> Any:
+        return blocks
 
     def pushed(self, tape: Any, end: int, block: Block) -> Any:
         return (*tape, block) if end == BACK else (block, *tape)
@@ -178,7 +188,7 @@ class Pile(NamedTuple):
         under: the node of what is under them; None for nothing.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: Blocks
     under: Hashable
 
 
@@ -191,24 +201,18 @@ class Piles(Tape):
 
     start = Pile((), None)
 
-    def read(self, tape: Pile, part: int, end: int, depth: int = 0) -> Hashable | None:
-        return _cell(tape.blocks, part, self._spot(tape, part, end, depth))
-
-    def _spot(self, tape: Pile, part: int, end: int, depth: int = 0) -> Spot | None:
+    def _spot(self, tape: Pile, part: int, end: int, depth: int = 0) -> Found:
         if end == FRONT and tape.under is not None:
             raise Broken(part, OTHER_END)
         spot = spot_of(tape.blocks, part, end, depth)
         if spot is not None or tape.under is None:
-            return spot
+            return tape.blocks, spot
         if len(tape.blocks) >= MOST_BLOCKS:
             raise Broken(part, FAR)
         raise Lacking(tape.under)
 
-    def popped(self, tape: Pile, part: int, end: int) -> Pile:
-        spot = self._spot(tape, part, end)
-        if spot is None:
-            return tape
-        return tape._replace(blocks=without(tape.blocks, spot.block, part, end))
+    def _with(self, tape: Pile, blocks: Blocks) -> Pile:
+        return tape._replace(blocks=blocks)
 
     def pushed(self, tape: Pile, end: int, block: Block) -> Pile:
         if end == BACK:
@@ -250,9 +254,9 @@ class Line(NamedTuple):
         grown: whether a block was pushed since the tape was settled.
     """
 
-    front: tuple[Block, ...]
+    front: Blocks
     last: Block | None
-    back: tuple[Block, ...]
+    back: Blocks
     grown: bool = False
 
 
@@ -303,13 +307,7 @@ class Lines(Tape):
                 self._refuted |= {(block, own) for block, own in self._assumed if own == part}
                 raise Mistaken
 
-    def read(self, tape: Line, part: int, end: int, depth: int = 0) -> Hashable | None:
-        blocks, spot = self._spot(tape, part, end, depth)
-        return _cell(blocks, part, spot)
-
-    def _spot(
-        self, tape: Line, part: int, end: int, depth: int = 0
-    ) -> tuple[tuple[Block, ...], Spot | None]:
+    def _spot(self, tape: Line, part: int, end: int, depth: int = 0) -> Found:
         if not tape.back:
             return tape.front, spot_of(tape.front, part, end, depth)
         blocks = tape.back[-1:] if end == BACK else tape.front
@@ -325,8 +323,10 @@ class Lines(Tape):
     def popped(self, tape: Line, part: int, end: int) -> Line:
         if end == BACK and tape.back:
             raise Broken(part, OTHER_END)
-        blocks, spot = self._spot(tape, part, end)
-        return tape if spot is None else tape._replace(front=without(blocks, spot.block, part, end))
+        return super().popped(tape, part, end)  # type: ignore[no-any-return]
+
+    def _with(self, tape: Line, blocks: Blocks) -> Line:
+        return tape._replace(front=blocks)
 
     def pushed(self, tape: Line, end: int, block: Block) -> Line:
         if end == FRONT:
@@ -367,7 +367,6 @@ class Contents:
     Where the memory does not do what is assumed of it, there is an error.
     """
 
-    exact = True
     start: tuple[int, ...] = (EMPTY, EMPTY)
 
     def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
@@ -441,8 +440,6 @@ class EndsKnown(Contents):
 
 class Anything(Contents):
     """Where something was popped, anything can be read that was ever pushed, or nothing."""
-
-    exact = False
 
     def _popped(
         self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
