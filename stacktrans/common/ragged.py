@@ -92,6 +92,11 @@ class Ragged(Together[npt.NDArray[Any]]):
         """Some of the rows, in another order, by their indices."""
         return self._at(self.starts[:-1][order], self.lengths[order])
 
+    def within(self, mask: npt.NDArray[np.bool_]) -> Ragged:
+        """The rows that a mask [n] tells, in their order; needs no index for each value."""
+        lengths = self.lengths
+        return Ragged(self.values[np.repeat(mask, lengths)], starts_of(lengths[mask]))
+
     def cut(self, lengths: npt.NDArray[np.int64]) -> Ragged:
         """The first so many values of each row, [n]."""
         return self._at(self.starts[:-1], lengths)
@@ -101,6 +106,13 @@ class Ragged(Together[npt.NDArray[Any]]):
         starts = starts_of(lengths)
         within = np.repeat(places - starts[:-1], lengths) + np.arange(starts[-1])
         return Ragged(self.values[within], starts)
+
+
+def lengthened(rows: Ragged, others: Ragged) -> Ragged:
+    """Each row with another one after it."""
+    order = np.argsort(np.concatenate([rows.rows, others.rows]), kind="stable")
+    values = np.concatenate([rows.values, others.values])[order]
+    return Ragged(values, starts_of(rows.lengths + others.lengths))
 
 
 def joined(parts: Sequence[Ragged]) -> Ragged:

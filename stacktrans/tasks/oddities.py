@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from stacktrans.common.errors import shown
+from stacktrans.common.ragged import Ragged
 from stacktrans.tasks.alphabets import UNSAYABLE
 from stacktrans.tasks.files import CALLED, DEV, NAMED, PARTS, TEST, TRAIN, Lines, Request
-from stacktrans.tasks.flat import Chosen, Flat, Numbers
+from stacktrans.tasks.flat import Chosen, Numbers
 from stacktrans.tasks.splits import Keys
 
 ALMOST_NONE = 0.25
 """A first line with so small a share of symbols that come again is odd."""
 
 
-def odd_first_lines(lines: Lines, strings: Mapping[str, Flat]) -> Iterator[str]:
+def odd_first_lines(lines: Lines, strings: Mapping[str, Ragged]) -> Iterator[str]:
     """Which files begin with a line almost all of whose symbols come nowhere else in them.
 
     Args:
@@ -26,7 +27,7 @@ def odd_first_lines(lines: Lines, strings: Mapping[str, Flat]) -> Iterator[str]:
         shared = distinct = known = total = 0
         for column in ("source", "target"):
             within = strings[column].within(rows)
-            counts = np.bincount(within.codes)
+            counts = np.bincount(within.values)
             first = np.bincount(within[0], minlength=len(counts))
             again = counts > first
             shared, distinct = shared + (again & (first > 0)).sum(), distinct + (first > 0).sum()
@@ -89,15 +90,14 @@ def oddities(lines: Lines, keys: Keys) -> Iterator[str]:
         yield f"{several:,} {verb} more than one answer ({pairs}{more})"
 
 
-def unsayable(lines: Lines, targets: Flat) -> Iterator[str]:
+def unsayable(lines: Lines, targets: Ragged) -> Iterator[str]:
     """Which targets to choose by or to test on no answer can match, a sentence for each set.
 
     Args:
         targets: [n] the ids of each.
     """
-    owners = np.repeat(np.arange(len(targets)), targets.lengths)
     lost = np.zeros(len(targets), dtype=np.bool_)
-    lost[owners[targets.codes == UNSAYABLE]] = True
+    lost[targets.rows[targets.values == UNSAYABLE]] = True
     for part in (DEV, TEST):
         of_part = lines.parts == part
         if len(rows := np.flatnonzero(lost & of_part)):

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError, shown
+from stacktrans.common.ragged import Ragged, lengthened
 from stacktrans.tasks.alphabets import MOST_SYMBOLS
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import found_separator
 from stacktrans.tasks.contents import changed
 from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
-from stacktrans.tasks.flat import Flat, Numbering, Numbers, keys
+from stacktrans.tasks.flat import Numbering, Numbers, keys, numbered, renumbered
 from stacktrans.tasks.layouts import Pair, Steps
 from stacktrans.tasks.oddities import mixed_forms, odd_first_lines, oddities, unsayable
 from stacktrans.tasks.splits import Keys, keep_apart
@@ -34,7 +35,7 @@ class PairSet(PairSequence):
         targets: ids of each target.
     """
 
-    def __init__(self, sources: Flat, sizes: Numbers, targets: Flat) -> None:
+    def __init__(self, sources: Ragged, sizes: Numbers, targets: Ragged) -> None:
         self.sources, self.sizes, self.targets = sources, sizes, targets
         self._order = np.argsort(sizes, kind="stable")
         self._ordered = sizes[self._order]
@@ -43,7 +44,8 @@ class PairSet(PairSequence):
         return len(self.sizes)
 
     def pair(self, index: int) -> Pair:
-        return Pair(self.sources[index], self.targets[index], None, int(self.sizes[index]))
+        source, target = (each[index].astype(np.int64) for each in (self.sources, self.targets))
+        return Pair(source, target, None, int(self.sizes[index]))
 
     @property
     def lengths(self) -> Lengths:
@@ -133,7 +135,7 @@ def _read_sets(request: Request) -> Sets:
     request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
     numbering = {column: Numbering(writing.splitter(column)) for column in lines.columns}
     strings = {  # each column is forgotten as soon as it is in numbers
-        column: Flat.of(lines.strings.pop(column), numbers) for column, numbers in numbering.items()
+        column: numbered(lines.strings.pop(column), own) for column, own in numbering.items()
     }
     for column, flat in strings.items():
         check_sizes(lines, column, flat.lengths)
@@ -156,11 +158,13 @@ def _read_sets(request: Request) -> Sets:
     every = frozenset((column, each) for column, found in symbols.items() for each in found)
     known = Known.of(symbols, lines.columns, writing)
     ids = {
-        column: strings[column].renumbered(numbers.as_ids(*known.ids_of(column)))
+        column: renumbered(strings[column], numbers.as_ids(*known.ids_of(column)))
         for column, numbers in numbering.items()
     }
     notes += unsayable(lines, ids["target"])
-    read = in_order(ids["source"], ids["features"]) if writing.features else ids["source"]
+    read = ids["source"]
+    if writing.features:
+        read = lengthened(*in_order(read, ids["features"]))
     sets = []
     for part in (TRAIN, DEV, TEST):
         chosen = lines.parts == part
@@ -219,7 +223,7 @@ Chances = npt.NDArray[np.float64]
 def chances_of_unknown(pairs: PairSet, count: int) -> Chances:
     """[count] for each id that is read, how probably it is read as unknown in training."""
     counts = np.zeros(count, dtype=np.int64)
-    codes = pairs.sources.codes
+    codes = pairs.sources.values
     for start in range(0, len(codes), 1 << 20):
         counts += np.bincount(codes[start : start + (1 << 20)], minlength=count)
     return REPLACED / (REPLACED + counts.astype(np.float64))

@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from stacktrans.common.incoming import split_words
 from stacktrans.tasks.alphabets import FEATURE, NOT_KNOWN, SYMBOL, UNSAYABLE, Alphabet, Ids, Role
 from stacktrans.tasks.alphabets import UNKNOWN as MARK
 
+Item = TypeVar("Item")
 UNKNOWN = "<unk>"
 """How a symbol is written that is not in the training set."""
 UNITS = ("characters", "words")
@@ -158,9 +159,10 @@ class Sources(Alphabet):
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
             raise StacktransError(f"expected {', a tab, '.join(self.columns)}; found {count}")
         by_column = dict(zip(self.columns, fields, strict=True))
-        features = [*map(Feature, self.writing.split_features(by_column.get("features", "")))]
-        found: list[str] = in_order(super().split(by_column["source"]), features)
-        return found
+        marked = self.writing.split_features(by_column.get("features", ""))
+        features: list[str] = [*map(Feature, marked)]
+        first, last = in_order(super().split(by_column["source"]), features)
+        return first + last
 
     def join(self, symbols: Sequence[str]) -> str:
         own = [symbol for symbol in symbols if not isinstance(symbol, Feature)]
@@ -183,12 +185,9 @@ class Sources(Alphabet):
         return np.where(ids <= self.unknown, self.unknown, self.unknown_feature)
 
 
-def in_order(source: Any, features: Any) -> Any:
-    """What is read of sources: the features, so that they are known when the symbols are read.
-
-    The one place that says so: of lists of symbols, and of any other things that can be added.
-    """
-    return features + source
+def in_order(source: Item, features: Item) -> tuple[Item, Item]:
+    """What is read of sources: the features, so that they are known when the symbols are read."""
+    return features, source
 
 
 class Targets(Alphabet):

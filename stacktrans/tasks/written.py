@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
-from stacktrans.tasks.flat import Flat
+from stacktrans.common.ragged import Ragged
 from stacktrans.tasks.layouts import Pair
 from stacktrans.tasks.symbols import Writing
 
@@ -21,7 +21,7 @@ class Column:
         name: of the column.
     """
 
-    strings: Flat
+    strings: Ragged
     symbols: Sequence[str]
     writing: Writing
     name: str
