@@ -96,10 +96,11 @@ class RuleLearner:
         slots: what is done.
         sorts: for each place, the sort of each thing.
         pairs: places whose letters are compared.
+        push_signals: the signal of each push.
     """
 
     def __init__(self, alike: Alike, names: Named, deadline: Deadline) -> None:
-        self._deadline, steps = deadline, alike.steps
+        self.deadline, steps = deadline, alike.steps
         reads = [
             names.kind_numbers[ring][alike.kinds[ring].of[steps.reads[:, place]]]
             * alike.matters[1 + place]
@@ -119,7 +120,8 @@ class RuleLearner:
         self._letters = [letters_of(each) for each in self.things]
         self.sorts = [_series_of(each) for each in self.things]
         self.pairs: list[tuple[int, int]] = []
-        self._push_signals = [signal for signal, _ in alike.ends.pushes]
+        self._parted = set[tuple[int, int]]()  # places and sorts
+        self.push_signals = [signal for signal, _ in alike.ends.pushes]
 
     def learn(self) -> list[Rule]:
         """The rules.
@@ -129,10 +131,9 @@ class RuleLearner:
         """
         for _ in range(MOST_ROUNDS):
             groups = self._groups()
-            if self._deadline.over or not self._part(groups):
+            if self.deadline.over or not self._part(groups):
                 break
-        general = _Generalizing(self, groups, self._push_signals, self._deadline)
-        return [*general.rules()]
+        return [*_Generalizing(self, groups).rules()]
 
     def _groups(self) -> list[Group]:
         sorted_places = [own[column] for own, column in zip(self.sorts, self.places.T, strict=True)]
@@ -158,7 +159,7 @@ class RuleLearner:
 
     def _terms(self, slot: _Slot, rows: Ids) -> Terms:
         """All terms that give what is done in some steps; none if there is no such term."""
-        self._deadline.check(GRACE)
+        self.deadline.check(GRACE)
         candidates = self.candidates(slot, rows)
         if candidates is None:
             return ANYTHING
@@ -192,29 +193,31 @@ class RuleLearner:
 
     def _part(self, groups: Sequence[Group]) -> bool:
         """Part a sort in each place where steps that are alike deviate; whether any was."""
-        parted: set[tuple[int, int]] = set()
+        self._parted = set()
         for group in groups:
-            if self._deadline.over:
+            if self.deadline.over:
                 break
-            for slot, terms in zip(self.slots, group.terms, strict=True):
-                if terms is ANYTHING or terms:
-                    continue
-                self._split_by(group, slot, parted)
-                break
-        return bool(parted)
+            slots = zip(self.slots, group.terms, strict=True)
+            slot = next((slot for slot, terms in slots if terms == frozenset()), None)
+            if slot:
+                self._split_by(group, slot)
+        return bool(self._parted)
 
-    def _split_by(self, group: Group, slot: _Slot, parted: set[tuple[int, int]]) -> None:
+    def _split_by(self, group: Group, slot: _Slot) -> None:
         """Split a sort to explain the steps that deviate from the best term of a slot."""
         candidates = self.candidates(slot, group.rows)
         assert candidates is not None
         _, right = max(candidates, key=lambda each: int(each[1].sum()))
         best: tuple[float, int, Ids] | None = None
+        first: tuple[int, Ids] | None = None
         for place, sorts in enumerate(self.sorts):
             column = self.places[group.rows, place]
             things = np.unique(column)
             if len(things) < 2:
                 continue
-            wrong = np.bincount(column[~right], minlength=len(sorts))[things]
+            wrong = np.bincount(column[~right], minlength=len(sorts))
+            first = first or (place, np.array([wrong.argmax()]))
+            wrong = wrong[things]
             total = np.bincount(column, minlength=len(sorts))[things]
             explained = float(np.maximum(wrong, total - wrong).sum() / len(column))
             deviating = things[2 * wrong > total]
@@ -223,29 +226,19 @@ class RuleLearner:
         pair = self._telling_pair(group, right)
         if pair is not None and (best is None or best[0] < 1):
             self.pairs.append(pair)
-            parted.add((-1, -1))
-        elif best is None:
-            self._split_first(group, right, parted)
-        else:
-            _, place, deviating = best
-            self._split_off(place, deviating, parted)
+            self._parted.add((-1, -1))
+        elif best:
+            self._split_off(*best[1:])
+        elif first:  # a single thing that stands in a step that deviates
+            self._split_off(*first)
 
-    def _split_first(self, group: Group, right: Mask, parted: set[tuple[int, int]]) -> None:
-        """Split off a single thing that stands in a step that deviates."""
-        for place in range(len(self.sorts)):
-            column = self.places[group.rows, place]
-            if len(np.unique(column)) > 1:
-                thing = np.bincount(column[~right]).argmax()
-                self._split_off(place, np.array([thing]), parted)
-                return
-
-    def _split_off(self, place: int, things: Ids, parted: set[tuple[int, int]]) -> None:
+    def _split_off(self, place: int, things: Ids) -> None:
         """Make a sort of some things, unless their own was split in this round."""
         sorts = self.sorts[place]
         own = int(sorts[things[0]])
-        if (place, own) not in parted:
+        if (place, own) not in self._parted:
             sorts[things] = sorts.max() + 1
-        parted.add((place, own))
+        self._parted.add((place, own))
 
     def _telling_pair(self, group: Group, right: Mask) -> tuple[int, int] | None:
         """Two places whose letters are the same just where steps deviate, or where they do not."""
@@ -267,19 +260,10 @@ class _Generalizing:
     Args:
         learner: of the groups.
         groups: of steps.
-        push_signals: the signal of each push.
-        deadline: after which there is an error.
     """
 
-    def __init__(
-        self,
-        learner: RuleLearner,
-        groups: Sequence[Group],
-        push_signals: Sequence[int],
-        deadline: Deadline,
-    ) -> None:
-        self._learner, self._groups, self._deadline = learner, groups, deadline
-        self._push_signals = push_signals
+    def __init__(self, learner: RuleLearner, groups: Sequence[Group]) -> None:
+        self._learner, self._groups = learner, groups
         self._keys = np.array([group.key for group in groups])
         self._covered: Mask = np.zeros(len(groups), np.bool_)
 
@@ -320,7 +304,7 @@ class _Generalizing:
         terms, count = self._groups[index].terms, len(self._learner.things)
         for place in [*range(count, len(when)), *range(1, count), 0]:
             for wider in self._wider(place, when):
-                self._deadline.check(GRACE)
+                self._learner.deadline.check(GRACE)
                 found = self._matching([*when[:place], wider, *when[place + 1 :]])
                 further = (found & ~matching & ~self._covered).any()
                 if not further and self._is_told(place, when[place], wider):
@@ -394,7 +378,7 @@ class _Generalizing:
         output, *pushed, after = chosen[signals:]
         done = [
             term if numbers[signal] else None
-            for signal, term in zip(self._push_signals, pushed, strict=True)
+            for signal, term in zip(learner.push_signals, pushed, strict=True)
         ]
         return Rule(tuple(sets), equal, numbers, output, tuple(done), after or Term(CONSTANT, 0))
 

@@ -7,7 +7,7 @@ compared with, so that they are as short as the tasks themselves.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from stacktrans.grammar import Bracketing
@@ -237,48 +237,29 @@ def _brackets(task: NextSymbol, found: Bracketing | None) -> Brackets | None:
 
 
 def classes_of(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
-    """The symbols of sources, by their numbers, in classes that machine and task treat alike."""
-    fixed, known = {*_fixed(machine)}, {}
+    """The symbols of sources, by their numbers, in classes that machine and task treat alike.
+
+    A machine that only moves letters answers a source in which letters are replaced with its answer
+    in which they are replaced, even if several become one. Where its answer is wrong it says x
+    instead of y; then it is wrong, too, if y is replaced by one of two letters and all others that
+    are treated alike with it by the other. So the strings over two letters of each class stand for
+    all.
+    """
+    fixed, reads = {*_fixed(machine)}, machine.reads
+    symbols, outputs = machine.symbols.each, machine.outputs.each
+    firsts = [first for first in (reads.first_source, reads.first_target) if first >= 0]
     found: dict[object, list[int]] = {}
-    for number in range(len(machine.source)):
+    for number, symbol in enumerate(machine.source):
+        key: object = number
         group = next((each for each in reference.alike if number in each), None)
-        letter = _letter(machine, number)
-        if group is None or letter is None or letter in fixed:
-            found[number,] = [number]
-            continue
-        if letter not in known:
-            known[letter] = _treatment(machine, letter)
-        found.setdefault((group, _roles(machine, number), known[letter]), []).append(number)
+        if group is not None and machine.target[number : number + 1] == (symbol,):
+            letter = machine.letters.index(symbol)
+            things = [*(symbols[first + number] for first in firsts), outputs[number]]
+            if letter not in fixed and all(own == letter for _, own in things):
+                series = tuple(each for each, _ in things)
+                key = group, series, _treatment(machine, letter)
+        found.setdefault(key, []).append(number)
     return [tuple(each) for each in found.values()]
-
-
-def _all_things(machine: Machine) -> list[Things]:
-    return [machine.symbols, machine.outputs, machine.states, *machine.kinds]
-
-
-def _letter(machine: Machine, number: int) -> int | None:
-    """The letter of a symbol, if all that stands for the symbol has it."""
-    symbol = machine.source[number]
-    if number >= len(machine.target) or machine.target[number] != symbol:
-        return None
-    letter = machine.letters.index(symbol)
-    things = [machine.symbols.each[each] for each in _read_as(machine, number)] + [
-        machine.outputs.each[number]
-    ]
-    return letter if all(own == letter for _, own in things) else None
-
-
-def _read_as(machine: Machine, number: int) -> Iterator[int]:
-    """The numbers of what is read for a symbol of a source, and of an answer."""
-    yield machine.reads.first_source + number
-    if machine.reads.first_target >= 0:
-        yield machine.reads.first_target + number
-
-
-def _roles(machine: Machine, number: int) -> tuple[int, ...]:
-    """The series of what stands for a symbol."""
-    read = (machine.symbols.each[each][0] for each in _read_as(machine, number))
-    return (*read, machine.outputs.each[number][0])
 
 
 def _fixed(machine: Machine) -> Iterator[int | None]:
@@ -305,18 +286,18 @@ def _fixed(machine: Machine) -> Iterator[int | None]:
 
 def _treatment(machine: Machine, letter: int) -> tuple[object, ...]:
     """What tells letters apart: the series that have them, and the rules that hold for them."""
-    numbers = [[*_of_letter(things, letter)] for things in _all_things(machine)]
-    places = [[*_of_letter(things, letter)] for things in machine.places]
+
+    def of_letter(things: Things) -> list[tuple[int, int]]:
+        """The series in which the letter is, and its number there."""
+        each = enumerate(things.each)
+        return [(series, number) for number, (series, own) in each if own == letter]
+
+    every = (machine.symbols, machine.outputs, machine.states, *machine.kinds)
+    places = [*map(of_letter, machine.places)]
     rules = [
         tuple(series for series, number in there if own is None or number in own)
         for rule in machine.rules
         for own, there in zip(rule.when, places, strict=True)
     ]
-    return tuple(tuple(series for series, _ in each) for each in numbers), tuple(rules)
-
-
-def _of_letter(things: Things, letter: int) -> Iterable[tuple[int, int]]:
-    """The series in which a letter is, and its number there."""
-    for number, (series, own) in enumerate(things.each):
-        if own == letter:
-            yield series, number
+    having = [tuple(series for series, _ in of_letter(things)) for things in every]
+    return tuple(having), tuple(rules)
