@@ -141,10 +141,15 @@ class _Attempt:
         letters = frozenset(each for own in self._classes for each in own[:STANDING])
         self._course: Course = course_of(machine, reference, letters)
         self._filled = set[tuple[Block, int]]()
+        # Of each memory, the ends that some rule looks at.
+        self._reads: list[list[int]] = [[] for _ in machine.kinds]
+        for place, end in enumerate(machine.memories.reads, start=1):
+            if place in self._stepping.seen:
+                self._reads[end // 2].append(end % 2)
 
     def result(self) -> Result:
         """See `prove`; raises `Unproved`."""
-        assumed = [self._first(number) for number in range(len(self._machine.kinds))]
+        assumed = [FEW if reads else UNREAD for reads in self._reads]
         while True:
             try:
                 explored = self._explored(assumed)
@@ -156,7 +161,8 @@ class _Attempt:
             if explored.wrong is not None:
                 whole = self._reference.whole(explored.wrong)
                 if self._is_wrong(whole):
-                    return self._refuted(whole)
+                    shortest = self._shortest(len(whole)) or whole
+                    return Result(_WRONG, tuple(shortest), reference=self._reference)
                 self._look_closer(assumed)
                 continue
             return Result(
@@ -166,16 +172,6 @@ class _Attempt:
                 explored=explored,
                 reference=self._reference,
             )
-
-    def _reads(self, number: int) -> list[int]:
-        """The ends of a memory that some rule looks at."""
-        reads = enumerate(self._machine.memories.reads, start=1)
-        return [
-            end % 2 for place, end in reads if end // 2 == number and place in self._stepping.seen
-        ]
-
-    def _first(self, number: int) -> str:
-        return FEW if self._reads(number) else UNREAD
 
     def _assume_less(self, assumed: list[str], broke: Broke) -> None:
         """Change what is assumed of the memory that does not do so; raises `Unproved`."""
@@ -190,26 +186,20 @@ class _Attempt:
         assumed[number] = _LADDER[_LADDER.index(assumed[number]) + 1]
 
     def _explored(self, assumed: Sequence[str]) -> Explored:
-        apart = {
-            number: self._contents(number, each)
-            for number, each in enumerate(assumed)
-            if each in (FEW, KEPT, ANYTHING)
-        }
-        along = {
-            number: BACK if each == ALONG else FRONT
-            for number, each in enumerate(assumed)
-            if each in (ALONG, TURNED)
-        }
+        apart, along = dict[int, Contents](), dict[int, int]()
+        for number, each in enumerate(assumed):
+            if each in (ALONG, TURNED):
+                along[number] = BACK if each == ALONG else FRONT
+            elif each == KEPT:
+                apart[number] = EndsKnown(self._reads[number])
+            elif each != UNREAD:
+                apart[number] = AllKnown() if each == FEW else Anything()
         tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
-        return self._explorer(Assumed(tape, along, apart)).explore()
+        return self._explore(Assumed(tape, along, apart))
 
-    def _explorer(self, assumed: Assumed) -> Explorer:
-        return Explorer(self._machine, self._stepping, self._course, assumed, MOST_SITUATIONS)
-
-    def _contents(self, number: int, each: str) -> Contents:
-        if each == KEPT:
-            return EndsKnown(self._reads(number))
-        return AllKnown() if each == FEW else Anything()
+    def _explore(self, assumed: Assumed) -> Explored:
+        machine, stepping, course = self._machine, self._stepping, self._course
+        return Explorer(machine, stepping, course, assumed, MOST_SITUATIONS).explore()
 
     def _look_closer(self, assumed: list[str]) -> None:
         """Have one more memory go with the task's own; raises `Unproved` if none is left.
@@ -220,11 +210,6 @@ class _Attempt:
         if not apart:
             raise Unproved("what can be read from its memories is not known well enough")
         assumed[apart[0]] = ALONG
-
-    def _refuted(self, source: list[int]) -> Result:
-        """The result if a source is answered wrongly."""
-        shortest = self._shortest(len(source)) or source
-        return Result(_WRONG, tuple(shortest), reference=self._reference)
 
     def _is_wrong(self, source: Sequence[int]) -> bool:
         """Whether the machine, run as always, answers a source otherwise than the task."""
@@ -243,9 +228,9 @@ class _Attempt:
 
     def _shortest(self, length: int) -> list[int] | None:
         """The shortest source that is answered wrongly, if it is not too long to be found."""
-        along = {number: BACK for number in range(len(self._machine.kinds)) if self._reads(number)}
+        along = {number: BACK for number, reads in enumerate(self._reads) if reads}
         try:
-            found = self._explorer(Assumed(Whole(), along, {})).explore().wrong
+            found = self._explore(Assumed(Whole(), along, {})).wrong
         except Unproved:
             return None
         whole = None if found is None else self._reference.whole(found)

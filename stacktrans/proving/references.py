@@ -232,7 +232,8 @@ def _brackets(task: NextSymbol, found: Bracketing | None) -> Brackets | None:
     if found is None or not task.predict <= {*found.closing.values()}:
         return None
     numbers = {symbol: number for number, symbol in enumerate(task.source.symbols)}
-    closing = {numbers[opens]: numbers[closes] for opens, closes in found.closing.items()}
+    pairs = [(numbers[opens], numbers[closes]) for opens, closes in found.closing.items()]
+    closing = dict(sorted(pairs))  # so that of wrong sources the same one is always found
     return Brackets(closing, found.inner, frozenset(numbers[each] for each in task.predict))
 
 
