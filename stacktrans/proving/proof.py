@@ -15,7 +15,7 @@ from stacktrans.machines.definition import JOINT, PADDED, SAME_LENGTH, Machine
 from stacktrans.machines.running import NoRule, answer
 from stacktrans.proving.counting import Counted, Refuted, fits_pattern, prove_pattern
 from stacktrans.proving.courses import Course, Stepping, Unproved, course_of
-from stacktrans.proving.exploring import Assumed, Broke, Explored, Explorer
+from stacktrans.proving.exploring import Assumed, Explored, Explorer
 from stacktrans.proving.references import QUEUE, STANDING, Reference, classes_of, reference_of
 from stacktrans.proving.tapes import (
     BACK,
@@ -23,6 +23,7 @@ from stacktrans.proving.tapes import (
     AllKnown,
     Anything,
     Block,
+    Broke,
     Contents,
     EndsKnown,
     Lines,
@@ -191,9 +192,9 @@ class _Attempt:
             if each in (ALONG, TURNED):
                 along[number] = BACK if each == ALONG else FRONT
             elif each == KEPT:
-                apart[number] = EndsKnown(self._reads[number])
+                apart[number] = EndsKnown(number, self._reads[number])
             elif each != UNREAD:
-                apart[number] = AllKnown() if each == FEW else Anything()
+                apart[number] = (AllKnown if each == FEW else Anything)(number)
         tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
         return self._explore(Assumed(tape, along, apart))
 

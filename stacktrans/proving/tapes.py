@@ -34,8 +34,17 @@ Pushes = Sequence[tuple[int, int]]
 """Ends of a memory, `TOP` or `BOTTOM`, and the kinds that are pushed there."""
 
 
-class NotAsAssumed(Exception):
-    """A memory does not do what is assumed of it; the message says what it does."""
+class Broke(Exception):
+    """What is assumed of a memory does not hold.
+
+    Args:
+        memory: its number; None for that of the task.
+        why: in words, after its name.
+    """
+
+    def __init__(self, memory: int | None, why: str) -> None:
+        self.memory, self.why = memory, why
+        super().__init__()
 
 
 class Lacking(Exception):
@@ -365,14 +374,20 @@ class Contents:
     """What is known of a memory alone: the kinds at its top and its bottom, or more.
 
     Where the memory does not do what is assumed of it, there is an error.
+
+    Args:
+        memory: its number.
     """
 
     start: tuple[int, ...] = (EMPTY, EMPTY)
 
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+
     def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
-        """The kind that is read at an end, or so deep under it; raises `NotAsAssumed`."""
+        """The kind that is read at an end, or so deep under it; raises `Broke`."""
         if depth:
-            raise NotAsAssumed("is read below its ends")
+            raise Broke(self._memory, "is read below its ends")
         return held[end]
 
     def stepped(
@@ -381,10 +396,10 @@ class Contents:
         """What is held after a step that pops at some ends, and then pushes.
 
         Raises:
-            NotAsAssumed: as its name says.
+            Broke: that is not as assumed.
         """
         if any(kind == EMPTY for _, kind in pushed):
-            raise NotAsAssumed("holds cells that cannot be told from none")
+            raise Broke(self._memory, "holds cells that cannot be told from none")
         if popped and EMPTY not in held:
             held = self._popped(held, popped, [end for end, _ in pushed])
         for end, kind in pushed:
@@ -415,7 +430,7 @@ class AllKnown(Contents):
         for end, kind in pushed:
             held = (*held, kind) if end == TOP else (kind, *held)
         if len(held) > MOST_CELLS:
-            raise NotAsAssumed(f"holds more than {MOST_CELLS} cells")
+            raise Broke(self._memory, f"holds more than {MOST_CELLS} cells")
         return held
 
 
@@ -423,10 +438,12 @@ class EndsKnown(Contents):
     """Nothing is popped from it, but what something is pushed in the place of.
 
     Args:
+        memory: its number.
         reads: the ends that are read.
     """
 
-    def __init__(self, reads: Sequence[int]) -> None:
+    def __init__(self, memory: int, reads: Sequence[int]) -> None:
+        super().__init__(memory)
         self._reads = reads
 
     def _popped(
@@ -434,7 +451,7 @@ class EndsKnown(Contents):
     ) -> tuple[int, ...]:
         # What is at the other end is not known then, since both may have been the same cell.
         if len(popped) > 1 or not popped == pushed == self._reads:
-            raise NotAsAssumed("is popped")
+            raise Broke(self._memory, "is popped")
         return held
 
 
