@@ -101,7 +101,7 @@ def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Tran
     from stacktrans.model.transducer import Transducer
     from stacktrans.settings.resolve import resolve
     from stacktrans.tasks import make_task
-    from stacktrans.tasks.layouts import JointSequence
+    from stacktrans.tasks.layout import Layout
 
     size = {} if memory == "none" else {"size": memory_size}
     shape = {"memory": {"name": memory, **size}, "controller": {"hidden_size": hidden}}
@@ -109,7 +109,7 @@ def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Tran
         task="copy", settings={"model": {**shape, "embedding_size": EMBEDDING, "kernel": kernel}}
     )
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
-    layout = JointSequence(len(task.source), len(task.target))
+    layout = Layout.joint(len(task.source), len(task.target))
     torch.manual_seed(1)
     return Transducer(config.model, layout.inputs, layout.outputs)
 

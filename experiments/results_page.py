@@ -11,8 +11,7 @@ from pathlib import Path
 from stacktrans.common.visible import in_a_line
 from stacktrans.settings.layers import read_layer
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.report import summary
-from stacktrans.sweeps.store import RESULTS, Store
+from stacktrans.sweeps.store import RESULTS, Store, summary
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "RESULTS.md"

@@ -8,7 +8,7 @@ import numpy as np
 
 from stacktrans.tasks.alphabets import LETTERS, Alphabet, meaningless_symbols
 from stacktrans.tasks.computed import Computed, Symbols, drawn_from, expect
-from stacktrans.tasks.patterns import blocks_of
+from stacktrans.tasks.streams import blocks_of
 
 
 class Majority(Computed):

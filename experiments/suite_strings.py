@@ -7,7 +7,7 @@ the second on, is odd.
 import numpy as np
 
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.rearrangement import Rearrangement
+from stacktrans.tasks.computed import Rearrangement
 
 
 class Doubled(Rearrangement):

@@ -10,6 +10,8 @@ Nothing heavy is imported before it is used.
 
 import importlib
 
+from stacktrans.common import __version__
+
 # Type checkers take it for true. While `typing` was imported, Ctrl-C would show a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from stacktrans.common.errors import UsageError as UsageError
     from stacktrans.common.registry import use_plugins as use_plugins
 
-__version__ = "0.1.0"
 
 _PLACES = {
     "stacktrans.api.models": ("Answer", "Evaluation", "Model", "Trace", "load"),

@@ -7,7 +7,7 @@ All else is imported where an interrupt ends it without a traceback.
 def main() -> None:
     """Run the command line; exit with 130 if it is interrupted."""
     try:
-        from stacktrans.common.interrupts import handle_interrupts
+        from stacktrans.common.messages import handle_interrupts
 
         handle_interrupts()
         from stacktrans import cli

@@ -6,7 +6,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stacktrans.common.checksums import SUMS, sums_of
+from stacktrans.common.files import SUMS, sums_of
 from stacktrans.model import checkpoint
 
 

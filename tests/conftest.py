@@ -17,7 +17,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, StreamConfig
 from stacktrans.sweeps import engine
-from stacktrans.tasks.layouts import JointSequence
+from stacktrans.tasks.layout import Layout
 from stacktrans.training import race, rounding
 
 # One thread is fastest for models this small.
@@ -82,7 +82,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         settings={"model": {"memory": "queue"}},
         assignments=["hidden_size=8", "memory.size=4", "embedding_size=4", "output_size=6"],
     )
-    layout = JointSequence(128, 128)
+    layout = Layout.joint(128, 128)
     torch.manual_seed(36)
     transducer = Transducer(config.model, layout.inputs, layout.outputs)
     with torch.no_grad():

@@ -26,7 +26,7 @@ from hostile import VALUES, Random, as_yaml, one_of, wrong_bytes, wrong_tree
 from small_runs import SETTINGS
 from small_sweeps import sweep_file
 
-from stacktrans.common.checksums import SUMS, sums_of
+from stacktrans.common.files import SUMS, sums_of
 
 MOST_SECONDS = 5.0
 MOST_BYTES = 1 << 30

@@ -17,7 +17,7 @@ from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.loading import use_numba
-from stacktrans.kernels.running import Running, RunWeights
+from stacktrans.kernels.running import RunWeights, State, run_steps
 from stacktrans.kernels.sequences import LayerWeights, ModelWeights, fused_sequence
 from stacktrans.kernels.tensors import as_array
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
@@ -240,16 +240,33 @@ def signatures(entry: Any, kind: type) -> list[Any]:
     ]
 
 
-def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, Running]:
-    """What comes of going on from call to call, with so many steps in each."""
+def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, State]:
+    """What comes of running on from call to call, with so many steps in each.
+
+    Of signals and what is read, it is what the state has after each piece; see `after_pieces`.
+    """
     batch, steps, _ = case.projected[0].shape
     use_numba()
-    running = Running(case.run_weights(hard), batch)
+    weights = case.run_weights(hard)
+    state = State.first(weights, batch, 0)
     inputs = np.arange(batch * steps).reshape(batch, steps)
-    ends = np.cumsum(pieces)[:-1]
-    parts = [running.step(part)._asdict() for part in np.split(inputs, ends, axis=1)]
-    whole = {name: np.concatenate([part[name] for part in parts], axis=1) for name in parts[0]}
-    return {name: torch.from_numpy(part) for name, part in whole.items()}, running
+    hidden, signals, reads = [], [], []
+    for part in np.split(inputs, np.cumsum(pieces)[:-1], axis=1):
+        hidden.append(np.array(run_steps(weights, state, part)))
+        signals.append(np.array(state.signals))
+        reads.append(np.array(state.read))
+    found = {
+        "hidden": torch.from_numpy(np.concatenate(hidden, axis=1)),
+        "signals": torch.from_numpy(np.stack(signals, axis=1)),
+        "reads": torch.from_numpy(np.stack(reads, axis=1)),
+    }
+    return found, state
+
+
+def after_pieces(whole: Named, pieces: list[int]) -> Named:
+    """What `run_in_pieces` shows of a run over the same steps at once."""
+    ends = np.cumsum(pieces) - 1
+    return {name: part if name == "hidden" else part[:, ends] for name, part in whole.items()}
 
 
 def gradients(outputs: Named, inputs: Named) -> Named:

@@ -5,28 +5,21 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from stacktrans.machines.definition import (
-    CONSTANT,
-    JOINT,
-    SAME_LENGTH,
-    Buffers,
-    Machine,
-    Memories,
-    Reads,
-    Rule,
-    Series,
-    Term,
-    Things,
-)
-from stacktrans.machines.running import NoRule, Tables, answer
+import numpy as np
+
+from stacktrans.common.ends import Ends
+from stacktrans.decoding.decoder import Answer, decode
+from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Rule, Series, Term, Things
+from stacktrans.machines.running import Runner
 from stacktrans.tasks.base import NotASource, Task
+from stacktrans.tasks.layout import Layout
 
 SYMBOL, TOP, STATE = 0, 1, 2
 """The places of machines with one memory."""
 ONE = Things((Series("state 1"),))
 SAME = Term(CONSTANT, 0)
-STACK = Memories(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push"))
-QUEUE = Memories(("queue",), ((0, 1),), ((1, 0),), (1,), ("pop", "push"))
+STACK = Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push"))
+QUEUE = Ends(("queue",), ((0, 1),), ((1, 0),), (1,), ("pop", "push"))
 
 
 def when(*places: Sequence[int] | None) -> tuple[frozenset[int] | None, ...]:
@@ -43,7 +36,7 @@ def rule(
     return Rule(places, (), signals, output, pushed, after)
 
 
-def rearranging(task: Task, memories: Memories) -> Machine:
+def rearranging(task: Task, memories: Ends) -> Machine:
     """Pushes letters, and pops them after the separator: reverses with a stack."""
     size = len(task.source)
     series = Series("letter", tuple(range(size)))
@@ -56,7 +49,7 @@ def rearranging(task: Task, memories: Memories) -> Machine:
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
         Things((Series("begin"), Series("separator"), series, series)),
         Things((series, Series("end"))), (Things((Series("empty"), series)),), ONE, memories,
-        None, Reads(JOINT, 2, 2 + size, (0,), (1,), size),
+        None, Layout.joint(size, size),
         (
             rule(when([0], None, None), (0, 0)),
             rule(when(source, None, None), (0, 1), None, (Term(SYMBOL, 1),)),
@@ -69,7 +62,7 @@ def rearranging(task: Task, memories: Memories) -> Machine:
 def peeking(task: Task) -> Machine:
     """Reverses with a stack: what is said is under the top, but for the first letter."""
     machine, size = rearranging(task, STACK), len(task.source)
-    memories = Memories(("stack",), ((0, 0),), ((1, 0),), (0, 0), ("pop", "push"), (0, 1))
+    memories = Ends(("stack",), ((0, 0),), ((1, 0),), (0, 0), ("pop", "push"), (0, 1))
     source, target, full = (range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size))
     return replace(
         machine, memories=memories,
@@ -86,7 +79,7 @@ def peeking(task: Task) -> Machine:
 def turned(task: Task) -> Machine:
     """Copies with a deque: pushes at its bottom and pops at its top."""
     machine, size = rearranging(task, QUEUE), len(task.source)
-    memories = Memories(
+    memories = Ends(
         ("deque",), ((0, 0), (1, 1)), ((2, 0), (3, 1)), (0, 1), ("pop", "pop bottom", "push", "low")
     )  # fmt: skip
     source, after, full = (
@@ -133,7 +126,7 @@ def marking(task: Task) -> Machine:
 def with_queue(task: Task) -> Machine:
     """Reverses with a stack, and looks at a queue without need."""
     machine = rearranging(task, STACK)
-    memories = Memories(
+    memories = Ends(
         ("stack", "queue"), ((0, 0), (2, 3)), ((1, 0), (3, 2)), (0, 3), ("pop", "push", "out", "in")
     )  # fmt: skip
     rules = []
@@ -151,7 +144,7 @@ def with_queue(task: Task) -> Machine:
 def flipping(task: Task) -> Machine:
     """Flips bigrams: puts letters at odd places into one queue, and the others into another."""
     machine, size = rearranging(task, QUEUE), len(task.source)
-    memories = Memories(
+    memories = Ends(
         ("odd", "even"), ((0, 1), (2, 3)), ((1, 0), (3, 2)), (1, 3), ("pop", "push", "out", "in")
     )  # fmt: skip
     source, said, full = range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size)
@@ -195,7 +188,7 @@ def waiting(task: Task) -> Machine:
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
         Things((everything,)), Things((everything,)), (Things((Series("empty"), letters)),), ONE,
-        STACK, None, Reads(SAME_LENGTH, 0, -1, (), (), -1),
+        STACK, None, Layout.synchronous(size + 1, size + 1),
         (
             rule(when(range(size), None, None), (0, 1), None, (Term(SYMBOL, 1),)),
             rule(when([size], range(1, 1 + size), None), (1, 0), Term(TOP, 0)),
@@ -210,7 +203,7 @@ def odd(task: Task) -> Machine:
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
         Things((bits,)), Things((bits,)), (Things((Series("empty"), bits)),), ONE, STACK, None,
-        Reads(SAME_LENGTH, 0, -1, (), (), -1),
+        Layout.synchronous(2, 2),
         (
             rule(when([0], [0, 1], None), (0, 0), zero),
             rule(when([0], [2], None), (0, 0), one),
@@ -230,7 +223,7 @@ def buffered_odd(task: Task) -> Machine:
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
         Things((bits, Series("nothing"))), Things((bits,)), (Things((Series("empty"),)),), states,
         STACK._replace(signal_names=signals), Buffers(2, 0, 0),
-        Reads(SAME_LENGTH, 0, -1, (), (), -1),
+        Layout.synchronous(2, 2),
         (
             rule(when([0], None, [0]), (0, 0, 1, 0), None, none, Term(CONSTANT, 2)),
             rule(when([1], None, [0]), (0, 0, 1, 0), None, none, Term(CONSTANT, 3)),
@@ -262,7 +255,7 @@ def brackets(task: Task) -> Machine:
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
         Things((symbols,)), Things((symbols,)), (kinds,), ONE, STACK, None,
-        Reads(SAME_LENGTH, 0, -1, (), (), -1), tuple(rules),
+        Layout.synchronous(4, 4), tuple(rules),
     )  # fmt: skip
 
 
@@ -277,16 +270,20 @@ def sources(task: Task, longest: int) -> Iterator[list[int]]:
             yield [*each]
 
 
-def is_wrong(tables: Tables, task: Task, source: Sequence[int]) -> bool:
+def answered(runner: Runner, source: Sequence[int], limit: int | None = None) -> Answer:
+    """A machine's answer to a source."""
+    ids = np.array(source, np.int64)
+    answer: Answer = decode(runner, runner.machine.layout, [ids], limit, logs=False)[0]
+    return answer
+
+
+def is_wrong(runner: Runner, task: Task, source: Sequence[int]) -> bool:
     """Whether a machine answers a source otherwise than its task."""
     right = task.answer(task.source.decode(source))
-    try:
-        said = answer(tables, source, len(right))
-    except NoRule:
+    answer = answered(runner, source, len(right))
+    if answer.failed or not answer.ended or len(answer.target) != len(right):
         return True
-    written = [task.target.symbols[each] if each >= 0 else "nothing" for each in said.outputs]
-    if not said.ended or len(written) != len(right):
-        return True
+    written = [task.target.symbols[each] if each >= 0 else "nothing" for each in answer.target]
     return any(known not in (None, one) for one, known in zip(written, right, strict=True))
 
 

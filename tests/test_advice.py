@@ -11,11 +11,10 @@ from test_narrow import ACCURACY, CONFIG, SUMMARY
 from test_pairs import lines_of, write
 from test_race import standings
 
-from stacktrans.commands.advice import worth_a_try
-from stacktrans.settings.config import RunConfig
-from stacktrans.settings.task_config import TaskLengths
+from stacktrans.settings.config import RunConfig, TaskLengths
+from stacktrans.showing.training import worth_a_try
 from stacktrans.tasks.base import Lengths
-from stacktrans.training.standings import RaceState
+from stacktrans.training.records import RaceState
 
 SHORTER, LARGER = "shorter strings", "a larger --hidden"
 LONGER_STRINGS, MORE = "a wider range of training lengths", "more strings to train on"

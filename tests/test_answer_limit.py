@@ -12,16 +12,7 @@ from own_machines import STACK, rule, when
 from test_text import small_run, write
 
 import stacktrans
-from stacktrans.machines.definition import (
-    CONSTANT,
-    JOINT,
-    Machine,
-    Reads,
-    Rule,
-    Series,
-    Term,
-    Things,
-)
+from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -30,7 +21,7 @@ from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, Task
 from stacktrans.tasks.corpus import END
-from stacktrans.tasks.layouts import JointSequence, Pair, Steps
+from stacktrans.tasks.layout import Layout, Pair, Steps
 
 ROUTES = ("", "--json", "--beam 3", "--beam 3 --json")
 
@@ -67,7 +58,7 @@ def tripling(directory: Path, *, endless: bool = False) -> Path:
         Things((Series("letter", (0, 1)), Series("end"))),
         (Things((Series("empty"), letters)),),
         Things(tuple(Series(f"q{number}") for number in range(3))), STACK, None,
-        Reads(JOINT, 2, 5, (0,), (1,), 2), tuple(rules),
+        Layout.joint(3, 2), tuple(rules),
     )  # fmt: skip
     checkpoint.save_machine(directory / "machine", config, machine, "")
     return directory / "machine"
@@ -105,11 +96,10 @@ def test_the_limit_follows_the_longest_targets() -> None:
         {"probability": "1/2", "source": "a", "target": "x x x"},
     ]}}  # fmt: skip
     layout = make_task("thrice", "grammar", thrice).layout
-    assert isinstance(layout, JointSequence)
     for length in (1, 30, 1000):
-        assert 6 * length <= layout.longest_answer(length, None) <= 6 * length + 20
-    assert layout.longest_answer(30, 5) == 5
-    assert JointSequence(3, 3, lambda: Steps(1, 4)).longest_answer(10, None) == 2 * 13 + 20
+        assert 6 * length <= layout.limit(length, None) <= 6 * length + 20
+    assert layout.limit(30, 5) == 5
+    assert Layout.joint(3, 3, lambda: Steps(1, 4)).limit(10, None) == 2 * 13 + 20
 
 
 @pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])
@@ -124,8 +114,7 @@ def test_a_task_without_strings_of_the_usual_lengths_has_a_limit(error: type[Exc
             return [*source]
 
     layout = Unusual().layout
-    assert isinstance(layout, JointSequence)
-    assert layout.longest_answer(70, None) == 2 * (2 * 70 + 19) + 20
+    assert layout.limit(70, None) == 2 * (2 * 70 + 19) + 20
 
 
 NETWORKS: dict[str, tuple[str, Any, int]] = {  # task, model, and the symbol that is repeated

@@ -15,8 +15,8 @@ from small_runs import ignore, small_run, trainer_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.decoding.beam import search
 from stacktrans.extraction.extracting import Extracted, extract
-from stacktrans.inference.beam import search
 from stacktrans.inference.evaluation import score
 from stacktrans.inference.predictions import predictions
 from stacktrans.inference.trace import trace
@@ -24,7 +24,7 @@ from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model.checkpoint import Checkpoint, load, save, save_machine
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.layouts import JointSequence, Pair
+from stacktrans.tasks.layout import Layout, Pair
 
 BACKWARDS = "backwards=true"
 SOURCES = ("!", "!#", '#!"', '!"##', '""!#!"')
@@ -68,11 +68,11 @@ def answers(model: Checkpoint, *sources: str) -> list[str | None]:
 
 
 def test_what_is_read_and_said_is_turned_around() -> None:
-    layout = JointSequence(5, 3, backwards=True)
+    layout = Layout.joint(5, 3, backwards=True)
     inputs, targets, scored = layout.example([Pair(np.array([1, 2, 4]), np.array([0, 2]))], False)
     assert inputs.tolist() == [0, 6, 4, 3, 1, 9, 7]
     assert targets[scored].tolist() == [2, 0, layout.end]
-    assert layout.prefix(np.array([1, 2, 4])).tolist() == [0, 6, 4, 3, 1]
+    assert layout.prompt(np.array([1, 2, 4])).tolist() == [0, 6, 4, 3, 1]
 
 
 def test_the_answer_to_a_string_turned_around_is_turned_around(
@@ -139,7 +139,7 @@ def test_a_model_that_is_followed_reads_the_last_symbol_first(reverse: Checkpoin
 def test_its_machine_is_one_that_works_backwards(
     reverse: Checkpoint, extracted: Extracted, tmp_path: Path
 ) -> None:
-    assert extracted.machine.reads.backwards
+    assert extracted.machine.layout.backwards
     assert extracted.whole
     save_machine(tmp_path / "machine", reverse.config, extracted.machine, "")
     said = run("transduce", tmp_path / "machine", stdin=b"abc\nxyzzy\n").stdout.decode()
@@ -175,9 +175,3 @@ def test_it_is_for_targets_after_their_sources(task: str, memory: str, message: 
     settings = {"model": {"memory": memory}}
     with pytest.raises(UsageError, match=message):
         resolve(task=task, settings=settings, assignments=[BACKWARDS])
-
-
-def test_a_run_forwards_is_the_same_run_as_before() -> None:
-    assert "backwards" not in small_run().to_yaml()
-    assert small_run().identity() == small_run("backwards=false").identity()
-    assert small_run().identity() != small_run(BACKWARDS).identity()

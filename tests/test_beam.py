@@ -9,15 +9,17 @@ import pytest
 import torch
 from shapes import shaped
 
-from stacktrans.inference.beam import search
-from stacktrans.inference.decoding import Answer, transduce
+from stacktrans.decoding.beam import search
+from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.layouts import JointSequence, SameLength, Stream
+from stacktrans.tasks.layout import Layout
 
-LAYOUT = JointSequence(source_size=2, target_size=2)
+LAYOUT = Layout.joint(sources=2, targets=2)
+END = 2
+"""The output that ends an answer in it."""
 MEMORIES = ["stack", "queue", "deque", "none", "stack-rnn", "list-rnn"]
 SOURCES = [
     np.array(source, dtype=np.int64)
@@ -25,9 +27,7 @@ SOURCES = [
 ]
 
 
-def tiny(
-    memory: str = "stack", layout: JointSequence | Stream = LAYOUT, kernel: str = "auto"
-) -> Transducer:
+def tiny(memory: str = "stack", layout: Layout = LAYOUT, kernel: str = "auto") -> Transducer:
     """A model without training whose answers differ, since its weights are large."""
     shape = shaped(memory, hidden_size=8, size=4, embedding_size=4, output_size=6)
     config = resolve(task="copy", settings={"model": shape}).model
@@ -40,11 +40,10 @@ def tiny(
     return model
 
 
-def logs_after(
-    model: Transducer, layout: JointSequence | Stream, source: Ids, said: Sequence[int]
-) -> list[float]:
+def logs_after(model: Transducer, layout: Layout, source: Ids, said: Sequence[int]) -> list[float]:
     """The logarithms of the probabilities of all outputs after a source and part of an answer."""
-    read = [*layout.prefix(source), *(layout.first_target + symbol for symbol in said)]
+    assert layout.first_target is not None
+    read = [*layout.prompt(source), *(layout.first_target + symbol for symbol in said)]
     with torch.no_grad():
         logits = model(torch.tensor([read]))[0, -1].double()
     found: list[float] = torch.log_softmax(logits, dim=-1).tolist()
@@ -55,18 +54,18 @@ def every_answer(model: Transducer, source: Ids, limit: int) -> list[Answer]:
     """All answers of up to `limit` symbols, the most probable first."""
     found = []
     for length in range(limit + 1):
-        for said in itertools.product(range(LAYOUT.end), repeat=length):
+        for said in itertools.product(range(END), repeat=length):
             total = 0.0
             for place, symbol in enumerate(said):
                 total += logs_after(model, LAYOUT, source, said[:place])[symbol]
             logs = logs_after(model, LAYOUT, source, said)
-            ended = length < limit or max(logs) == logs[LAYOUT.end]
-            found.append(Answer([*said], total + ended * logs[LAYOUT.end], ended))
+            ended = length < limit or max(logs) == logs[END]
+            found.append(Answer([*said], total + ended * logs[END], ended))
     return sorted(found, key=lambda answer: -answer.log_probability)
 
 
 def kept_in_lists(
-    model: Transducer, layout: JointSequence | Stream, source: Ids, width: int, limit: int
+    model: Transducer, layout: Layout, source: Ids, width: int, limit: int
 ) -> list[Answer]:
     """What a beam finds, one hypothesis at a time."""
     beam = [Answer([], 0.0, ended=False)]
@@ -130,7 +129,7 @@ def test_a_narrow_beam_is_that_of_lists(memory: str, kernel: str) -> None:
 
 def test_a_beam_finds_what_greed_misses() -> None:
     model = tiny("deque")
-    greedy = transduce(predictor_of(model), LAYOUT, SOURCES, limit=6)
+    greedy = decode(predictor_of(model), LAYOUT, SOURCES, limit=6)
     found = search(predictor_of(model), LAYOUT, SOURCES, width=8, limit=6)
     gains = [
         best.log_probability - answer.log_probability
@@ -143,21 +142,23 @@ def test_a_beam_finds_what_greed_misses() -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_beam_of_one_is_greedy(memory: str) -> None:
     model = tiny(memory)
-    greedy = transduce(predictor_of(model), LAYOUT, SOURCES, limit=9)
+    greedy = decode(predictor_of(model), LAYOUT, SOURCES, limit=9)
     assert search(predictor_of(model), LAYOUT, SOURCES, width=1, limit=9) == [
         [answer] for answer in greedy
     ]
 
 
 @pytest.mark.parametrize(
-    "layout", [Stream(3, follow=0), Stream(3, last=2), Stream(3)], ids=["follow", "last", "endless"]
+    "layout",
+    [Layout.stream(3, follow=0), Layout.stream(3, last=2), Layout.stream(3)],
+    ids=["follow", "last", "endless"],
 )
-def test_streams_are_searched(layout: Stream) -> None:
+def test_streams_are_searched(layout: Layout) -> None:
     model = tiny("stack-rnn", layout)
     sources = [np.array([0, 1]), np.array([0, 2, 1, 2, 1])]
     found = search(predictor_of(model), layout, sources, width=4, best=4, limit=5)
     for source, answers in zip(sources, found, strict=True):
-        most = layout.longest_answer(len(source), 5)
+        most = layout.limit(len(source), 5)
         expected = kept_in_lists(model, layout, source, 4, most)
         if layout.end is None and layout.last is None:
             expected = [Answer(each.target, each.log_probability, True) for each in expected]
@@ -165,10 +166,10 @@ def test_streams_are_searched(layout: Stream) -> None:
 
 
 def test_answers_in_step_are_greedy() -> None:
-    layout = SameLength(2, 3)
+    layout = Layout.synchronous(2, 3)
     shape = shaped("stack", hidden_size=8, size=4, embedding_size=4, output_size=6)
     model = Transducer(resolve(task="copy", settings={"model": shape}).model, 2, 3)
-    (greedy,) = transduce(predictor_of(model), layout, [SOURCES[1]])
+    (greedy,) = decode(predictor_of(model), layout, [SOURCES[1]])
     assert search(predictor_of(model), layout, [SOURCES[1]], width=4, best=4) == [[greedy]]
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.incoming import BYTES_AT_ONCE, LONGEST_LINE, Unreadable, line_groups
+from stacktrans.common.reading import BYTES_AT_ONCE, LONGEST_LINE, Unreadable, line_groups
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task

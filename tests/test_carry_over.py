@@ -13,9 +13,9 @@ import stacktrans
 from stacktrans import use_plugins
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
-from stacktrans.model.carry_over import SharedIds, axes_of, carry_over
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.inherited import SharedIds, axes_of, carry_over
 
 
 def featured(words: Sequence[str], features: Sequence[str]) -> str:

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from shapes import shaped
 from small_runs import CPU, assert_same_run, ignore, records_of, trainer_of
 
+from stacktrans.inference.evaluation import Scores, score
 from stacktrans.model import checkpoint
+from stacktrans.model.predictor import Predictor
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
-from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.training import rounding
 from stacktrans.training.inherited import checksum_of, inherited
 from stacktrans.training.records import Accuracy
@@ -153,9 +156,9 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
     soft: float, hard: float, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (soft, hard))
-    start = trainer_of(counter(), Path()).state.start
-    start.rounding.uncertain = copy.deepcopy(start.model.state_dict())
-    rounded = start.rounding.certain(start, lambda: None, may_fail=False)
+    state = trainer_of(counter(), Path()).state
+    start, state.rounding.uncertain = state.start, copy.deepcopy(state.start.model.state_dict())
+    rounded = state.rounding.certain(start, lambda: None, may_fail=False)
     assert rounded
     inputs = torch.tensor([[0, 0, 1, 1, 0, 1]])
     with torch.no_grad():
@@ -240,12 +243,13 @@ def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
     monkeypatch.setitem(ROUNDINGS, "quick", ways[kept])
     monkeypatch.setattr(rounding, "without_needless", lambda model, _: model)
     config = counter("learning_rate=1e-30")
-    start = trainer_of(config, Path()).state.start
+    state = trainer_of(config, Path()).state
+    start = state.start
     operation = start.model.operation
     assert operation is not None
     before = operation.signals.weight.detach().clone()
-    start.rounding.uncertain = copy.deepcopy(start.model.state_dict())
-    rounded = start.rounding.certain(start, lambda: None, may_fail=False)
+    state.rounding.uncertain = copy.deepcopy(start.model.state_dict())
+    rounded = state.rounding.certain(start, lambda: None, may_fail=False)
     assert rounded
     rounded.sharpen(1 / rounded.sharpness)
     torch.testing.assert_close(operation.signals.weight, before * 2**rounds)
@@ -253,19 +257,17 @@ def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
     assert not hard
 
 
-def test_accuracies_are_of_the_model_as_it_is_and_hard() -> None:
+def test_accuracies_are_of_the_model_as_it_is_and_hard(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Transducer(counter().model, 2, 2)
     hard: list[bool] = []
 
-    class Layout:
-        """Sees how a model is when it is measured."""
+    def measured(predictor: Predictor, *_: Any) -> Scores:
+        hard.append(predictor.hard)
+        return score(predictor, Layout.synchronous(2, 2), pairs)
 
-        def rows(self, pairs: list[Pair]) -> list[list[int]]:
-            hard.append(model.hard)
-            return []
-
-    with pytest.warns(RuntimeWarning):
-        accuracies(model, Layout(), [])  # type: ignore[arg-type]
+    pairs = [Pair(np.array([0, 1]), np.array([1, 1]))]
+    monkeypatch.setattr(rounding, "score", measured)
+    accuracies(model, Layout.synchronous(2, 2), pairs)
     assert hard == [False, True]
     assert not model.hard
 

@@ -10,14 +10,13 @@ import safetensors.torch
 import torch
 from changed_checkpoints import change_config, change_weights, reseal
 
-from stacktrans.common.checksums import SUMS
-from stacktrans.common.files import write_atomically
+from stacktrans.common.files import SUMS, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.layouts import JointSequence
+from stacktrans.tasks.layout import Layout
 
 CPU = torch.device("cpu")
 
@@ -38,7 +37,7 @@ def tiny_config(**changes: int) -> RunConfig:
 
 
 def tiny_model(config: RunConfig, seed: int = 0) -> Transducer:
-    layout = JointSequence(5, 5)
+    layout = Layout.joint(5, 5)
     torch.manual_seed(seed)
     return Transducer(config.model, layout.inputs, layout.outputs)
 

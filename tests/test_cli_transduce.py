@@ -162,7 +162,7 @@ def test_compiling_is_told_once_and_where_code_is_damaged(model: Path, tmp_path:
     damaged = tmp_path / "stacktrans" / kept.name
     damaged.mkdir(parents=True)
     files = sorted(kept.glob("*.nbc"))
-    assert any("answering.answer" in file.name for file in files)
+    assert any("drive.forward" in file.name for file in files)
     for number, file in enumerate(files):
         whole = file.read_bytes()
         (damaged / file.name).write_bytes(whole[: len(whole) // 2 * (number % 2)])

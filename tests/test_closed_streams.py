@@ -12,7 +12,7 @@ from command_line import ENVIRONMENT, SMALL, shell
 from small_sweeps import records, sweep_file
 
 from stacktrans.common.messages import complain
-from stacktrans.training.standings import read_race
+from stacktrans.training.records import read_race
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
 SOME = ("2>&-", "<&- >&- 2>&-")

@@ -13,7 +13,7 @@ from stacktrans.settings import strategies
 from stacktrans.settings.contest import contestants, not_raced
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import race
-from stacktrans.training.standings import read_race
+from stacktrans.training.records import read_race
 
 
 @pytest.mark.parametrize(

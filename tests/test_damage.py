@@ -25,8 +25,8 @@ from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
-from stacktrans.common.checksums import SUMS
 from stacktrans.common.errors import StacktransError
+from stacktrans.common.files import SUMS
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.transducer import Transducer, without_numbers

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapes import shaped
 
-from stacktrans.common.grouping import batches_of
-from stacktrans.common.statistics import confidence_interval
+from stacktrans.common.ragged import batches_of
+from stacktrans.decoding import decoder
+from stacktrans.decoding.decoder import decode
 from stacktrans.inference import evaluation
-from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import Scores, score
-from stacktrans.model import arrays, in_torch
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.layouts import JointSequence, Pair
+from stacktrans.showing.scores import confidence_interval
+from stacktrans.tasks.layout import Layout, Pair
 
-LAYOUT = JointSequence(source_size=4, target_size=4)
+LAYOUT = Layout.joint(sources=4, targets=4)
 
 
 def tiny(memory: str = "stack", seed: int = 0) -> Transducer:
@@ -44,7 +44,7 @@ def random_pairs(count: int, seed: int, longest: int = 9) -> list[Pair]:
 def test_a_buffered_model_is_not_scored_where_it_reads_the_answer() -> None:
     config = tiny().config.model_copy(update={"buffers": BuffersConfig()})
     model = Transducer(config, LAYOUT.inputs, LAYOUT.outputs)
-    with pytest.raises(ValueError, match="a buffered model needs a layout in step"):
+    with pytest.raises(ValueError, match="a buffered model needs a synchronous layout"):
         score(predictor_of(model), LAYOUT, random_pairs(2, seed=1))
 
 
@@ -58,10 +58,9 @@ def test_many_and_long_strings_are_scored_in_parts(
     model.kernel = kernel
     whole = score(predictor_of(model), LAYOUT, pairs).fine
     assert 0 < whole.mean() < 1
-    for module in (evaluation, arrays, in_torch):
+    for module in (evaluation, decoder):
         monkeypatch.setattr(module, "STEPS_AT_ONCE", most)
-    monkeypatch.setattr(in_torch, "STEPS_IN_A_PIECE", most)
-    monkeypatch.setattr(arrays, "SIDE_BY_SIDE", 3)
+    monkeypatch.setattr(decoder, "STEPS_IN_A_PIECE", most)
     assert score(predictor_of(model), LAYOUT, pairs).fine.tolist() == whole.tolist()
 
 
@@ -69,7 +68,7 @@ def test_many_and_long_strings_are_scored_in_parts(
 def test_scores_equal_greedy_decoding(memory: str) -> None:
     model = tiny(memory)
     sources = [pair.source for pair in random_pairs(40, seed=1)]
-    answers = transduce(predictor_of(model), LAYOUT, sources, limit=12)
+    answers = decode(predictor_of(model), LAYOUT, sources, limit=12)
     # Half of the targets are the model's own answers, with an error in some of them.
     rng = np.random.default_rng(5)
     pairs, expected = [], []
@@ -92,8 +91,9 @@ def test_scores_equal_greedy_decoding(memory: str) -> None:
 def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
     model = tiny("queue", seed=3)
     source = np.array([0, 2, 1, 3, 3])
-    (answer,) = transduce(predictor_of(model), LAYOUT, [source], limit=8)
-    read = list(LAYOUT.prefix(source))
+    (answer,) = decode(predictor_of(model), LAYOUT, [source], limit=8)
+    assert LAYOUT.first_target is not None
+    read = [*LAYOUT.prompt(source)]
     total = 0.0
     for index in [*answer.target, *([LAYOUT.end] if answer.ended else [])]:
         with torch.no_grad():
@@ -107,9 +107,9 @@ def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
 def test_answers_do_not_depend_on_company() -> None:
     model = tiny("deque", seed=4)
     sources = [pair.source for pair in random_pairs(25, seed=2)]
-    together = transduce(predictor_of(model), LAYOUT, sources, limit=9)
+    together = decode(predictor_of(model), LAYOUT, sources, limit=9)
     for source, answer in zip(sources, together, strict=True):
-        (alone,) = transduce(predictor_of(model), LAYOUT, [source], limit=9)
+        (alone,) = decode(predictor_of(model), LAYOUT, [source], limit=9)
         assert (alone.target, alone.ended) == (answer.target, answer.ended)
         assert alone.log_probability == pytest.approx(answer.log_probability, abs=1e-4)
         assert len(answer.target) <= 9
@@ -119,12 +119,12 @@ def test_an_answer_that_does_not_end_is_cut_off() -> None:
     model = tiny()
     with torch.no_grad():
         model.classifier.bias[LAYOUT.end] = -100
-    (answer,) = transduce(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
+    (answer,) = decode(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
     assert len(answer.target) == 5
     assert not answer.ended
     with torch.no_grad():
         model.classifier.bias[LAYOUT.end] = 100
-    (answer,) = transduce(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
+    (answer,) = decode(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
     assert (answer.target, answer.ended) == ([], True)
 
 

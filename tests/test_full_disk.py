@@ -15,8 +15,9 @@ from test_checkpoint import tiny_config, tiny_model
 from typer.testing import CliRunner
 
 from stacktrans.cli import app
+from stacktrans.common import files
 from stacktrans.common.files import write_flushed
-from stacktrans.model import checkpoint, directories
+from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 
 CPU = torch.device("cpu")
@@ -52,7 +53,7 @@ def test_a_full_disk_is_told_with_the_file_and_leaves_the_old_checkpoint(
     saved: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
-    monkeypatch.setattr(directories, "write_flushed", full_at(name))
+    monkeypatch.setattr(files, "write_flushed", full_at(name))
     other = tiny_model(tiny_config(), seed=1).state_dict()
     with pytest.raises(CheckpointError) as caught:
         checkpoint.save(saved, tiny_config(), other, {"step": 4}, card="# model\n")
@@ -86,7 +87,7 @@ def test_a_run_that_fills_the_disk_ends_with_one_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(directories, "write_flushed", full_at("training.pt", after=1))
+    monkeypatch.setattr(files, "write_flushed", full_at("training.pt", after=1))
     full = CliRunner().invoke(app, [*COMMAND, "--max-steps", "10", "--out", "run"])
     assert full.exit_code == 1
     where = tmp_path / "run" / "last" / "training.pt"

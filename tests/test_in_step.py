@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.decoding import transduce
+from stacktrans.decoding.decoder import decode
 from stacktrans.inference.evaluation import score
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.layouts import Padded, Pair, Steps
+from stacktrans.tasks.layout import Layout, Pair, Steps
 
 
 def pair(source: list[int], target: list[int]) -> Pair:
@@ -36,8 +36,8 @@ def test_steps_are_as_few_as_will_do(lengths: list[tuple[int, int]], expected: S
 
 
 def test_both_sides_are_filled_up() -> None:
-    layout = Padded(3, 2, Steps(1, 2))
-    batch = layout.batch([pair([2, 0], [1]), pair([1], [0, 1, 1, 0])])
+    layout = Layout.padded(3, 2, Steps(1, 2))
+    batch = layout.batch([[pair([2, 0], [1])], [pair([1], [0, 1, 1, 0])]])
     blank, end = 3, 2
     assert (layout.inputs, layout.outputs) == (4, 3)
     assert batch.inputs.tolist() == [[2, 0, blank, blank, 0], [1, blank, blank, blank, blank]]
@@ -46,26 +46,17 @@ def test_both_sides_are_filled_up() -> None:
     assert batch.lengths == [4, 5]
 
 
-def test_an_answer_ends_where_its_end_is_said() -> None:
-    layout = Padded(3, 2, Steps(1, 2))
-    symbols, ended = layout.answered(np.array([1, 0, 2, 1]))
-    assert (symbols.tolist(), ended) == ([1, 0], True)
-    symbols, ended = layout.answered(np.array([1, 0]))
-    assert (symbols.tolist(), ended) == ([1, 0], False)
-
-
 def test_what_is_scored_is_what_is_said() -> None:
     """Some weights: they are right by their scores exactly where their answer is the target."""
     given = {"model": {"memory": "stack", "buffers": {"steps_per_symbol": 2}}}
     run = resolve(task="reverse", settings=given, assignments=["task.parameters.symbols=2"])
     layout = run.make_task().layout
-    assert isinstance(layout, Padded)
     torch.manual_seed(3)
     drawn = Transducer(run.model, layout.inputs, layout.outputs)
     sources = [np.array(ids, np.int64) for ids in ([0], [1, 0], [1, 1, 0], [0, 0, 1, 0])]
     with torch.no_grad():  # for answers of more than one kind of symbol
         drawn.classifier.weight *= 30
-    answers = transduce(predictor_of(drawn), layout, sources)
+    answers = decode(predictor_of(drawn), layout, sources)
     ended = [each for each in zip(sources, answers, strict=True) if each[1].ended]
     assert ended
     for source, answer in ended:

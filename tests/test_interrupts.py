@@ -11,7 +11,7 @@ import pytest
 from command_line import ENVIRONMENT, SMALL, STACKTRANS
 from small_sweeps import records, sweep_file
 
-from stacktrans.training.standings import read_race
+from stacktrans.training.records import read_race
 
 INTERRUPT = """
 import atexit, os, signal, sys

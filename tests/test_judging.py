@@ -13,8 +13,8 @@ from test_sweep_tables import plan_of, records_of
 from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
-from stacktrans.sweeps.report import caption, markdown
-from stacktrans.tasks.layouts import Batch, Layout, Pair
+from stacktrans.sweeps.store import caption, markdown
+from stacktrans.tasks.layout import Example, Layout, Pair
 from stacktrans.training.records import Summary, decided_by, reported_on
 from stacktrans.training.saving import SavedRun
 from stacktrans.training.sources import Source
@@ -102,13 +102,13 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
     )
     trainer = Trainer(config, tmp_path, torch.device("cpu"), "command")
     before, after = set[str](), set[str]()
-    seen, layout = before, type(trainer.source.layout)
+    seen = before
     # Whatever is trained on or measured is laid out before.
-    laid_out, finish = layout.joined, SavedRun.summary
+    laid_out, finish = Layout.example, SavedRun.summary
 
-    def watched(self: Layout, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
-        seen.update(str(pair.source.tolist()) for row in rows for pair in row)
-        return laid_out(self, rows, everything)
+    def watched(self: Layout, pairs: Sequence[Pair], everything: bool = False) -> Example:
+        seen.update(str(pair.source.tolist()) for pair in pairs)
+        return laid_out(self, pairs, everything)
 
     strings, drawn = Source.strings, list[tuple[Purpose, bool]]()
 
@@ -122,7 +122,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
         return finish(self, outcome)
 
     monkeypatch.setattr(Source, "strings", drawing)
-    monkeypatch.setattr(layout, "joined", watched)
+    monkeypatch.setattr(Layout, "example", watched)
     monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)
     assert (summary.outcome, trainer.state.start.settling.settled) == (outcome, True)

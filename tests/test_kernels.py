@@ -17,6 +17,7 @@ from kernel_cases import (
     Case,
     Named,
     Shape,
+    after_pieces,
     check,
     compare,
     compare_with_gradients,
@@ -36,7 +37,7 @@ from stacktrans.kernels import drive, places
 from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
 from stacktrans.kernels.compiling import Array, compiled_entry
 from stacktrans.kernels.loading import use_numba
-from stacktrans.kernels.running import Running
+from stacktrans.kernels.running import State, run_steps
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths import rows
@@ -45,7 +46,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.layouts import JointSequence
+from stacktrans.tasks.layout import Layout
 
 WITH_NONE = [*NAMES, *SEVERAL, "none"]
 # No size a multiple of another or of a vector register but by accident.
@@ -102,7 +103,7 @@ def test_padded_batch(memory: str, lengths_given: bool) -> None:
         ],
     )
     task = make_task(config.task.name, config.task.generator, config.task.parameters)
-    layout = JointSequence(len(task.source), len(task.target))
+    layout = Layout.joint(len(task.source), len(task.target))
     pairs = [
         pair
         for length in (12, 1, 7, 7, 12, 4, 2, 5, 9)
@@ -113,7 +114,7 @@ def test_padded_batch(memory: str, lengths_given: bool) -> None:
             config.task.law_of(Lengths(length, length)),
         )
     ]
-    batch = layout.batch(pairs)
+    batch = layout.batch([[pair] for pair in pairs])
     inputs, mask = torch.from_numpy(batch.inputs), torch.from_numpy(batch.mask)
     torch.manual_seed(3)
     model = Transducer(config.model, layout.inputs, layout.outputs)
@@ -272,7 +273,7 @@ def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -
     case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
-        compare(run_in_pieces(case, pieces)[0], expected, 1e-12)
+        compare(run_in_pieces(case, pieces)[0], after_pieces(expected, pieces), 1e-12)
 
 
 def test_pieces_keep_only_what_can_be_read() -> None:
@@ -281,8 +282,8 @@ def test_pieces_keep_only_what_can_be_read() -> None:
         signal_weight=torch.zeros(2, 9),
         signal_bias=torch.tensor([2.0, 0.0]),  # pops more than it pushes
     )
-    _, running = run_in_pieces(case, [10] * 400)
-    store = running.store
+    _, state = run_in_pieces(case, [10] * 400)
+    store = state.store
     assert isinstance(store, rows.Rows)
     assert store.values.shape[1] < 200
 
@@ -430,7 +431,7 @@ def test_a_new_memory_brings_its_own_steps() -> None:
     case = Case.drawn("lstm", Latch(), Shape(3, 7, 5, 3), torch.float64, layers=2)
     check(case)
     for hard in (False, True):
-        expected = case.defined(hard)
+        expected = after_pieces(case.defined(hard), [3, 1, 3])
         compare(run_in_pieces(case, [3, 1, 3], hard)[0], expected, 1e-12)
 
 
@@ -440,11 +441,13 @@ def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
     use_numba()
     before, after = np.split(np.arange(24).reshape(3, 8), [5], axis=1)
     for chosen in ([2, 0, 0, 1], [1, 0, 1]):
-        items = np.array(chosen)
-        run = Running(case.run_weights(), 3)
-        run.step(before)
-        run.choose(items)
-        whole = Running(case.run_weights(), len(items))
-        whole.step(before[items])
-        for found, right in zip(run.step(after[items]), whole.step(after[items]), strict=True):
-            np.testing.assert_allclose(found, right, rtol=0, atol=1e-12)
+        items, weights = np.array(chosen), case.run_weights()
+        state, whole = State.first(weights, 3, 8), State.first(weights, len(items), 8)
+        run_steps(weights, state, before)
+        run_steps(weights, whole, before[items])
+        state = state.chosen(items)
+        for step in after[items].T[:, :, None]:
+            found, expected = run_steps(weights, state, step), run_steps(weights, whole, step)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(state.signals, whole.signals, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(state.read, whole.read, rtol=0, atol=1e-12)

@@ -14,30 +14,20 @@ import pytest
 import torch
 from changed_checkpoints import reseal
 from command_line import run
+from own_machines import answered
 
 import stacktrans
-from stacktrans.common.checksums import SUMS, sums_of
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import MACHINE
+from stacktrans.common.files import MACHINE, SUMS, sums_of
+from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refining
-from stacktrans.extraction.extracting import Extracted, extract
+from stacktrans.extraction.extracting import Extracted, extract, simplified
 from stacktrans.extraction.network import CannotExtract, Network
-from stacktrans.extraction.simplifying import simplified
 from stacktrans.extraction.strings import Tried
-from stacktrans.inference.decoding import transduce
-from stacktrans.machines.definition import (
-    CONSTANT,
-    JOINT,
-    Machine,
-    Memories,
-    Reads,
-    Rule,
-    Series,
-    Term,
-    Things,
-)
+from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.machines.files import read_machine, written
-from stacktrans.machines.running import NoRule, Tables, answer
+from stacktrans.machines.running import Runner
 from stacktrans.machines.words import sentence
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
@@ -45,8 +35,8 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.proving.proof import prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.machine_svg import svg
-from stacktrans.showing.machines import dot
+from stacktrans.showing.machines import dot, svg
+from stacktrans.tasks.layout import Layout
 
 LETTERS = 8
 
@@ -206,10 +196,10 @@ def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> 
         *(list(each) for n in range(1, 6) for each in itertools.product(range(2), repeat=n)),
         *([drawn.randrange(LETTERS) for _ in range(length)] for length in (50, 99, 200)),
     ]
-    expected = transduce(model.predictor, model.layout, [np.array(each) for each in sources])
-    tables = Tables(extracted.machine)
+    expected = decode(model.predictor, model.layout, [np.array(each) for each in sources])
+    runner = Runner(extracted.machine)
     for source, right in zip(sources, expected, strict=True):
-        assert answer(tables, source, len(source)).outputs == right.target == source[::-1]
+        assert answered(runner, source).target == right.target == source[::-1]
 
 
 def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extracted) -> None:
@@ -222,7 +212,7 @@ def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
     found = extract(checkpoint.load(reversing(tmp_path, wrong=3), hard=True))
     assert found.whole
     # It says what the model says, and not what the task asks for.
-    assert answer(Tables(found.machine), [0, 3, 5], 3).outputs == [5, 4, 0]
+    assert answered(Runner(found.machine), [0, 3, 5]).target == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
     assert prove(found.machine, model.task).wrong == (3,)
 
@@ -230,7 +220,7 @@ def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
 def test_what_is_pushed_for_nothing_is_known_all_the_same(tmp_path: Path) -> None:
     found = extract(checkpoint.load(delaying(tmp_path), hard=True))
     assert found.whole
-    assert answer(Tables(found.machine), [0, 1, 1], 3).outputs == [0, 1, 1]
+    assert answered(Runner(found.machine), [0, 1, 1]).target == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +231,7 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
 ) -> None:
     found = checkpoint.load(reversing_beside(tmp_path, said), hard=True)
     strings = [Tried(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
-    simpler = simplified(found, Network(found).operations, strings)
+    simpler = simplified(found, Network(found).ends, strings)
     biases = simpler.weights["operation.signals.bias"]
     assert [
         name for name, bias in zip(found.signal_names, biases, strict=True) if bias < -20
@@ -295,7 +285,7 @@ def test_a_source_without_a_rule_has_no_answer_and_others_have(saved: Path, tmp_
     loaded = checkpoint.load(saved)
     machine = loaded.machine
     assert machine is not None
-    first = machine.reads.first_source
+    first = machine.layout.first_source
     rules = [
         rule._replace(when=tuple(each and each - {first} for each in rule.when))
         if rule.when[0] and first in rule.when[0]
@@ -352,19 +342,33 @@ def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
     assert b"damaged: its checksum" in done.stderr
 
 
+def changed(content: str, old: str, new: str) -> str:
+    """What a file of a machine holds, with a change; one with buffers reads nothing as a symbol."""
+    content = content.replace(old, new, 1)
+    if "buffers" in old:
+        letters = '["written letter", [[0, 7]]]'
+        assert letters in content
+        content = content.replace(letters, f'{letters}, ["nothing", null]', 1)
+    return content
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ('"signals": [', '"signals": [7, '),
+        ('"pops": [[0, 0]]', '"pops": [[0]]'),
+        ('"reads": [0]', '"reads": 0'),
+        ('"output": [', '"output": [0, '),
         ('"first_source": 2', '"first_source": Infinity'),
         ('"first_source": 2', '"first_source": 1e400'),
         ('"signals": [0', '"signals": [2'),
         ('"signals": [0', '"signals": [-1'),
         ('"signals": [0', '"signals": [true'),
-        ('"end": 8', '"end": 3'),
-        ('"end": 8', '"end": 1000000'),
-        ('"steps": [1, 0]', '"steps": [1, -1]'),
-        ('"steps": [1, 0]', '"steps": [10000000000000, 0]'),
+        ('"end": 8', '"end": [8]'),
+        ('"kind": "pairs"', '"kind": "other"'),
+        ('"inputs": 18', '"inputs": 19'),
+        ('"outputs": 9', '"outputs": 1000000'),
+        ('"padding": [1, 0]', '"padding": [1]'),
         (
             '"buffers": null',
             '"buffers": {"steps_per_symbol": 1000000000000000, "extra_steps": 0, "output_skip": 0}',
@@ -381,7 +385,7 @@ def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_machine_is_refused(saved: Path, tmp_path: Path, old: str, new: str) -> None:
-    content = (saved / MACHINE).read_text().replace(old, new, 1).encode()
+    content = changed((saved / MACHINE).read_text(), old, new).encode()
     (tmp_path / MACHINE).write_bytes(content)
     (tmp_path / SUMS).write_text(sums_of({MACHINE: content}))
     done = run("transduce", tmp_path, stdin=b"!\n")
@@ -406,8 +410,8 @@ def counting() -> Machine:
     return Machine(
         "count", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), symbols,
         Things((letters, Series("end"))), (kinds,), Things((Series("state 1"),)),
-        Memories(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
-        Reads(JOINT, 2, 4, (0,), (1,), 2),
+        Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
+        Layout.joint(2, 2),
         (
             Rule((frozenset([2]), None, None), (), (0, 1), None, (Term(CONSTANT, 1),), same),
             Rule((frozenset([0]), None, None), (), (0, 0), None, (None,), same),
@@ -418,15 +422,15 @@ def counting() -> Machine:
 
 
 def test_a_machine_says_when_it_has_no_rule() -> None:
-    tables = Tables(counting())
-    assert answer(tables, [0] * 1000, 1000).outputs == [0] * 1000
-    with pytest.raises(NoRule, match="no rule"):
-        answer(tables, [0, 1, 0], 3)
+    runner = Runner(counting())
+    assert answered(runner, [0] * 1000).target == [0] * 1000
+    assert answered(runner, [0, 1, 0]).failed
+    assert "no rule" in runner.failure
 
 
 def test_an_answer_without_end_is_cut_off() -> None:
-    said = answer(Tables(counting()), [0] * 10, limit=4)
-    assert (said.outputs, said.ended) == ([0] * 4, False)
+    answer = answered(Runner(counting()), [0] * 10, limit=4)
+    assert (answer.target, answer.ended) == ([0] * 4, False)
 
 
 def test_a_machine_cannot_be_trained(saved: Path) -> None:
@@ -458,8 +462,20 @@ BUFFERS = '{"steps_per_symbol": 1, "extra_steps": 0, "output_skip": 0}'
     [
         ('"task": "reverse"', '"task": "copy"', "task is 'copy', but config.yaml requires"),
         ('"words": [false, false]', '"words": [false, true]', "words.1 is True, but"),
-        ('"backwards": false', '"backwards": true', "reads.backwards is True, but"),
-        ('"steps": [1, 0]', '"steps": [3, 0]', "reads.steps.0 is 3, but config.yaml requires 1"),
+        ('"backwards": false', '"backwards": true', "layout.backwards is True, but"),
+        ('"end": 8', '"end": 3', "layout.end is 3, but config.yaml requires 8"),
+        ('"end": 8', '"end": 1000000', "layout.end is 1000000, but"),
+        ('"first_source": 2', '"first_source": -9', "layout.first_source is -9, but"),
+        ('"first_target": 10', '"first_target": 99', "layout.first_target is 99, but"),
+        ('"before": [0]', '"before": [99]', "layout.before.0 is 99, but"),
+        ('"last": null', '"last": 1', "layout.last is 1, but"),
+        ('"blank": null', '"blank": 1', "layout.blank is 1, but"),
+        ('"padding": [1, 0]', '"padding": [3, 0]', "layout.padding.each is 3, but"),
+        (
+            '"padding": [1, 0]',
+            '"padding": [10000000000000, 0]',
+            "layout.padding.each is 10000000000000, but config.yaml requires 1",
+        ),
         ('"source": ["!", "\\""', '"source": ["\\"", "!"', "source.0 is '\"', but"),
         ('"target": ["!", "\\""', '"target": ["\\"", "!"', "target.0 is '\"', but"),
         ('"names": ["stack"]', '"names": ["queue"]', "memories.names.0 is 'queue', but"),
@@ -472,7 +488,7 @@ def test_a_machine_that_contradicts_its_configuration_is_refused_by_all(
 ) -> None:
     content = (saved / MACHINE).read_text()
     assert content.count(old) == 1
-    content = content.replace(old, new)
+    content = changed(content, old, new)
     config = (saved / "config.yaml").read_bytes()
     (tmp_path / "config.yaml").write_bytes(config)
     (tmp_path / MACHINE).write_text(content)

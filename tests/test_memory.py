@@ -31,9 +31,7 @@ def random_program(
     signals = torch.rand(
         batch, steps, len(memory.signal_names), generator=generator, dtype=torch.float64
     )
-    values = torch.randn(
-        batch, steps, len(memory.ends), size, generator=generator, dtype=torch.float64
-    )
+    values = torch.randn(batch, steps, memory.reads, size, generator=generator, dtype=torch.float64)
     return signals, values
 
 
@@ -231,7 +229,7 @@ def whole_run(name: str, program: Sequence[tuple[bool, ...]]) -> list[list[float
     memory = STRENGTH_MEMORIES[name]()
     signals = torch.tensor([program], dtype=torch.float32)
     numbers = torch.arange(1.0, len(program) + 1)
-    ends = [numbers, -numbers][: len(memory.ends)]
+    ends = [numbers, -numbers][: memory.reads]
     values = torch.stack(ends, dim=1).unsqueeze(-1).unsqueeze(0)
     reads: list[list[float]] = run(memory, signals, values)[0, :, :, 0].tolist()
     return reads
@@ -284,7 +282,7 @@ def test_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
 def test_rows_know_the_step_that_pushed_them(name: str) -> None:
     memory = STRENGTH_MEMORIES[name]()
     steps = 5
-    numbers = torch.arange(float(steps)).view(1, steps, 1, 1).expand(1, steps, len(memory.ends), 1)
+    numbers = torch.arange(float(steps)).view(1, steps, 1, 1).expand(1, steps, memory.reads, 1)
     state = memory.initial(1, 1, numbers)
     for step in range(steps):
         signals = torch.full((1, len(memory.signal_names)), 0.5)

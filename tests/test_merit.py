@@ -15,12 +15,10 @@ from stacktrans.api.runs import begin_race
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import contestants
-from stacktrans.showing.race import race_table
-from stacktrans.training.pairs import Files
+from stacktrans.showing.training import race_table
 from stacktrans.training.race import Race
-from stacktrans.training.records import Accuracy, Record, merit
-from stacktrans.training.sources import Moment
-from stacktrans.training.standings import Standing
+from stacktrans.training.records import Accuracy, Record, Standing, merit
+from stacktrans.training.sources import Files, Moment
 
 SMALL = (
     "hidden_size=8", "embedding_size=4", "output_size=8", "measure.strings=20", "loss_every=10",

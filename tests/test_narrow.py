@@ -22,17 +22,22 @@ from test_sweep_tables import plan_of, records_of
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Part, Step, Trace
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.race import RaceDisplay, contestants_table, race_table
 from stacktrans.showing.scores import perplexity_table, scores_tables
 from stacktrans.showing.tables import Column, Table
 from stacktrans.showing.traces import trace_view
-from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
+from stacktrans.showing.training import (
+    LanguageDisplay,
+    RaceDisplay,
+    TrainingDisplay,
+    contestants_table,
+    race_table,
+    summary_view,
+)
 from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import Store
 from stacktrans.tasks.base import Lengths
 from stacktrans.training.race import Race, begin
-from stacktrans.training.records import Accuracy, Record, Summary
-from stacktrans.training.standings import Standing
+from stacktrans.training.records import Accuracy, Record, Standing, Summary
 
 WIDTHS = (200, 100, 80, 60, 40)
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=SETTINGS)
@@ -91,7 +96,7 @@ NUMBER = re.compile(r"\d+\.\d+")
         *scores_tables([(Lengths(10, 29), scores())], hard=True),
         trace_view(trace_of(tops=False), CONFIG),
         trace_view(trace_of(tops=True), CONFIG),
-        perplexity_table({}),
+        perplexity_table([("", {})]),
     ],
 )
 def test_tables_fit(width: int, renderable: Any) -> None:

@@ -13,8 +13,7 @@ from soft_models import SOFT
 from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
 
 from stacktrans.model import checkpoint
-from stacktrans.showing.page import Shown, page_of
-from stacktrans.showing.words import step_words
+from stacktrans.showing.page import Shown, page_of, step_words
 
 SOURCE = "abcdef"
 HOSTILE = [

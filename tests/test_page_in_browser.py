@@ -12,8 +12,7 @@ from test_contents import CONFIG, held_for_ever
 from test_page import HOSTILE, SOURCE, shown
 
 from stacktrans.inference.trace import Held, Line, Part, Step, Trace
-from stacktrans.showing.page import Shown, page_of, write_page
-from stacktrans.showing.words import step_words
+from stacktrans.showing.page import Shown, page_of, step_words, write_page
 
 
 @pytest.fixture(scope="module")

@@ -19,15 +19,13 @@ from test_pairs import config_of, lines_of, reversals, write
 import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose
+from stacktrans.common.reading import read_lines
 from stacktrans.settings.layers import overlaid
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.base import Lengths, NoSuchLength
-from stacktrans.tasks.contents import read_lines
-from stacktrans.training.pairs import Files
-from stacktrans.training.records import Accuracy, Record
-from stacktrans.training.sources import Moment
-from stacktrans.training.standings import read_race
+from stacktrans.training.records import Accuracy, Record, read_race
+from stacktrans.training.sources import Files, Moment
 from stacktrans.training.stopping import Development
 from stacktrans.training.trainer import Interrupted, Trainer
 

@@ -20,8 +20,8 @@ from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.files import DEV, TEST, TRAIN
-from stacktrans.tasks.flat import Flat, Numbering
-from stacktrans.tasks.layouts import Steps
+from stacktrans.tasks.flat import Numbering, numbered, renumbered
+from stacktrans.tasks.layout import Steps
 from stacktrans.tasks.lines import given_pairs, read_pairs
 from stacktrans.tasks.pairs import Pairs, task_of_data
 from stacktrans.tasks.sets import PairSet, Sets, chances_of_unknown
@@ -367,7 +367,7 @@ def test_rare_symbols_are_sometimes_unknown() -> None:
     task = make_task("mine", "pairs", {})
     assert isinstance(task, Pairs)
     numbers = Numbering(str)
-    sources = Flat.of(["aab", "aa"], numbers)
+    sources = numbered(["aab", "aa"], numbers)
     pairs = PairSet(sources, sources.lengths, sources)
     assert chances_of_unknown(pairs, 3).tolist() == [0.25 / 4.25, 0.25 / 1.25, 1]
 
@@ -404,6 +404,6 @@ def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ids", "size"), [([3, -2], 1), ([255, 0], 1), ([70_000, -2], 4)])
 def test_strings_are_held_in_as_few_bytes_as_their_ids_need(ids: list[int], size: int) -> None:
     numbering = Numbering(list)
-    held = Flat.of(["ab", "", "b"], numbering).renumbered(np.array(ids))
+    held = renumbered(numbered(["ab", "", "b"], numbering), np.array(ids))
     assert [held[index].tolist() for index in range(len(held))] == [ids, [], ids[1:]]
-    assert held.codes.itemsize == size
+    assert held.values.itemsize == size

@@ -13,17 +13,8 @@ import pytest
 from command_line import run
 from own_machines import mutant, when
 
-from stacktrans.machines.definition import (
-    CONSTANT,
-    STREAM,
-    Machine,
-    Memories,
-    Reads,
-    Rule,
-    Series,
-    Term,
-    Things,
-)
+from stacktrans.common.ends import Ends
+from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.machines.running import NoRule, Stepper, Tables
 from stacktrans.model.checkpoint import save_machine
 from stacktrans.proving.proof import prove
@@ -31,6 +22,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NotASource
+from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.streams import Counting
 
 ANY, SOME, NONE = (0, 1, 2), (1, 2), (0,)
@@ -62,7 +54,7 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
         output = Term(CONSTANT, task.source.symbols.index(says)) if says else None
         found.append(Rule(read, (), signals, output, pushed, Term(CONSTANT, after)))
     numbers, both = range(stacks), range(2 * stacks)
-    memories = Memories(
+    memories = Ends(
         tuple(f"stack {number + 1}" for number in numbers),
         tuple((2 * number + 1, 2 * number) for number in numbers),
         tuple((2 * number, 2 * number) for number in numbers),
@@ -74,7 +66,7 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
         symbols, symbols, (kinds,) * stacks,
         Things(tuple(Series(f"q{number}") for number in range(states))),
-        memories, None, Reads(STREAM, 0, 0, (), (), 0), tuple(found),
+        memories, None, Layout.stream(symbols.size, follow=0), tuple(found),
     )  # fmt: skip
 
 
@@ -305,7 +297,7 @@ def test_lists_that_count_are_proved() -> None:
     """a^n b^n: a list inserts at each a, and its head moves left at each b."""
     task, one = pattern("a^n b^n"), Term(CONSTANT, 1)
     letters, kinds = Things((Series("letter", (0, 1)),)), Things((Series("empty"), Series("mark")))
-    memories = Memories(
+    memories = Ends(
         ("list", "list right of its head"), (), ((0, 0),), (0, 0), ("insert", "left"), (0, 1),
         ((1, 0, 2),),
     )  # fmt: skip
@@ -317,7 +309,7 @@ def test_lists_that_count_are_proved() -> None:
     machine = Machine(
         "own", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), letters, letters,
         (kinds, kinds), Things((Series("q0"),)), memories, None,
-        Reads(STREAM, 0, 0, (), (), 0), rules,
+        Layout.stream(2, follow=0), rules,
     )  # fmt: skip
     assert prove(machine, task).proved
 

@@ -14,9 +14,8 @@ from soft_models import SOFT
 
 from stacktrans.inference.trace import Held, Part, Step, Trace
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.animation import animate_trace, fullest
 from stacktrans.showing.contents import Block
-from stacktrans.showing.drawn_contents import COLOURS, Placed, colours_of, panels_of
+from stacktrans.showing.plots import COLOURS, Placed, animate_trace, colours_of, fullest, panels_of
 from stacktrans.showing.traces import Row, heat_map, rows_of, shade
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})

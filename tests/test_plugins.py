@@ -17,7 +17,7 @@ from stacktrans.common.registry import MEMORIES, PLUGINS, Registry, plugin_files
 TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
 NOTHING = "expected a memory, controller or generator with a name in it"
-COPY = "from stacktrans.tasks.rearrangement import Copy\n"
+COPY = "from stacktrans.tasks.computed import Copy\n"
 
 
 @pytest.fixture(autouse=True)

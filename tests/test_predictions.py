@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.inference import predictions as module
-from stacktrans.inference.decoding import Answer, transduce
 from stacktrans.inference.evaluation import score, scores_of_pairs, with_predictions
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint, load
-from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lines import given_pairs
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def pairs(untrained: Checkpoint) -> list[Pair]:
     """Sources with the model's own answers, of which every other is spoilt."""
     rng = np.random.default_rng(3)
     sources = [rng.integers(128, size=rng.integers(1, 9)) for _ in range(200)]
-    answers = transduce(untrained.predictor, untrained.layout, sources)
+    answers = decode(untrained.predictor, untrained.layout, sources)
     ended = [pair for pair in zip(sources, answers, strict=True) if pair[1].ended]
     return [
         Pair(source, np.array([*answer.target, 5] if index % 2 else answer.target, dtype=np.int64))

@@ -1,9 +1,8 @@
 """What only runs a model: in Python, in compiled code and in torch, with the same outcome."""
 
-import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,22 @@ import torch
 from latch import Latch
 from shapes import shaped
 
-from stacktrans.common.ragged import Ragged
-from stacktrans.inference.decoding import Answer, transduce
+from stacktrans.decoding import decoder
+from stacktrans.decoding.decoder import Answer, Step, decode, predict
+from stacktrans.decoding.model import Numbers
 from stacktrans.inference.evaluation import score
-from stacktrans.kernels import answering, compiling, loading
+from stacktrans.kernels import compiling, drive, loading
 from stacktrans.kernels.compiling import as_entry
 from stacktrans.memory import HeldCells, HeldRows, Reading
-from stacktrans.model import arrays
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.in_torch import TorchModel
-from stacktrans.model.predictor import Marks, Predictor, Question
+from stacktrans.model.predictor import Predictor
 from stacktrans.model.shapes import weight_shapes
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import shapes_of
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Pair, SameLength, Steps, Stream
+from stacktrans.tasks.layout import Layout, Pair, Steps
 
 ACTIONS: dict[str, Any] = {"count": 2, "depth": 3}
 MEMORIES: dict[str, dict[str, Any]] = {
@@ -41,12 +40,12 @@ MEMORIES: dict[str, dict[str, Any]] = {
 }
 CONTROLLERS = ["lstm", "gru", "rnn", "sigmoid", "linear"]
 LAYOUTS: dict[str, Layout] = {
-    "joint": JointSequence(3, 4),
-    "same length": SameLength(3, 4),
-    "padded": Padded(3, 4, Steps(2, 1)),
-    "stream": Stream(4, follow=0),
-    "last": Stream(4, last=3),
-    "endless": Stream(4),
+    "joint": Layout.joint(3, 4),
+    "same length": Layout.synchronous(3, 4),
+    "padded": Layout.padded(3, 4, Steps(2, 1)),
+    "stream": Layout.stream(4, follow=0),
+    "last": Layout.stream(4, last=3),
+    "endless": Layout.stream(4),
 }
 
 
@@ -81,7 +80,7 @@ def in_arrays(model: Transducer, hard: bool = False) -> ArrayModel:
     return found.made_hard(hard)
 
 
-def alike(found: list[Answer], expected: list[Answer]) -> None:
+def alike(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert (one.target, one.ended) == (other.target, other.ended)
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-8)
@@ -118,8 +117,8 @@ CASES = [
 def test_python_says_what_torch_says(memory: str, controller: str, name: str, hard: bool) -> None:
     layout = LAYOUTS[name]
     model, given = drawn(memory, controller, layout), sources(layout)
-    expected = transduce(TorchModel(model, hard), layout, given)
-    alike(transduce(in_arrays(model, hard), layout, given), expected)
+    expected = decode(TorchModel(model, hard), layout, given)
+    alike(decode(in_arrays(model, hard), layout, given), expected)
     assert len({tuple(answer.target) for answer in expected}) > 1
 
 
@@ -130,14 +129,14 @@ def test_compiled_code_says_what_torch_says(memory: str, hard: bool) -> None:
     for name in ("joint", "stream", "same length"):
         layout = LAYOUTS[name]
         model, given = drawn(memory, "lstm", layout), sources(layout)
-        expected = transduce(TorchModel(model, hard), layout, given)
-        alike(transduce(in_arrays(model, hard), layout, given), expected)
+        expected = decode(TorchModel(model, hard), layout, given)
+        alike(decode(in_arrays(model, hard), layout, given), expected)
 
 
 def buffered_like_torch(memory: str, layout: Layout) -> None:
     model, given = drawn(memory, "lstm", layout, buffered=True), sources(layout)
-    expected = transduce(TorchModel(model), layout, given)
-    alike(transduce(in_arrays(model), layout, given), expected)
+    expected = decode(TorchModel(model), layout, given)
+    alike(decode(in_arrays(model), layout, given), expected)
 
 
 @pytest.mark.usefixtures("in_python")
@@ -154,11 +153,11 @@ def test_few_answers_are_not_compiled_even_with_numba(
     loading.use_numba()
     monkeypatch.setattr(loading, "_steps", Counter())
     monkeypatch.setattr(loading, "_has_code", lambda *_: False)
-    monkeypatch.setattr(as_entry(answering.answer), "dispatcher", None)
+    monkeypatch.setattr(as_entry(drive.forward), "dispatcher", None)
     layout = LAYOUTS["joint"]
     model, given = drawn(memory, "lstm", layout), sources(layout)
-    expected = transduce(TorchModel(model), layout, given)
-    alike(transduce(in_arrays(model), layout, given), expected)
+    expected = decode(TorchModel(model), layout, given)
+    alike(decode(in_arrays(model), layout, given), expected)
 
 
 @pytest.mark.usefixtures("in_compiled_code")
@@ -170,66 +169,71 @@ def test_compiled_code_reads_from_buffers(memory: str) -> None:
 @pytest.mark.parametrize("limit", [0, 1, 3])
 @pytest.mark.parametrize("make", [in_arrays, TorchModel])
 def test_answers_are_cut_off(make: Callable[[Transducer], Predictor], limit: int) -> None:
-    layout = JointSequence(3, 4)
+    layout = Layout.joint(3, 4)
     model = drawn("stack", "lstm", layout)
     with torch.no_grad():
         model.classifier.bias[layout.end] = -100
-    for answer in transduce(make(model), layout, sources(layout), limit):
+    for answer in decode(make(model), layout, sources(layout), limit):
         assert len(answer.target) == limit
         assert not answer.ended
 
 
 @pytest.mark.parametrize("make", [in_arrays, TorchModel])
-def test_what_is_asked_at_some_places_is_what_is_said_there(
-    make: Callable[[Transducer], Predictor],
+@pytest.mark.parametrize("buffered", [False, True])
+def test_outputs_that_are_asked_for_are_those_of_all(
+    make: Callable[[Transducer], Predictor], buffered: bool
 ) -> None:
-    model = make(drawn("queue", "lstm", LAYOUTS["stream"]))
+    model = make(drawn("queue", "lstm", LAYOUTS["same length"], buffered))
     rng = np.random.default_rng(1)
-    strings = [rng.integers(4, size=length) for length in (5, 0, 9, 1)]
+    strings = [rng.integers(3, size=length) for length in (5, 9, 1)]
+    asked = [rng.random(len(ids)) < 0.5 for ids in strings]
     for logs in (False, True):
-        everywhere = model.answers([Question(ids) for ids in strings], logs=logs)
-        asked = [rng.random(len(ids)) < 0.5 for ids in strings]
-        questions = [Question(ids, where) for ids, where in zip(strings, asked, strict=True)]
-        for all_said, said, where in zip(
-            everywhere, model.answers(questions, logs=logs), asked, strict=True
-        ):
-            assert said.symbols.tolist() == all_said.symbols[where].tolist()
+        every, some = predict(model, strings, logs=logs), predict(model, strings, asked, logs)
+        for whole, own, where in zip(every.symbols, some.symbols, asked, strict=True):
+            assert own.tolist() == whole[where].tolist()
+        assert (some.logs is not None) is logs
+        if every.logs and some.logs:
+            for shares, own_shares, where in zip(every.logs, some.logs, asked, strict=True):
+                assert own_shares == pytest.approx(shares[where], abs=1e-9)
 
 
 @pytest.mark.parametrize("limit", [7, 200])
 def test_room_is_made_as_answers_grow(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = LAYOUTS["stream"]
     model = drawn("deque", "lstm", layout)
-    monkeypatch.setattr(arrays, "_ROOM", 2)
+    monkeypatch.setattr(decoder, "EXPECTED", 2)
     given = [np.array([1, 2, 3]), np.array([2] * 13), np.array([3])]
-    marks = Marks(0, 0)
-    for ids in given:
-        question = Question(ids, np.arange(len(ids)) == len(ids) - 1, limit)
-        (found,) = in_arrays(model).answers([question], marks)
-        (expected,) = TorchModel(model).answers([question], marks)
-        assert found.symbols.tolist() == expected.symbols.tolist()
+    expected = decode(TorchModel(model), layout, given, limit)
+    alike(decode(in_arrays(model), layout, given, limit), expected)
+    assert max(len(answer.target) for answer in expected) == limit
 
 
 def test_a_string_that_is_too_long_is_not_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model = in_arrays(drawn("deque", "lstm", LAYOUTS["stream"]))
     rng = np.random.default_rng(1)
-    questions = [Question(rng.integers(4, size=length)) for length in (5, 12, 1)]
-    expected = model.answers(questions)
-    monkeypatch.setattr(arrays, "STEPS_AT_ONCE", 4)
-    for said, right in zip(model.answers(questions), expected, strict=True):
-        assert said.symbols.tolist() == right.symbols.tolist()
-        np.testing.assert_allclose(said.logs, right.logs, atol=1e-9)
+    strings = [rng.integers(4, size=length) for length in (5, 12, 1)]
+    whole = predict(model, strings)
+    monkeypatch.setattr(decoder, "STEPS_AT_ONCE", 4)
+    monkeypatch.setattr(decoder, "STEPS_IN_A_PIECE", 4)
+    parts = predict(model, strings)
+    assert parts.symbols.values.tolist() == whole.symbols.values.tolist()
+    assert parts.logs
+    assert whole.logs
+    assert parts.logs.values == pytest.approx(whole.logs.values, abs=1e-9)
 
 
 @pytest.mark.parametrize("make", [in_arrays, TorchModel])
 def test_numbers_that_overflow_are_told(make: Callable[[Transducer], Predictor]) -> None:
-    layout = JointSequence(3, 4)
+    layout = Layout.joint(3, 4)
     model = drawn("stack", "lstm", layout)
     with torch.no_grad():
         model.classifier.weight.fill_(torch.nan)
-    found = make(model).answers([Question(np.array([0, 1]), limit=5)], Marks(layout.first_target))
-    assert found[0].symbols[-1] == -1
-    assert np.isnan(found[0].logs[-1])
+    (found,) = decode(make(model), layout, [np.array([0, 1])], limit=5)
+    assert found.failed
+    outputs = predict(make(model), [np.array([0, 1])])
+    assert outputs.symbols.values.tolist() == [-1, -1]
+    assert outputs.logs
+    assert np.isnan(outputs.logs.values).all()
     pair = Pair(np.array([0]), np.array([0]))
     assert score(make(model), layout, [pair]).coarse_accuracy == 0
 
@@ -238,28 +242,33 @@ def test_ids_that_there_are_not_are_refused() -> None:
     model = in_arrays(drawn("stack", "lstm", LAYOUTS["stream"]))
     for wrong in (4, -1, 10**9):
         with pytest.raises(IndexError, match="expected 0 to 3"):
-            model.answers([Question(np.array([0, wrong]))])
-    with pytest.raises(IndexError, match="expected 0 to 2"):
-        in_arrays(drawn("stack", "lstm", LAYOUTS["same length"], buffered=True)).written(
-            [np.array([3])]
-        )
+            predict(model, [np.array([0, wrong])])
+    buffered = in_arrays(drawn("stack", "lstm", LAYOUTS["same length"], buffered=True))
+    for wrong in (4, 10**9):
+        with pytest.raises(IndexError):
+            predict(buffered, [np.array([0, wrong])])
 
 
-def test_nothing_is_said_to_nobody() -> None:
-    layout = LAYOUTS["joint"]
-    assert in_arrays(drawn("stack", "lstm", layout)).answers([]) == []
-    assert transduce(in_arrays(drawn("stack", "lstm", layout)), layout, []) == []
+@pytest.mark.parametrize(("name", "buffered"), [("joint", False), ("same length", True)])
+def test_there_is_no_answer_to_no_source(name: str, buffered: bool) -> None:
+    layout = LAYOUTS[name]
+    model = drawn("stack", "lstm", layout, buffered)
+    for made in (in_arrays(model), TorchModel(model)):
+        assert len(decode(made, layout, [])) == 0
+        assert len(predict(made, []).symbols) == 0
 
 
-def test_groups_of_strings_are_small_and_hold_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "SIDE_BY_SIDE", 3)
-    monkeypatch.setattr(arrays, "STEPS_AT_ONCE", 20)
-    steps = np.array([50, 7, 7, 7, 5, 3, 3, 3, 1])
-    groups = [steps[group].tolist() for group in arrays._side_by_side(steps)]
-    assert [*itertools.chain(*groups)] == steps.tolist()
-    for group in groups:
-        assert len(group) <= 3
-        assert len(group) == 1 or len(group) * max(group) <= 20
+def observed(model: Predictor, ids: Ids) -> list[tuple[Numbers, Numbers, Numbers, Reading]]:
+    """Logits, signals, what is pushed, and what the memory holds, at each step over a string."""
+    found = []
+
+    def observe(step: Step) -> None:
+        logits, signals, pushed = step.logits[0], step.state.signals[0], model.pushed(step.state)
+        copies = np.array(logits), np.array(signals), np.array(pushed)
+        found.append((*copies, model.reading(step.state)))
+
+    predict(model, [ids], observe=observe)
+    return found
 
 
 @pytest.mark.parametrize("buffered", [False, True])
@@ -269,15 +278,12 @@ def test_arrays_show_what_torch_shows(memory: str, hard: bool, buffered: bool) -
     layout = LAYOUTS["same length"]
     model = drawn(memory, "lstm", layout, buffered)
     ids = np.array([0, 2, 1, 1, 0, 2, 2])
-    # As lists, since what is shown of a step must outlive the next.
-    followed = zip(
-        [*in_arrays(model, hard).follow(ids)], [*TorchModel(model, hard).follow(ids)], strict=True
-    )
-    for step, (found, expected) in enumerate(followed):
-        np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
-        np.testing.assert_allclose(found.signals, expected.signals, atol=1e-5)
-        np.testing.assert_allclose(found.pushed, expected.pushed, atol=1e-5)
-        same_reading(found.reading, expected.reading, step)
+    found, expected = observed(in_arrays(model, hard), ids), observed(TorchModel(model, hard), ids)
+    assert len(found) == model.steps_over(len(ids))
+    for step, (one, other) in enumerate(zip(found, expected, strict=True)):
+        for numbers, right in zip(one[:3], other[:3], strict=True):
+            np.testing.assert_allclose(numbers, right, atol=1e-5)
+        same_reading(one[3], other[3], step)
 
 
 def same_reading(found: Reading, expected: Reading, step: int) -> None:
@@ -346,20 +352,26 @@ def test_shapes_are_known_without_torch(memory: str, controller: str, buffered: 
 
 
 @pytest.mark.parametrize("hard", [False, True])
-def test_no_steps_are_taken_after_all_answers_are_written(hard: bool) -> None:
+def test_no_steps_are_taken_after_all_answers_are_written(
+    hard: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = drawn("stack", "rnn", LAYOUTS["same length"], buffered=True)
     assert model.operation
     with torch.no_grad():
         model.operation.signals.bias[-1] = 50  # all steps write
         model.operation.signals.weight[-1] = 0
-    found = in_arrays(model, hard)
-    strings = sources(LAYOUTS["same length"])
-    for said, right in zip(
-        found.written(strings), TorchModel(model, hard).written(strings), strict=True
-    ):
-        assert said.symbols.tolist() == right.symbols.tolist()
-        np.testing.assert_allclose(said.logs, right.logs, atol=1e-9)
-    longest_first = Ragged.of(sorted(strings, key=len, reverse=True))
-    run = found.unrolled(longest_first, wanted=longest_first.lengths + 1)
-    assert run.taken == longest_first.lengths.max() + 1 < np.diff(run.starts).max()
-    assert found.unrolled(longest_first).taken == np.diff(run.starts).max()
+    strings, steps = sources(LAYOUTS["same length"]), list[int]()
+    advance = ArrayModel.advance
+
+    def counted(self: ArrayModel, *arguments: Any) -> Numbers:
+        steps.append(1)
+        return advance(self, *arguments)
+
+    monkeypatch.setattr(ArrayModel, "advance", counted)
+    layout = LAYOUTS["same length"]
+    alike(
+        decode(in_arrays(model, hard), layout, strings),
+        decode(TorchModel(model, hard), layout, strings),
+    )
+    longest = max(map(len, strings))
+    assert len(steps) == longest + 1 < model.steps_over(longest)  # the first is skipped

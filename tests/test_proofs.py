@@ -13,14 +13,14 @@ import numpy as np
 import own_machines
 import pytest
 from command_line import run
-from own_machines import QUEUE, STACK, is_wrong, mutant, rearranging, rule, sources, when
+from own_machines import QUEUE, STACK, answered, is_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
+from stacktrans.decoding.decoder import decode
+from stacktrans.inference.trace import trace
 from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Series, Term, Things
-from stacktrans.machines.running import Tables, answer
-from stacktrans.model.checkpoint import save_machine
-from stacktrans.model.of_machine import MachineModel
-from stacktrans.model.rules_run import RulesRun, rules_of
+from stacktrans.machines.running import Runner
+from stacktrans.model.checkpoint import load, save_machine
 from stacktrans.proving.proof import ALONG, ANYTHING, TURNED, prove
 from stacktrans.proving.references import STACK as PILE
 from stacktrans.proving.references import Reference, reference_of
@@ -168,13 +168,13 @@ def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
     proved = refuted = 0
     for _ in range(80):
         other = mutant(machine, drawn)
-        found, tables = prove(other, task), Tables(other)
-        wrong = next((each for each in strings if is_wrong(tables, task, each)), None)
+        found, runner = prove(other, task), Runner(other)
+        wrong = next((each for each in strings if is_wrong(runner, task, each)), None)
         if found.proved:
             assert wrong is None, other.rules
             proved += 1
         elif found.wrong is not None:
-            assert is_wrong(tables, task, found.wrong)
+            assert is_wrong(runner, task, found.wrong)
             # It is the shortest of all.
             assert len(found.wrong) == len(wrong) if wrong else len(found.wrong) > longest
             refuted += 1
@@ -207,7 +207,7 @@ def test_what_goes_wrong_when_deep_is_found() -> None:
     found = prove(own_machines.wrong_when_deep(task, 12), task)
     assert found.wrong is not None
     assert len(found.wrong) == 12
-    assert is_wrong(Tables(own_machines.wrong_when_deep(task, 12)), task, found.wrong)
+    assert is_wrong(Runner(own_machines.wrong_when_deep(task, 12)), task, found.wrong)
     # What only goes on after so many letters in another state goes wrong nowhere.
     deep = own_machines.wrong_when_deep(task, 12)
     kept = [own for own in deep.rules if own.output is None or own.output.place != -1]
@@ -239,18 +239,22 @@ def test_what_follows_a_complete_answer_does_not_matter() -> None:
     machine = replace(own_machines.buffered_odd(task), buffers=Buffers(2, 3, 0))
     # There are no rules for the three further steps.
     assert prove(machine, task).reason is None
-    rules, model = rules_of(machine), MachineModel(resolve(
-        task="xor", recipe="default", settings={"model": {"memory": "stack", "buffers": {}}}
-    ).model, machine)  # fmt: skip
-    assert rules is not None
-    for length in range(1, 6):
-        for source in itertools.product((0, 1), repeat=length):
-            right = [int(symbol or 0) for symbol in task.answer(task.source.decode(source))]
-            assert answer(Tables(machine), source, len(right)).outputs == right
-            (said,) = RulesRun(machine, rules).said([np.array(source)])
-            assert said is not None
-            assert said.tolist() == right
-    assert len([*model.follow(np.array([1, 0]))]) == 4
+    every = [*sources(task, 5)]
+    answers = decode(Runner(machine), machine.layout, [*map(np.array, every)], logs=False)
+    for source, answer in zip(every, answers, strict=True):
+        right = [int(symbol or 0) for symbol in task.answer(task.source.decode(source))]
+        assert answer.target == answered(Runner(machine), source).target == right
+        assert not answer.failed
+
+
+def test_a_trace_of_a_buffered_machine_ends_where_it_has_no_rule(tmp_path: Path) -> None:
+    buffers: Any = {"steps_per_symbol": 2, "extra_steps": 3}
+    settings = {"model": {"memory": "stack", "buffers": buffers}}
+    config = resolve(task="xor", recipe="default", settings=settings)
+    machine = replace(own_machines.buffered_odd(task_of("xor")), buffers=Buffers(2, 3, 0))
+    save_machine(tmp_path / "machine", config, replace(machine, task="xor"), "")
+    followed = trace(load(tmp_path / "machine"), ["1", "0"])
+    assert (followed.answer, followed.correct, len(followed.steps)) == ("11", True, 4)
 
 
 def test_copies_of_a_letter_are_not_taken_for_one() -> None:
@@ -263,7 +267,7 @@ def test_copies_of_a_letter_are_not_taken_for_one() -> None:
         # Of the first letter, once it was written, another is said.
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
-    assert answer(Tables(machine), [0, 0], 2).outputs != [0, 0]
+    assert answered(Runner(machine), [0, 0]).target != [0, 0]
     assert prove(machine, task).reason is not None
 
 

@@ -9,7 +9,7 @@ from shapes import shaped
 from stacktrans.memory.actions import EMPTY
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.pruning import least, prunable, pruned
+from stacktrans.training.rounding import least, prunable, pruned
 
 
 def model_of(memory: str = "stack-rnn", **settings: Any) -> Transducer:

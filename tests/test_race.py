@@ -18,7 +18,7 @@ from stacktrans.common.files import CANDIDATES
 from stacktrans.settings.contest import contestants
 from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
-from stacktrans.training.standings import Standing, read_race
+from stacktrans.training.records import Standing, read_race
 from stacktrans.training.start import Start
 
 

@@ -15,13 +15,13 @@ from test_full_disk import full_at
 
 import stacktrans
 from stacktrans.api.runs import taken_up
+from stacktrans.common import files
 from stacktrans.common.errors import CheckpointError, StacktransError
 from stacktrans.common.files import CANDIDATES, RACE
 from stacktrans.common.processes import Pool
-from stacktrans.model import directories
 from stacktrans.training import race
 from stacktrans.training.race import Race
-from stacktrans.training.standings import read_race
+from stacktrans.training.records import read_race
 from stacktrans.training.start import Start
 
 
@@ -179,7 +179,7 @@ def test_a_full_disk_ends_a_race_which_goes_on_later(
 ) -> None:
     whole = carried_on(begun(tmp_path / "whole"), 2)
     found = begun(tmp_path / "run")
-    monkeypatch.setattr(directories, "write_flushed", full_at("training.pt", after=4))
+    monkeypatch.setattr(files, "write_flushed", full_at("training.pt", after=4))
     with found.opened(), pytest.raises(CheckpointError, match="No space left on device"):
         found.run(lambda: None)
     monkeypatch.undo()

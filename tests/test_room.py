@@ -9,7 +9,7 @@ from small_runs import small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.transducer import Transducer, without_numbers
-from stacktrans.training.preparing import check_room, count_weights, prepared
+from stacktrans.training.trainer import check_room, count_weights, prepared
 
 CPU = torch.device("cpu")
 
@@ -45,7 +45,7 @@ def test_sizes_that_multiply_beyond_the_machine_are_refused(
 
 
 def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacktrans.training.preparing._bytes_of_machine", lambda: 2.0**50)
+    monkeypatch.setattr("stacktrans.training.trainer._bytes_of_machine", lambda: 2.0**50)
     monkeypatch.setattr("stacktrans.training.start.Transducer", None)
     rehearse("hidden_size=60000")
 

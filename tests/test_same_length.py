@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.decoding import transduce
+from stacktrans.decoding.decoder import decode
 from stacktrans.inference.evaluation import score
 from stacktrans.model import checkpoint
 from stacktrans.model.in_torch import TorchModel
@@ -32,7 +32,7 @@ from stacktrans.tasks.base import (
     NoSuchLength,
     NotASource,
 )
-from stacktrans.tasks.layouts import Pair, SameLength
+from stacktrans.tasks.layout import Layout, Pair
 
 NAMES = [
     "agreement",
@@ -188,11 +188,11 @@ def test_wrong_parameters_are_named(
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=5))
 def test_layout(masks: list[list[bool]]) -> None:
-    layout = SameLength(source_size=3, target_size=4)
+    layout = Layout.synchronous(sources=3, targets=4)
     pairs = [
         Pair(np.arange(len(mask)) % 3, np.arange(len(mask)) % 4, np.array(mask)) for mask in masks
     ]
-    batch = layout.batch(pairs)
+    batch = layout.batch([[pair] for pair in pairs])
     assert (layout.inputs, layout.outputs) == (3, 4)
     assert batch.lengths == [len(mask) for mask in masks]
     for row, (mask, pair) in enumerate(zip(masks, pairs, strict=True)):
@@ -217,7 +217,7 @@ def test_scores_count_scored_symbols_only() -> None:
         Pair(np.array([0, 1, 1, 0]), np.array([1, 1, 0, 0]), scored, size=9),
         Pair(np.array([0]), np.array([1]), np.array([False])),
     ]
-    scores = score(TorchModel(model), SameLength(2, 2), pairs)
+    scores = score(TorchModel(model), Layout.synchronous(2, 2), pairs)
     assert scores.lengths.tolist() == [4, 9, 1]
     assert scores.fine.tolist() == [1, 0, 1]
     assert scores.coarse_accuracy == 2 / 3
@@ -250,9 +250,9 @@ def test_answers_do_not_depend_on_what_is_beside_them(models: dict[str, Path]) -
         loaded = checkpoint.load(path, torch.device("cpu"))
         rng = np.random.default_rng(1)
         sources = [rng.integers(2, size=length) for length in (5, 1, 30, 5, 12)]
-        together = transduce(loaded.predictor, loaded.layout, sources)
+        together = decode(loaded.predictor, loaded.layout, sources)
         for source, answer in zip(sources, together, strict=True):
-            (alone,) = transduce(loaded.predictor, loaded.layout, [source])
+            (alone,) = decode(loaded.predictor, loaded.layout, [source])
             assert answer.target == alone.target
             assert len(answer.target) == len(source)
             assert answer.log_probability == pytest.approx(alone.log_probability, rel=1e-4)
@@ -329,7 +329,7 @@ def test_nothing_is_answered_by_nothing(models: dict[str, Path]) -> None:
         loaded = checkpoint.load(path, torch.device("cpu"))
         for lengths in ([0], [0, 1]):
             sources = [np.zeros(length, dtype=np.int64) for length in lengths]
-            found = transduce(loaded.predictor, loaded.layout, sources)
+            found = decode(loaded.predictor, loaded.layout, sources)
             assert [len(answer.target) for answer in found] == lengths
 
 

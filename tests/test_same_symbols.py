@@ -6,11 +6,11 @@ import pytest
 import torch
 from small_runs import CPU, SETTINGS, small_run, trainer_of
 
-from stacktrans.model.same_symbols import start_alike
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import SYMBOL, Role
-from stacktrans.tasks.layouts import ENDING
+from stacktrans.tasks.layout import ENDING
+from stacktrans.training.inherited import start_alike
 
 SHARED = "start.same_symbols=true"
 A_B_C: list[Role] = [(SYMBOL, each) for each in "abc"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from shipped_tasks import task_of
 
-from stacktrans.common.incoming import Piece
+from stacktrans.common.reading import Piece
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import Line, LineStream, transduce_lines

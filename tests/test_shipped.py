@@ -15,8 +15,8 @@ import yaml
 from stacktrans import __version__
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.decoding.decoder import decode
 from stacktrans.extraction.extracting import extract
-from stacktrans.inference.decoding import transduce
 from stacktrans.inference.evaluation import score
 from stacktrans.inference.trace import trace
 from stacktrans.model import checkpoint
@@ -79,7 +79,7 @@ def test_shipped_models_have_cards_whose_example_is_true(name: str) -> None:
     assert place == f"checkpoints/{name}"
     loaded = checkpoint.load(name, CPU)
     ids = loaded.task.source.encode(loaded.task.source.split(source))
-    (answer,) = transduce(loaded.predictor, loaded.layout, [ids])
+    (answer,) = decode(loaded.predictor, loaded.layout, [ids])
     assert loaded.task.target.join(loaded.task.target.decode(answer.target)) == printed
     summary = json.loads((shipped("checkpoints") / name / "summary.json").read_text())
     for fact in (summary["command"], f"torch {summary['torch']}", "Apache-2.0", "1.0000"):
@@ -149,7 +149,7 @@ def test_the_adder_adds(hard: bool) -> None:
     loaded.model.hard = hard
     numbers = [(5, 1), (0, 7), (1, 0), (1, 2**40 - 1), (123456789, 987654321), (3**150, 7**90)]
     sources = [loaded.task.source.encode(list(f"{one:b}+{two:b}=")) for one, two in numbers]
-    answers = transduce(loaded.predictor, loaded.layout, sources)
+    answers = decode(loaded.predictor, loaded.layout, sources)
     said = ["".join(loaded.task.target.decode(answer.target)) for answer in answers]
     assert [int(digits[:-1][::-1], 2) for digits in said] == [sum(pair) for pair in numbers]
     assert said[0] == "011."
@@ -193,9 +193,7 @@ def test_shipped_models_are_the_shortest_machines_and_these_are_proved(name: str
 def test_shipped_models_transduce_what_people_type(name: str) -> None:
     loaded = checkpoint.load(name, CPU)
     source = "Hello,stack!"
-    (answer,) = transduce(
-        loaded.predictor, loaded.layout, [loaded.task.source.encode(list(source))]
-    )
+    (answer,) = decode(loaded.predictor, loaded.layout, [loaded.task.source.encode(list(source))])
     expected = source[::-1] if name == "reverse-stack" else source
     assert loaded.task.target.join(loaded.task.target.decode(answer.target)) == expected
     assert answer.ended

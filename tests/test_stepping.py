@@ -20,9 +20,9 @@ from rich.cells import cell_len
 from soft_models import SOFT
 from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
 
-from stacktrans.commands.stepping import ALTERNATE, CLEAR, USUAL
+from stacktrans.commands.inspect import ALTERNATE, CLEAR, USUAL
 from stacktrans.model import checkpoint
-from stacktrans.showing.stepping import bar_of, screen
+from stacktrans.showing.contents import bar_of, screen
 
 WIDTH, HEIGHT = 70, 24
 SOURCE = "abc"

@@ -11,7 +11,7 @@ from small_runs import CPU, CURRICULUM, ignore, records_of, small_run, trainer_o
 from stacktrans.common.randomness import Purpose
 from stacktrans.inference.evaluation import Scores
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.layout import Pair
 from stacktrans.training import sources
 from stacktrans.training.records import Accuracy
 from stacktrans.training.saving import TrainingError

@@ -1,4 +1,4 @@
-"""Machines of streams, and of stacks and lists with actions; many strings in compiled code."""
+"""Machines of streams, and of stacks and lists with actions."""
 
 import contextlib
 import itertools
@@ -14,34 +14,25 @@ from command_line import run
 from test_machines import counting
 
 from stacktrans.commands.terminal import print_out
+from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
-from stacktrans.extraction import deadline
+from stacktrans.decoding.decoder import predict
+from stacktrans.extraction import network
 from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.runs import Recorder
-from stacktrans.extraction.strings import Tried, drawn_strings
-from stacktrans.machines.definition import (
-    CONSTANT,
-    SAME_LENGTH,
-    Machine,
-    Memories,
-    Reads,
-    Rule,
-    Series,
-    Term,
-    Things,
-)
+from stacktrans.extraction.strings import drawn_strings
+from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.machines.files import read_machine
-from stacktrans.machines.running import Stepper, Tables, answer
+from stacktrans.machines.running import Stepper, Tables
 from stacktrans.machines.words import sentence
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import Question
-from stacktrans.model.rules_run import RulesRun, rules_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machines import rules_table
 from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.layout import Layout
 
 
 def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Checkpoint:
@@ -69,9 +60,11 @@ def test_runs_do_what_models_do(memory: str, tmp_path: Path) -> None:
         network = Network(loaded)
         strings = [each.ids[:25] for each in drawn_strings(loaded, Lengths(1, 19), 6, 1)]
         recorder = Recorder(network, 1 / 256)
-        said = recorder.run(strings)
-        expected = network.model.answers([Question(ids) for ids in strings], logs=False)
-        assert said == [each.symbols.tolist() for each in expected]
+        found = predict(recorder, strings, logs=False, observe=lambda _: None).symbols
+        expected = predict(network.model, strings, logs=False).symbols
+        assert found.starts.tolist() == expected.starts.tolist()
+        assert found.values.tolist() == expected.values.tolist()
+        recorder.run(strings, [None] * len(strings))
         taken.append(recorder.steps().signals.any(axis=0))
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 
@@ -121,7 +114,7 @@ def test_it_is_compared_with_as_many_strings_as_one_likes() -> None:
 @pytest.mark.parametrize("seconds", [0, 30, 150, 600, 2000])
 def test_it_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = itertools.count()  # the time, which goes on whenever it is asked for
-    monkeypatch.setattr(deadline, "time", SimpleNamespace(monotonic=lambda: next(asked)))
+    monkeypatch.setattr(network, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):
         extract(checkpoint.load("parenthesis-stack", hard=True), seconds=seconds)
     assert next(asked) < seconds + 50
@@ -131,36 +124,6 @@ def test_it_is_said_that_there_was_no_time() -> None:
     done = run("extract", "parenthesis-stack", "--time-limit", "0.001s")
     assert done.returncode == 1
     assert b"no machine found within 0.001 s" in done.stderr
-
-
-@pytest.mark.parametrize("name", ["xor-buffered", "reversal-stack", "anbncn"])
-def test_compiled_code_says_what_plain_python_says(name: str) -> None:
-    loaded = checkpoint.load(name, hard=True)
-    machine = extract(loaded).machine
-    strings = drawn_strings(loaded, loaded.config.task.ranges.test, 20, 1)
-    rules = rules_of(machine)
-    assert rules is not None
-    said = RulesRun(machine, rules).said([each.ids for each in strings])
-    for string, own in zip(strings, said, strict=True):
-        assert own is not None
-        assert own.tolist() == plain(machine, string)
-
-
-def plain(machine: Machine, string: Tried) -> list[int]:
-    if machine.reads.kind == "stream":
-        return [*Stepper(Tables(machine)).run(string.ids.tolist())]
-    return answer(Tables(machine), string.ids.tolist(), len(string.ids)).outputs
-
-
-def test_compiled_code_reads_what_it_says_and_knows_when_it_is_lost() -> None:
-    machine = counting()
-    rules = rules_of(machine)
-    assert rules is not None
-    read = [np.array(machine.read([0] * 1000)), np.array(machine.read([0, 1, 0]))]
-    long, lost = RulesRun(machine, rules).said(read, [2000, 20])
-    assert long is not None
-    assert long.tolist() == [0] * 1000 + [2]
-    assert lost is None
 
 
 def moving() -> Machine:
@@ -180,14 +143,14 @@ def moving() -> Machine:
         )
         for letter in range(3)
     ]
-    memories = Memories(
+    memories = Ends(
         ("list", "list right of its head"), (), ((0, 0),), (0, 2), ("insert", "left", "right"),
         (0, 0), ((1, 0, 2), (2, 2, 0)),
     )  # fmt: skip
     return Machine(
         "moving", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
         Things((letters,)), Things((letters,)), (kinds, kinds), state, memories, None,
-        Reads(SAME_LENGTH, 0, -1, (), (), -1), tuple(rules),
+        Layout.synchronous(3, 3), tuple(rules),
     )  # fmt: skip
 
 
@@ -203,12 +166,6 @@ def test_heads_of_lists_move() -> None:
     assert held[4] == [[], [1, 1, 0]]  # beyond the last is what is empty
     assert held[7] == [[0, 1, 1], []]
     assert "reading b: move left" in sentence(machine, machine.rules[1])
-    rules = rules_of(machine)
-    assert rules is not None
-    for symbols in itertools.product(range(3), repeat=5):
-        (said,) = RulesRun(machine, rules).said([np.array(symbols)])
-        assert said is not None
-        assert said.tolist() == answer(Tables(machine), list(symbols), len(symbols)).outputs
 
 
 def test_the_state_has_a_column_of_its_own_if_there_are_several(

@@ -16,11 +16,9 @@ from stacktrans.model.controllers import no_noise
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
-from stacktrans.tasks.layouts import Stream
-from stacktrans.training.preparing import prepared
 from stacktrans.training.sources import Moment
 from stacktrans.training.streams import Streams
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Interrupted, Trainer, prepared
 
 CPU = torch.device("cpu")
 STREAM = "sequences: 12, steps: 10, starts: 1"
@@ -94,7 +92,6 @@ def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> No
         for part in ("inputs", "targets", "mask")
     )
     following = np.pad(inputs[:, 1:], ((0, 0), (0, 1)))
-    assert isinstance(streams.layout, Stream)
     assert (targets[mask] == following[mask]).all()
     ends = [int(row.nonzero()[0][-1]) + 1 for row in mask]
     assert all(row[:end].all() for row, end in zip(mask, ends, strict=True))

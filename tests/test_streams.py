@@ -1,8 +1,9 @@
 """Streams of sequences: oracles, what of them is scored, how models answer them."""
 
+import itertools
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,16 +13,16 @@ from hypothesis import strategies as st
 from shapes import shaped
 from shipped_tasks import task_of, written
 
-from stacktrans.inference.decoding import transduce
+from stacktrans.decoding.decoder import decode
+from stacktrans.decoding.model import Mixed, Numbers
 from stacktrans.inference.evaluation import score
-from stacktrans.model.in_torch import TorchModel, predictor_of
-from stacktrans.model.predictor import Numbers
+from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.alphabets import Ids, UnknownSymbol
+from stacktrans.tasks.alphabets import Ids, Mask, UnknownSymbol
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
-from stacktrans.tasks.layouts import Batch, Pair, Stream
+from stacktrans.tasks.layout import Batch, Layout, Pair
 
 COUNTING = {
     "anbn": r"(a+)(b+)",
@@ -171,7 +172,7 @@ def test_a_pattern_of_one_s_own() -> None:
     assert written(task, task.answer([*"xyyz"])) == "zzzzzzw"
 
 
-def shown(layout: Stream, task: Task, batch: Batch) -> list[tuple[str, str]]:
+def shown(layout: Layout, task: Task, batch: Batch) -> list[tuple[str, str]]:
     """Of each row what is read, and what is scored."""
     return [
         (
@@ -202,10 +203,9 @@ def pairs_of(task: Task, *sources: str) -> list[Pair]:
 def test_scored_is_what_can_be_known_and_the_symbol_that_follows() -> None:
     task = task_of("anbn")
     layout = task.layout
-    assert isinstance(layout, Stream)
     streams = [pairs_of(task, "aab", "ab"), pairs_of(task, "ab")]
-    assert shown(layout, task, layout.joined(streams)) == [("aabbab", "..ba.a"), ("ab", ".a")]
-    assert shown(layout, task, layout.joined(streams, everything=True)) == [
+    assert shown(layout, task, layout.batch(streams)) == [("aabbab", "..ba.a"), ("ab", ".a")]
+    assert shown(layout, task, layout.batch(streams, everything=True)) == [
         ("aabbab", "abbaba"),
         ("ab", "ba"),
     ]
@@ -214,12 +214,9 @@ def test_scored_is_what_can_be_known_and_the_symbol_that_follows() -> None:
 def test_what_can_not_be_known_after_a_sequence_is_not_scored() -> None:
     task = task_of("memorization")
     layout = task.layout
-    assert isinstance(layout, Stream)
     streams = [pairs_of(task, "12=", "2=")]
-    assert shown(layout, task, layout.joined(streams)) == [("12=212=2", "..21..2.")]
-    assert shown(layout, task, layout.joined(streams, everything=True)) == [
-        ("12=212=2", "2=212=2.")
-    ]
+    assert shown(layout, task, layout.batch(streams)) == [("12=212=2", "..21..2.")]
+    assert shown(layout, task, layout.batch(streams, everything=True)) == [("12=212=2", "2=212=2.")]
 
 
 def model_of(name: str, memory: str = "stack-rnn", **settings: Any) -> Transducer:
@@ -255,25 +252,30 @@ def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(m
             place = end
 
 
-class Oracle(TorchModel):
-    """Says what the task says, one step at a time; stands in for a model that has learned it."""
+class Oracle:
+    """A model that has learned what comes after a prompt, of one string."""
+
+    failure: ClassVar[str] = ""
+    certain: ClassVar[bool] = False
+    threads, buffers = 1, None
 
     def __init__(self, task: Task, prompt: str, then: str) -> None:
-        super().__init__(model_of("anbn"))
-        said = np.eye(len(task.source))[task.source.encode([*then])]
-        # Nothing is said before the end of the prompt.
-        nothing = np.zeros((len(prompt) - 1, said.shape[1]))
-        self.__dict__["said"] = np.concatenate([nothing, said])
+        outputs = 5 * np.eye(len(task.source))[task.source.encode([*then])]
+        # There is none before the end of the prompt.
+        self._logits = np.concatenate([np.zeros((len(prompt) - 1, len(task.source))), outputs])
 
-    def start(self, batch_size: int) -> Any:
-        return self
+    def start(self, batch: int, steps: int = 0) -> Iterator[Numbers]:
+        return iter(self._logits)
 
-    def hidden(self, ids: Ids) -> Numbers:
-        said, self.__dict__["said"] = np.split(self.__dict__["said"], [ids.shape[1]])
-        return said[None]
+    def advance(
+        self, state: Iterator[Numbers], ids: Ids | Mixed, asked: Mask | None = None
+    ) -> Numbers:
+        assert isinstance(ids, np.ndarray)
+        logits = np.array([*itertools.islice(state, ids.shape[1])])
+        return logits if asked is None else logits[asked[0]]
 
-    def read_out(self, hidden: Numbers) -> Numbers:
-        return 5 * hidden
+    def select(self, state: Iterator[Numbers], items: Ids) -> Iterator[Numbers]:
+        return state
 
 
 @pytest.mark.parametrize(
@@ -291,6 +293,6 @@ def test_answers_end_as_the_task_says(
 ) -> None:
     task = task_of(name)
     oracle = Oracle(task, prompt, then)
-    (found,) = transduce(oracle, task.layout, [task.source.encode([*prompt])])
+    (found,) = decode(oracle, task.layout, [task.source.encode([*prompt])])
     assert "".join(task.target.decode(found.target)) == answer
     assert found.ended is ended

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from stacktrans.common.statistics import bootstrap_interval
-from stacktrans.showing.exports import as_cell
+from stacktrans.showing.scores import bootstrap_interval
+from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.report import as_csv, as_json, markdown
+from stacktrans.sweeps.store import as_csv, as_json, markdown
 from stacktrans.sweeps.table import Cell, cells_of
 from stacktrans.sweeps.work import Record, is_record
 

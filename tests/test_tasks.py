@@ -16,7 +16,7 @@ from stacktrans.settings.resolve import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet, UnknownSymbol
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource
-from stacktrans.tasks.layouts import JointSequence, Pair
+from stacktrans.tasks.layout import Layout, Pair
 
 SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml") if path.stem != "text")
 
@@ -188,12 +188,12 @@ def test_alphabets_write_characters_side_by_side_and_words_apart() -> None:
     )
 )
 def test_joint_sequences(examples: list[tuple[list[int], list[int]]]) -> None:
-    layout = JointSequence(source_size=5, target_size=3)
+    layout = Layout.joint(sources=5, targets=3)
     pairs = [
         Pair(np.array(source, dtype=np.int64), np.array(target, dtype=np.int64))
         for source, target in examples
     ]
-    batch = layout.batch(pairs)
+    batch = layout.batch([[pair] for pair in pairs])
     assert (layout.inputs, layout.outputs, layout.end) == (10, 4, 3)
     for row, (source, target) in enumerate(examples):
         steps = len(source) + len(target) + 2

@@ -25,8 +25,7 @@ from stacktrans.settings.resolve import load_task
 from stacktrans.showing.progress import VisibleConsole
 from stacktrans.showing.tables import Table
 from stacktrans.sweeps.live import overview
-from stacktrans.sweeps.report import as_csv, markdown
-from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.store import Store, as_csv, markdown
 
 HOSTILE = ["\x1b]0;x\x07", "\x9b31m", "\nstacktrans: done", "\rdone", "\u202etxt", "\u2066", "\x7f"]
 
@@ -178,7 +177,7 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from stacktrans.inference.evaluation import Scores
     from stacktrans.showing.plots import plot_accuracy
-    from stacktrans.sweeps.pictures import picture
+    from stacktrans.sweeps.live import picture
     from stacktrans.tasks.base import Lengths
 
     one = np.ones(1, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stacktrans.common.wording import counted, listed
+from stacktrans.common.visible import counted, listed
 
 
 @pytest.mark.parametrize(

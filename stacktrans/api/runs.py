@@ -18,14 +18,12 @@ from stacktrans.common.files import is_race
 from stacktrans.common.processes import cores
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
-from stacktrans.settings.command import training_command
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.command import option_layers, training_command, written_like
+from stacktrans.settings.config import NOT_RACED, RunConfig, base_of
 from stacktrans.settings.contest import contestants, title_of
 from stacktrans.settings.layers import Layer
-from stacktrans.settings.options import option_layers
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import Asked, asked_layers
-from stacktrans.settings.start_from import NOT_RACED, base_of, written_like
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
 from stacktrans.tasks.pairs import task_of_data

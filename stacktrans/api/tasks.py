@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from stacktrans.api.arguments import Count, Named, Range, Seed, Text, assigned, checked
 from stacktrans.inference.evaluation import ranges
+from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.resolve import load_task
-from stacktrans.settings.task_config import TaskConfig
-from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import UNKNOWN
 from stacktrans.tasks.base import Lengths, drawn_pairs
 
@@ -34,7 +33,7 @@ class TaskStrings:
 
     def __init__(self, config: TaskConfig) -> None:
         self.config = config
-        self._task = make_task(config.name, config.generator, config.parameters)
+        self._task = config.make()
 
     @property
     def symbols(self) -> tuple[str, ...]:

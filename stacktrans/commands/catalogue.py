@@ -22,12 +22,11 @@ from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import in_a_line, shell_text
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Settings, is_block, read_layer, sections_of
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, StartConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.settings.strategies import strategies as known_strategies
-from stacktrans.settings.task_config import TaskConfig
 from stacktrans.settings.training_config import DataConfig, TrainingConfig
 from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.base import Lengths

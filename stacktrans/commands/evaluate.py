@@ -283,8 +283,14 @@ def _accuracies(
     errors: int | None,
 ) -> _Report:
     from stacktrans.model.description import model_line
-    from stacktrans.showing.predictions import errors_json, errors_table
-    from stacktrans.showing.scores import scores_entries, scores_json, scores_table, scores_tables
+    from stacktrans.showing.scores import (
+        errors_json,
+        errors_table,
+        scores_entries,
+        scores_json,
+        scores_table,
+        scores_tables,
+    )
     from stacktrans.showing.tables import heading
 
     objects, table = [], scores_table(measured, hard)
@@ -307,7 +313,7 @@ def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
     """The perplexity of a text, or of those of each checkpoint's run."""
     from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
-    from stacktrans.showing.scores import perplexities_table, perplexity_json, perplexity_table
+    from stacktrans.showing.scores import perplexity_json, perplexity_table
 
     measured = [(name, perplexities(model, text)) for name, model in loaded]
     objects, entries = [], []
@@ -316,15 +322,15 @@ def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
         results = perplexity_json(found)
         objects.append({**facts, "results": results})
         entries += [{"checkpoint": name, **entry} for entry in results]
-    table = perplexities_table(measured)
+    table = perplexity_table(measured)
     (_, model), (_, found) = loaded[0], measured[0]
-    alone: list[RenderableType] = [model_line(model.config), perplexity_table(found)]
+    alone: list[RenderableType] = [model_line(model.config), perplexity_table([("", found)])]
     return _Report(objects, entries, table, alone if len(loaded) == 1 else [table])
 
 
 def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> None:
     """Print what was measured on stdout, or on stderr `beside` data."""
-    from stacktrans.showing.exports import csv_of, latex_text
+    from stacktrans.showing.tables import csv_of, latex_text
 
     if forms["--json"]:
         print_json(report.objects if len(report.objects) > 1 else report.objects[0])
@@ -335,7 +341,7 @@ def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> Non
 
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:
-    from stacktrans.showing.predictions import predicted_lines
+    from stacktrans.showing.scores import predicted_lines
     from stacktrans.tasks.lines import form_of, write_lines
 
     lines = predicted_lines(results, model.task, form_of(path))

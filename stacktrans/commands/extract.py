@@ -85,9 +85,9 @@ def extract(
     from stacktrans.extraction.extracting import extract as extracted_from
     from stacktrans.machines.files import written
     from stacktrans.model.checkpoint import save_machine
-    from stacktrans.showing.machine_card import card
-    from stacktrans.showing.machine_svg import svg as drawn
+    from stacktrans.showing.machines import card
     from stacktrans.showing.machines import dot as as_dot
+    from stacktrans.showing.machines import svg as drawn
 
     for path in (dot, svg):
         if path:

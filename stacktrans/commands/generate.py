@@ -51,7 +51,6 @@ def generate(
     """
     from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.resolve import load_task
-    from stacktrans.tasks import make_task
     from stacktrans.tasks.base import drawn_pairs
     from stacktrans.tasks.lines import form_of, format_pair, write_lines
 
@@ -60,7 +59,7 @@ def generate(
         raise UsageError(f"--format tsv: {out} would be read as JSON lines, by its name")
     form = format or form_of(out or Path())
     config = load_task(task, set_ or [], seed)
-    maker = make_task(config.name, config.generator, config.parameters)
+    maker = config.make()
     given_bounds = [parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
     pairs = drawn_pairs(maker, bounds, count, seed, law)

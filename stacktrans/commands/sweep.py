@@ -64,8 +64,8 @@ def sweep(
     from stacktrans.sweeps.engine import carry_out
     from stacktrans.sweeps.live import SweepDisplay, overview
     from stacktrans.sweeps.plan import read_plan
-    from stacktrans.sweeps.report import as_json as numbers
     from stacktrans.sweeps.store import Store
+    from stacktrans.sweeps.store import as_json as numbers
 
     check_positive(**{"--workers": workers})
     if workers and cluster:
@@ -100,7 +100,7 @@ def sweep(
     finally:
         signal.signal(signal.SIGTERM, before)
     if plot:
-        from stacktrans.sweeps.pictures import draw
+        from stacktrans.sweeps.live import draw
 
         draw(store)
     if as_json:

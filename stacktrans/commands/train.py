@@ -14,8 +14,7 @@ from stacktrans.commands.terminal import print_json, print_out, print_text, prog
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, resuming
-from stacktrans.common.visible import shell_text
-from stacktrans.common.wording import listed
+from stacktrans.common.visible import listed, shell_text
 from stacktrans.settings.packaged import AUTO
 
 DataOption = Annotated[
@@ -248,10 +247,9 @@ def train(
         stacktrans train --from checkpoints/copy-queue-1 --data more.tsv
         stacktrans train --resume checkpoints/copy-queue-1
     """
+    from stacktrans.settings.command import option_layers, written_like
     from stacktrans.settings.contest import contestants
-    from stacktrans.settings.options import option_layers
     from stacktrans.settings.resolve import Asked
-    from stacktrans.settings.start_from import written_like
     from stacktrans.tasks.corpus import find_files
     from stacktrans.tasks.pairs import task_of_data
 
@@ -346,8 +344,8 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 def _print_contestants(configs: "Mapping[str, RunConfig]", as_json: bool) -> None:
     """Who would be raced, and how."""
-    from stacktrans.showing.race import contestants_table
     from stacktrans.showing.tables import remark
+    from stacktrans.showing.training import contestants_table
 
     if as_json:
         print_json({name: config.model_dump(mode="json") for name, config in configs.items()})
@@ -377,9 +375,8 @@ def _words(ctx: typer.Context) -> list[str]:
 
 def _race(race: "Race", budget: float | None, as_json: bool) -> None:
     """Race, and then finish the run that has come furthest."""
-    from stacktrans.commands.advice import worth_a_try
     from stacktrans.settings.contest import not_raced
-    from stacktrans.showing.race import RaceDisplay
+    from stacktrans.showing.training import RaceDisplay, worth_a_try
     from stacktrans.training.trainer import stopping
 
     with race.opened(budget):

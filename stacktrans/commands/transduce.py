@@ -20,8 +20,8 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import check_positive
-from stacktrans.common.incoming import Unreadable
 from stacktrans.common.messages import complain
+from stacktrans.common.reading import Unreadable
 
 if TYPE_CHECKING:
     from stacktrans.inference.transduction import Lines

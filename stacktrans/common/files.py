@@ -1,13 +1,16 @@
-"""Files: what those of a run are called, writing them whole or not at all, and locking them."""
+"""Files of a run: names, writing them whole or not at all, checksums, and locks."""
 
 import contextlib
+import hashlib
 import os
+import re
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import CheckpointError, UsageError
 
 CONFIG = "config.yaml"
 """The file with the configuration of a run, or of a checkpoint."""
@@ -19,6 +22,10 @@ RACE = "race.json"
 """What a run's directory says of the race that the run has come from."""
 CANDIDATES = "race"
 """Where in it the runs are that take part, until the race is over."""
+
+SUMS = "SHA256SUMS"
+_LINE = re.compile(rb"([0-9a-f]{64}) [ *]([\w.-]+)")
+_LONGEST = 1 << 16
 
 
 def is_checkpoint(folder: Path) -> bool:
@@ -79,8 +86,13 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def check_place_of(path: Path) -> None:
-    """Raise `UsageError` if a file can't be there: a folder is, or its own folder is missing."""
+def check_place_of(path: Path, *suffixes: str) -> None:
+    """Raise `UsageError` if a file can't be there: a folder is, or its own folder is missing.
+
+    Its name has to end in one of the suffixes, if any are given.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
     if path.is_dir():
         raise UsageError(f"{path}: Is a directory; expected a file")
     if not path.parent.is_dir():
@@ -118,3 +130,98 @@ def locked(stream: IO[Any], patience: float = 0.0) -> bool:
             return True
         else:
             return True
+
+
+def sums_of(contents: Mapping[str, bytes]) -> str:
+    """The lines of some files, by their names: `sha256sum -c` takes them."""
+    return "".join(
+        f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in contents.items()
+    )
+
+
+def check_sum(path: Path) -> None:
+    """Compare a file with the checksums beside it, if there are any.
+
+    Raises:
+        CheckpointError: the file was changed, has no checksum, or can't be read.
+    """
+    before = None
+    try:
+        while (sums := _read(path.with_name(SUMS))) is not None:
+            if path.name not in sums:
+                message = f"no checksum in {SUMS}; the checkpoint is incomplete"
+                raise CheckpointError(f"{path}: {message}")
+            with path.open("rb") as stream:
+                if hashlib.file_digest(stream, "sha256").hexdigest() == sums[path.name]:
+                    return
+            if sums == before:
+                raise CheckpointError(f"{path}: damaged: its checksum is not the one in {SUMS}")
+            before = sums  # once more, since a run may just have put another checkpoint there
+    except OSError as error:
+        raise CheckpointError(f"{error.filename}: {error.strerror}") from error
+
+
+def _read(path: Path) -> dict[str, str] | None:
+    """Checksums by the names of files; None if there are none."""
+    if not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        lines = stream.read(_LONGEST).splitlines()
+    sums = {}
+    for number, line in enumerate(lines, start=1):
+        found = _LINE.fullmatch(line)
+        if not found:
+            raise CheckpointError(f"{path}:{number}: damaged: not a line that sha256sum writes")
+        sums[found[2].decode()] = found[1].decode()
+    return sums
+
+
+def write_whole(directory: Path, contents: Mapping[str, bytes]) -> None:
+    """Write a directory of files in the place of the one that was there.
+
+    The old one stays whole until the new one is: it is moved aside and deleted only then.
+
+    Raises:
+        CheckpointError: it can't be written; what was there is still there.
+    """
+    new = directory.with_name(unfinished(directory.name))
+    path = directory
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        for name, content in contents.items():
+            path = directory / name
+            write_flushed(new / name, content)
+        path = directory
+        flush(new)
+        _swap(new, directory)
+    except OSError as error:
+        shutil.rmtree(new, ignore_errors=True)
+        reason = error.strerror or error
+        raise CheckpointError(f"{path}: can't write the checkpoint: {reason}") from error
+
+
+def unfinished(name: str) -> str:
+    """The name of a checkpoint while it is written."""
+    return f".{name}.new"
+
+
+def _swap(new: Path, directory: Path) -> None:
+    old = aside(directory)
+    if directory.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(directory, old)
+    try:
+        os.rename(new, directory)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.rename(old, directory)
+        raise
+    flush(directory.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def aside(directory: Path) -> Path:
+    """Where the old directory is moved to."""
+    directory = directory.resolve()
+    return directory.with_name(f".{directory.name}.old") if directory.name else directory

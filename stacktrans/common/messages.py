@@ -1,11 +1,16 @@
-"""Messages on stderr, which may be closed, full or no longer read."""
+"""Messages on stderr, which may be closed, full or no longer read, and the end by Ctrl-C."""
 
 import contextlib
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Any, TextIO
 
 from stacktrans.common.visible import visible
+
+INTERRUPTED = 130
+"""Exit code of a command that was interrupted."""
 
 
 def complain(*problems: str) -> None:
@@ -63,3 +68,18 @@ class Dispensable:
             self._stream.flush()
         except OSError:
             silence(self._stream)
+
+
+def handle_interrupts() -> None:
+    """Have Ctrl-C end an import at once; elsewhere it raises `KeyboardInterrupt`, as usual."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # or else it is ignored
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # In an import, pydantic turns the exception into another one, and torch aborts.
+    while frame:
+        if frame.f_code.co_filename.startswith("<frozen importlib."):
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt

@@ -1,14 +1,17 @@
-"""Rows of different lengths, one after another in one array."""
+"""Rows of different lengths, one after another in one array; and groups of similar ones."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
+
+STEPS_AT_ONCE = 2**16
+"""The most steps of all strings that are run at once, unless one alone takes more."""
 
 
 def starts_of(lengths: npt.NDArray[np.int64] | Sequence[int]) -> npt.NDArray[np.int64]:
@@ -92,9 +95,40 @@ class Ragged(Together[npt.NDArray[Any]]):
         """Some of the rows, in another order, by their indices."""
         return self._at(self.starts[:-1][order], self.lengths[order])
 
+    def within(self, mask: npt.NDArray[np.bool_]) -> Ragged:
+        """The rows that a mask [n] tells, in their order; needs no index for each value."""
+        lengths = self.lengths
+        return Ragged(self.values[np.repeat(mask, lengths)], starts_of(lengths[mask]))
+
     def cut(self, lengths: npt.NDArray[np.int64]) -> Ragged:
         """The first so many values of each row, [n]."""
         return self._at(self.starts[:-1], lengths)
+
+    def reversed(self) -> Ragged:
+        """Each row from its last value to its first."""
+        ends = np.repeat(self.starts[1:] + self.starts[:-1] - 1, self.lengths)
+        return Ragged(self.values[ends - np.arange(len(self.values))], self.starts)
+
+    def padded(self, filler: Any = 0) -> npt.NDArray[Any]:
+        """[n, longest] each row, and after it a filler."""
+        shape = (len(self), int(self.lengths.max(initial=0)))
+        table = np.full(shape, filler, self.values.dtype)
+        table[np.arange(shape[1]) < self.lengths[:, None]] = self.values
+        return table
+
+    def last(self, missing: Any) -> npt.NDArray[Any]:
+        """[n] the last value of each row, or what stands for one that is missing."""
+        places = self.starts[1:] - 1
+        found = np.append(self.values, missing)[places]
+        return np.where(self.lengths > 0, found, missing)
+
+    def where(
+        self, chosen: npt.NDArray[np.bool_]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The rows of the chosen values, [M], and their places in these rows."""
+        found = np.flatnonzero(chosen)
+        rows = np.searchsorted(self.starts, found, side="right") - 1
+        return rows, found - self.starts[rows]
 
     def _at(self, places: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Ragged:
         """Rows of some lengths that start at some places."""
@@ -103,9 +137,31 @@ class Ragged(Together[npt.NDArray[Any]]):
         return Ragged(self.values[within], starts)
 
 
+def lengthened(rows: Ragged, others: Ragged) -> Ragged:
+    """Each row with another one after it."""
+    order = np.argsort(np.concatenate([rows.rows, others.rows]), kind="stable")
+    values = np.concatenate([rows.values, others.values])[order]
+    return Ragged(values, starts_of(rows.lengths + others.lengths))
+
+
 def joined(parts: Sequence[Ragged]) -> Ragged:
     """The rows of each, one after another; at least one."""
     if len(parts) == 1:
         return parts[0]
     lengths = np.concatenate([part.lengths for part in parts])
     return Ragged(np.concatenate([part.values for part in parts]), starts_of(lengths))
+
+
+def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Group indices of items of similar size, so that count times largest size stays within `most`.
+
+    An item larger than `most` gets a group of its own.
+    """
+    group: list[int] = []
+    for index in sorted(range(len(sizes)), key=sizes.__getitem__):
+        if group and (len(group) + 1) * sizes[index] > most:
+            yield group
+            group = []
+        group.append(index)
+    if group:
+        yield group

@@ -12,19 +12,43 @@ import itertools
 import os
 import re
 import sys
+import traceback
+import zlib
 from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stacktrans.common import plugins
 from stacktrans.common.errors import UsageError, shown, unknown_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+
+_PACKAGE = str(Path(__file__).parent.parent)
+_foreign: dict[str, ModuleType] = {}
+"""Modules with code of others, by their files. Python clears those that are still held when it
+ends, which writes what is left in files that they have open."""
 PLUGINS = "STACKTRANS_PLUGINS"
 """The environment variable with the plugin files, so that processes started from here know them."""
+
+
+class Late:
+    """A module, imported when one of its names is first asked for.
+
+    `Late("torch")` stands at the top of a file whose classes are described without torch, and
+    compute with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(importlib.import_module(self._name), name)
+        setattr(self, name, found)
+        return found
 
 
 class Plugin(NamedTuple):
@@ -117,12 +141,12 @@ class Registry:
         try:
             found = point.load()
         except (Exception, SystemExit) as error:
-            raise UsageError(f"{where}: {plugins.said(error)}") from error
+            raise UsageError(f"{where}: {_said(error)}") from error
         if not self.holds(found):
             raise UsageError(f"{where}: {point.value} does not extend {self.base}")
         if problem := self._lack(found):
             raise UsageError(f"{where}: {problem}")
-        plugins.note(sys.modules[found.__module__])
+        _note(sys.modules[found.__module__])
         return found
 
     def _in_files(self) -> dict[str, tuple[str, type]]:
@@ -242,6 +266,56 @@ def _package(point: "EntryPoint") -> str:
     return f"package {point.dist.name}" if point.dist else point.value
 
 
+def _run(path: Path, file: str) -> ModuleType:
+    """A plugin file as a module; raises `UsageError`, which calls it `file`, if it can't be run."""
+    if not path.exists():
+        raise UsageError(f"plugin {file}: no such file")
+    if not path.is_file() or path.suffix != ".py":
+        raise UsageError(f"plugin {file}: expected a Python file, such as tape.py")
+    name = f"stacktrans_plugin_{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise UsageError(f"plugin {file}: {_said(error)}") from error
+    _note(module)
+    return module
+
+
+def _note(module: ModuleType) -> None:
+    """Remember that a module is the code of others."""
+    _foreign[str(module.__file__)] = module
+
+
+def _said(error: BaseException) -> str:
+    """An error while code of others was loaded: where, its type and its message."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", _PACKAGE))
+        and "importlib" not in frame.filename
+    ]
+    return _at(error, [frame for frame in frames if frame.filename == frames[0].filename])
+
+
+def blamed(error: BaseException) -> str | None:
+    """The same of an error raised by code of others at run time; None for any other."""
+    frames = traceback.extract_tb(error.__traceback__)
+    foreign = [frame for frame in frames if frame.filename in _foreign]
+    return _at(error, foreign) if foreign else None
+
+
+def _at(error: BaseException, frames: list[traceback.FrameSummary]) -> str:
+    where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{where}{type(error).__name__}: {error}"
+
+
 def use_plugins(*files: str | os.PathLike[str]) -> None:
     """Know what plugin files define, here and in processes that are started from here.
 
@@ -256,7 +330,7 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
         if os.pathsep in path:  # by which processes are told of several
             raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
         if path not in _loaded:
-            module = plugins.run(Path(path), file)
+            module = _run(Path(path), file)
             classes = [registry.defined_in(module, file) for registry in REGISTRIES]
             if not any(classes):
                 kinds = "a memory, controller or generator"
@@ -310,15 +384,15 @@ GENERATORS = Registry(
     "stacktrans.generators",
     "stacktrans.tasks.base:Task",
     {
-        "copy": "stacktrans.tasks.rearrangement:Copy",
-        "reverse": "stacktrans.tasks.rearrangement:Reverse",
-        "bigram-flip": "stacktrans.tasks.rearrangement:BigramFlip",
+        "copy": "stacktrans.tasks.computed:Copy",
+        "reverse": "stacktrans.tasks.computed:Reverse",
+        "bigram-flip": "stacktrans.tasks.computed:BigramFlip",
         "grammar": "stacktrans.tasks.grammatical:Grammatical",
         "same-length-grammar": "stacktrans.tasks.grammatical:SameLengthGrammar",
         "next-symbol": "stacktrans.tasks.grammatical:NextSymbol",
-        "waiting-reversal": "stacktrans.tasks.same_length:WaitingReversal",
-        "parity": "stacktrans.tasks.same_length:Parity",
-        "delayed-parity": "stacktrans.tasks.same_length:DelayedParity",
+        "waiting-reversal": "stacktrans.tasks.computed:WaitingReversal",
+        "parity": "stacktrans.tasks.computed:Parity",
+        "delayed-parity": "stacktrans.tasks.computed:DelayedParity",
         "counting": "stacktrans.tasks.streams:Counting",
         "memorization": "stacktrans.tasks.streams:Memorization",
         "addition": "stacktrans.tasks.streams:Addition",

@@ -1,11 +1,11 @@
-"""Text of others, shown so that it can do nothing to a terminal or to what is around it."""
+"""Text for people: escaped so that it can do nothing to a terminal, quoted, and listed."""
 
 import json
 import math
 import os
 import shlex
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
@@ -62,3 +62,14 @@ def _shell_word(word: str) -> str:
     if all(map(_has_a_form, word)):
         return shlex.quote(word)
     return "$'" + "".join(f"\\{byte:03o}" for byte in os.fsencode(word)) + "'"
+
+
+def listed(names: Iterable[str], last: str = "and") -> str:
+    """Names in a row: "a", "a and b", "a, b and c"; with another word before the last, if given."""
+    *others, final = [*names] or [""]
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
+def counted(count: int, one: str, several: str = "") -> str:
+    """A number of things: "1 rule", "1,200 rules"; `several` is what they are called, if not so."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"

@@ -9,10 +9,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stacktrans.extraction.classes import Classes
-from stacktrans.extraction.deadline import UNLIMITED, Deadline
-from stacktrans.extraction.grouping import bounds, deviating, divided, few_apart
-from stacktrans.extraction.influence import Influence
+from stacktrans.extraction.classes import Classes, bounds, deviating, divided, few_apart
+from stacktrans.extraction.network import Deadline
 from stacktrans.extraction.runs import EMPTY, NOTHING, Recorder
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -25,7 +23,6 @@ class Alike:
 
     Args:
         recorder: of the runs.
-        influence: experiments with its steps.
         deadline: after which nothing more is made one.
 
     Attributes:
@@ -37,55 +34,73 @@ class Alike:
         origins: of each ring, the part of a string in which each vector was pushed; `NOTHING` of
             what is read when it is empty.
         parts: which part of a string each id belongs to.
-        operations: what signals do with the rings.
+        ends: of the rings.
+        contents: [N, places] what stands in each place of each step: the symbol, what is read from
+            each end, and the state.
+        places: what steps depend on: of each place, classes, and their numbers in each step.
+        results: what steps lead to: of each push and of the next state, likewise.
         matters: [places] whether what stands in each place matters.
         read_rings: which ring each of the reads is of.
         push_rings: which ring each of the pushes is of.
     """
 
-    def __init__(
-        self, recorder: Recorder, influence: Influence, deadline: Deadline = UNLIMITED
-    ) -> None:
+    def __init__(self, recorder: Recorder, deadline: Deadline) -> None:
         self._deadline = deadline
         self.steps = steps = recorder.steps()
+        self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
         self.parts = recorder.parts
         self.symbols = Classes(few_apart(self.parts), None)
-        self.operations = operations = recorder.network.operations
+        self.ends = ends = recorder.network.ends
         own = [
             Classes((np.arange(len(each)) != EMPTY).astype(np.int64), each)
             for each in recorder.kinds
         ]
-        self.kinds = [own[alphabet] for alphabet in operations.alphabets]
-        self.read_rings = [end // 2 for end, _ in operations.reads]
-        self.push_rings = [end // 2 for _, end in operations.pushes]
+        self.kinds = [own[alphabet] for alphabet in ends.alphabets]
+        self.read_rings = [end // 2 for end in ends.reads]
+        self.push_rings = [end // 2 for _, end in ends.pushes]
         origins = [np.full(len(each), NOTHING) for each in recorder.kinds]
-        self.origins = [origins[alphabet] for alphabet in operations.alphabets]
-        for place, ring in enumerate(self.push_rings):
-            pushed = steps.pushed[:, place] != NOTHING
-            own_parts = self.parts[steps.inputs[pushed]]
-            self.origins[ring][steps.pushed[pushed, place]] = own_parts
-        self.matters: Mask = np.zeros(influence.places, np.bool_)
+        self.origins = [origins[alphabet] for alphabet in ends.alphabets]
+        for ring, numbers in zip(self.push_rings, steps.pushed.T, strict=True):
+            there = numbers != NOTHING
+            self.origins[ring][numbers[there]] = self.parts[steps.inputs[there]]
+        read = [self.kinds[ring] for ring in self.read_rings]
+        pushed = [self.kinds[ring] for ring in self.push_rings]
+        after = [*steps.pushed.T, steps.after]
+        self.places = [*zip([self.symbols, *read, self.states], self.contents.T, strict=True)]
+        self.results = [*zip([*pushed, self.states], after, strict=True)]
+        self.matters: Mask = np.zeros(self.contents.shape[1], np.bool_)
         self.matters[[0, -1]] = True
+        tops = {ring: place for place, ring in reversed([*enumerate(self.read_rings, start=1)])}
+        self._pops = {signal: tops.get(end // 2) for signal, end in ends.pops}
+        uses = {signal: end // 2 for signal, end in (*ends.pops, *ends.pushes)}
+        uses |= {signal: taken // 2 for signal, taken, _ in ends.moves}
+        of_buffers = range(len(ends.signal_names), self.output)
+        self._uses = uses | dict.fromkeys(of_buffers, NOTHING)
         self._signals = steps.signals.copy()
-        for signal, _ in operations.pops:  # nothing is popped from an empty ring
-            self._signals[influence.popped_empty(signal, influence.contents), signal] = NOTHING
+        for signal in self._pops:  # nothing is popped from an empty ring
+            self._signals[self.popped_empty(signal, self.contents), signal] = NOTHING
 
     def ring_matters(self, ring: int) -> bool:
         """Whether it matters what a ring holds."""
-        alphabets = self.operations.alphabets
-        return any(
-            matters and alphabets[own] == alphabets[ring]
-            for own, matters in zip(self.read_rings, self.matters[1:-1], strict=True)
-        )
+        matters = zip(self.read_rings, self.matters[1:-1], strict=True)
+        return any(own and self.kinds[read] is self.kinds[ring] for read, own in matters)
 
     def signal_values(self, signal: int) -> Ids:
         """[N] a signal; `NOTHING` where it does not matter."""
         used = self._uses.get(signal)
-        if used is None or used < 0 or self.ring_matters(used):
-            values: Ids = self._signals[:, signal]
-            return values if used is not None else np.full(len(values), NOTHING)
-        return np.full(len(self._signals), NOTHING)
+        if used is None or not (used == NOTHING or self.ring_matters(used)):
+            return np.full(len(self._signals), NOTHING)
+        values: Ids = self._signals[:, signal]
+        return values
+
+    def popped_empty(self, signal: int, contents: Ids) -> Mask:
+        """[n] where a signal would pop, in [n, places], from what shows that it is empty."""
+        place = self._pops.get(signal)
+        if place is None:
+            return np.zeros(len(contents), np.bool_)
+        empty: Mask = contents[:, place] == EMPTY
+        return empty
 
     def usual(self, values: Ids) -> Ids:
         """[N] things that are done; `NOTHING` where most steps that are alike do something else."""
@@ -97,56 +112,21 @@ class Alike:
         return found
 
     @property
-    def _uses(self) -> dict[int, int]:
-        """The ring that each signal is of; -1 for those of buffers. What does nothing has none."""
-        operations = self.operations
-        uses = {signal: end // 2 for signal, end in (*operations.pops, *operations.pushes)}
-        uses |= {signal: taken // 2 for signal, taken, _ in operations.moves}
-        of_buffers = range(operations.signals, self.steps.signals.shape[1])
-        return uses | dict.fromkeys(of_buffers, -1)
-
-    @property
-    def places(self) -> list[tuple[Classes, Ids]]:
-        """What steps depend on: classes, and the numbers in each step; the symbol comes first."""
-        steps = self.steps
-        reads = [(self.kinds[ring], steps.reads[:, at]) for at, ring in enumerate(self.read_rings)]
-        return [(self.symbols, steps.inputs), *reads, (self.states, steps.states)]
-
-    @property
-    def results(self) -> list[tuple[Classes, Ids]]:
-        """What steps lead to: classes, and numbers in each step."""
-        steps = self.steps
-        pushed = [
-            (self.kinds[ring], steps.pushed[:, at]) for at, ring in enumerate(self.push_rings)
-        ]
-        return [*pushed, (self.states, steps.after)]
-
-    @property
     def output(self) -> int:
         """The column of outputs, after those of signals."""
         return int(self.steps.signals.shape[1])
 
     @property
-    def columns(self) -> list[int]:
-        """The numbers of all things done that matter."""
-        return [*self.direct, *self.later]
-
-    @property
     def direct(self) -> list[int]:
         """Those of signals and the output."""
-        direct = [
-            signal for signal, ring in self._uses.items() if ring < 0 or self.ring_matters(ring)
-        ]
-        return [*direct, self.output]
+        used = self._uses.items()
+        return [*(own for own, at in used if at == NOTHING or self.ring_matters(at)), self.output]
 
     @property
     def later(self) -> list[int]:
         """Those of the pushed vectors that matter, and of the next state."""
-        first = self.output + 1
-        pushed = [
-            first + place for place, ring in enumerate(self.push_rings) if self.ring_matters(ring)
-        ]
-        return [*pushed, first + len(self.push_rings)]
+        matters = [*map(self.ring_matters, self.push_rings), True]
+        return [self.output + 1 + place for place in np.flatnonzero(matters).tolist()]
 
     def values(self, column: int) -> Ids:
         """[N] one of the things that are done: signals, output, kinds pushed, next state."""
@@ -177,11 +157,8 @@ class Alike:
 
     def name(self, column: int, row: int) -> tuple[int, ...]:
         """What tells conflicts apart: what is done, and what matters in a step of theirs."""
-        own = (
-            int(classes.of[numbers[row]]) if matters else NOTHING
-            for (classes, numbers), matters in zip(self.places, self.matters, strict=True)
-        )
-        return (column, *own)
+        own = [int(classes.of[numbers[row]]) for classes, numbers in self.places]
+        return (column, *np.where(self.matters, own, NOTHING).tolist())
 
     def propagate(self, groups: Ids, count: int) -> bool:
         """Have what nothing is known of be like what other steps that are alike lead to.
@@ -208,7 +185,7 @@ class Alike:
             classes, numbers = self.places[place]
             firsts, groups = self.groups(without=place)
             matters = np.zeros(len(firsts), np.bool_)
-            for column in self.columns:
+            for column in (*self.direct, *self.later):
                 matters[divided(self.values(column), groups, len(firsts))] = True
             met = np.unique(numbers[matters[groups]])
             changed |= not classes.sure[met].all()
@@ -252,9 +229,9 @@ class Alike:
     def _evident(self) -> Mask:
         """[N] steps in which there was evidence for the class of all that is read and matters."""
         found: Mask = np.ones(len(self.steps.inputs), np.bool_)
-        for (classes, numbers), matters in zip(self.places[1:-1], self.matters[1:-1], strict=True):
-            if matters:
-                found &= classes.met[numbers] | (numbers == EMPTY)
+        for place in np.flatnonzero(self.matters)[1:-1].tolist():
+            classes, numbers = self.places[place]
+            found &= classes.met[numbers] | (numbers == EMPTY)
         return found
 
     def count_conflicts(self, evident: bool = False) -> dict[int, int]:
@@ -263,7 +240,7 @@ class Alike:
         If only what is `evident` counts, signals and outputs do, in steps in which nothing is read
         whose class is a guess.
         """
-        columns = self.direct if evident else self.columns
+        columns = self.direct if evident else [*self.direct, *self.later]
         rows = self._evident if evident else np.ones(len(self.steps.inputs), np.bool_)
         firsts, groups = self.groups()
         return {

@@ -1,4 +1,7 @@
-"""Classes of vectors or symbols that count as alike, until they are parted."""
+"""Classes of vectors or symbols that count as equivalent, until they are split.
+
+At the end are functions of values of steps, [N], in groups of equivalent steps.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.influence import distances, nearest
+from stacktrans.extraction.network import AT_ONCE, Vectors
 from stacktrans.extraction.runs import NOTHING
-from stacktrans.extraction.vectors import Vectors
+from stacktrans.kernels.compiling import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 
 REMEMBERED = 2000
 """How many vectors without evidence are compared with."""
+FEW_SYMBOLS = 8
+"""Up to how many symbols of a part of a string are apart from the beginning."""
 
 
 class Split(NamedTuple):
@@ -192,3 +197,73 @@ class Classes:
             one in parted and other in parted and parted[one] != parted[other]
             for parted in self._parted
         )
+
+
+def distances(ones: Array, others: Array) -> Array:
+    """[n, m] the squares of distances of vectors [n, D] from others [m, D]."""
+    squares = (ones * ones).sum(axis=1)[:, None] + (others * others).sum(axis=1)
+    found: Array = squares - 2 * ones @ others.T
+    return found
+
+
+def nearest(ones: Array, others: Array) -> Ids:
+    """[n] which of the vectors [m, D] is nearest to each of some [n, D]."""
+    parts = [
+        distances(ones[first : first + AT_ONCE], others).argmin(axis=1)
+        for first in range(0, len(ones), AT_ONCE)
+    ]
+    return np.concatenate(parts)
+
+
+def few_apart(parts: Ids) -> Ids:
+    """Classes of symbols by their parts of strings; those of a part with few are apart at once."""
+    sizes = np.bincount(parts)[parts]
+    alone = parts.max() + 1 + np.arange(len(parts))
+    classes: Ids = np.unique(np.where(sizes <= FEW_SYMBOLS, alone, parts), return_inverse=True)[1]
+    return classes.reshape(-1)
+
+
+def usual_values(numbers: Ids, values: Ids) -> Ids:
+    """The value that each different number, in order, has most often."""
+    pairs, counts = np.unique(np.column_stack([numbers, values]), axis=0, return_counts=True)
+    order = np.lexsort([-counts, pairs[:, 0]])
+    _, first = np.unique(pairs[order, 0], return_index=True)
+    usual: Ids = pairs[order][first, 1]
+    return usual
+
+
+def bounds(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
+    """The least and the greatest value of each group; `NOTHING` does not count."""
+    known = values != NOTHING
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, NOTHING)
+    np.minimum.at(first, groups[known], values[known])
+    np.maximum.at(last, groups[known], values[known])
+    return first, last
+
+
+def divided(values: Ids, groups: Ids, count: int, tolerance: float = 0.0, few: float = 0.0) -> Ids:
+    """The groups that have different values, but for a share of steps, and a few more."""
+    first, last = bounds(values, groups, count)
+    found = np.flatnonzero((last != NOTHING) & (first != last))
+    if not tolerance or not len(found):
+        return found
+    most, total = counted(values, groups, count)
+    return found[total[found] - most[found] > tolerance * total[found] + few]
+
+
+def counted(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
+    """How many steps of each group have its commonest value, and how many any."""
+    known = values != NOTHING
+    room = int(values.max(initial=0)) + 1
+    pairs, counts = np.unique(groups[known] * room + values[known], return_counts=True)
+    most, total = np.zeros((2, count), np.int64)
+    np.maximum.at(most, pairs // room, counts)
+    np.add.at(total, pairs // room, counts)
+    return most, total
+
+
+def deviating(values: Ids, groups: Ids, count: int) -> int:
+    """How many steps do otherwise than most of their group."""
+    most, total = counted(values, groups, count)
+    return int((total - most).sum())

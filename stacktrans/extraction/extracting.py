@@ -8,21 +8,29 @@ from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stacktrans.extraction.agreement import Agreement, compared, differing
-from stacktrans.extraction.deadline import GRACE, Deadline, OutOfTime
-from stacktrans.extraction.naming import Named, named
-from stacktrans.extraction.network import CannotExtract, Network
+from stacktrans.common.ends import Ends
+from stacktrans.extraction.agreement import (
+    SEED,
+    Agreement,
+    agree,
+    answers_of,
+    check_lengths,
+    differing,
+)
+from stacktrans.extraction.naming import named
+from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network
 from stacktrans.extraction.refining import refined
 from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
-from stacktrans.extraction.simplifying import simplified
 from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
-from stacktrans.machines.definition import Machine, Rule
+from stacktrans.machines.definition import Machine
+from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.base import Lengths
 
@@ -39,8 +47,10 @@ SECONDS = 60
 """After how many seconds nothing more is learned."""
 PATIENCE = 2
 """After how many rounds that bring nothing it ends."""
-AT_ONCE = 100
-"""How many strings are compared at once."""
+AT_ONCE, BLOCK = 100, 250
+"""How many strings are compared at once, and how many of more random ones."""
+ANSWERED = 50
+"""How many strings are answered before it is asked whether all answers were the same."""
 DIFFERING = 40
 """How many strings at which they differ are learned from at once."""
 AGREEING = 0.5
@@ -100,15 +110,47 @@ def compared_with(
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
-    agreeing, shortest = count, found.differing
-    longest = None if shortest is None else len(checkpoint.task.source.split(shortest))
-    for wrong in compared(checkpoint, found.machine, count, lengths):
-        agreeing -= len(wrong)
-        if wrong and (longest is None or min(map(_length, wrong)) < longest):
-            longest = min(map(_length, wrong))
-            shortest = _written(checkpoint, min(wrong, key=_length))
-    more = Agreement(f"random of length {lengths}, uniformly", count, agreeing)
-    return replace(found, agreement=(*found.agreement, more), differing=shortest)
+    check_lengths(checkpoint, lengths)
+    network, wrong = checkpoint.predictor.made_hard(True), list[Tried]()
+    for first in range(0, count, BLOCK):
+        own = min(BLOCK, count - first)
+        strings = drawn_strings(checkpoint, lengths, own, SEED + first, "uniform")
+        wrong += differing(checkpoint, network, found.machine, strings)
+    known, shortest = found.differing, min(wrong, key=_length, default=None)
+    if shortest and (known is None or _length(shortest) < len(checkpoint.task.source.split(known))):
+        known = _written(checkpoint, shortest)
+    more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
+    return replace(found, agreement=(*found.agreement, more), differing=known)
+
+
+def simplified(checkpoint: Checkpoint, ends: Ends, strings: Sequence[Tried]) -> Checkpoint:
+    """The model without memories that no answer depends on.
+
+    A memory that is pushed to and popped for no reason makes steps differ that are the same in all
+    that counts, and there are more of them the more it holds. So it is shut before anything is
+    learned of the network, the last memory first, if the answers are the same without it.
+
+    Args:
+        checkpoint: of the model.
+        ends: of its memory.
+        strings: those whose answers have to stay the same, the most telling ones first.
+    """
+    parts = [strings[first : first + ANSWERED] for first in range(0, len(strings), ANSWERED)]
+    right = [answers_of(checkpoint, checkpoint.predictor.made_hard(True), own) for own in parts]
+    for row in sorted(set(ends.alphabets), reverse=True):
+        pushes = [signal for signal, end in ends.pushes if ends.alphabets[end // 2] == row]
+        tried = without_signals(checkpoint, pushes)
+        model = tried.predictor.made_hard(True)
+        if all(
+            all(map(agree, answers_of(tried, model, part), own))
+            for part, own in zip(parts, right, strict=True)
+        ):
+            checkpoint = tried
+    return checkpoint
+
+
+def _length(string: Tried) -> int:
+    return len(string.ids)
 
 
 def _written(checkpoint: Checkpoint, string: Tried) -> str:
@@ -126,9 +168,9 @@ class _Extraction:
         self._short = short_strings(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
-        operations = Network(checkpoint).operations
+        ends = Network(checkpoint).ends
         telling = self._trained_on(self._strings(seed=1)[::-1])
-        self._network = Network(simplified(checkpoint, operations, telling))
+        self._network = Network(simplified(checkpoint, ends, telling))
         self._recorder = Recorder(self._network, GRID, self._deadline)
 
     def run(self) -> Extracted:
@@ -137,8 +179,8 @@ class _Extraction:
             self._learn_from(self._trained_on(self._short.strings))
         symbols = len(self._checkpoint.task.source)
         first = LEARNED_FROM + (EACH * symbols if symbols > MANY else 0)
-        for lengths, count in zip(self._ranges, (first, LEARNED_FROM // 2), strict=True):
-            self._learn_from(drawn_strings(self._checkpoint, lengths, count, seed=1))
+        for strings in self._drawn((first, LEARNED_FROM // 2), seed=1):
+            self._learn_from(strings)
         self._deadline.check()
         best, fewest, worse = None, -1, 0
         for number, tolerance in enumerate(TOLERANCES, start=1):
@@ -149,9 +191,9 @@ class _Extraction:
                     raise
                 break
             best = best or machine
-            try:
-                wrong = self._all_differing(machine, self._strings(seed=number + 1))
-            except OutOfTime:
+            strings = self._strings(seed=number + 1)
+            tried, wrong = self._compared(machine, strings, GRACE)
+            if tried < len(strings):
                 break
             self._note(f"round {number}: {len(machine.rules)} rules, {len(wrong)} strings differ")
             worse += 1
@@ -167,8 +209,7 @@ class _Extraction:
 
     def _learn_from(self, strings: Sequence[Tried]) -> None:
         self._recorder.run(
-            [string.ids for string in strings],
-            [None if string.scored is None else string.scored.tolist() for string in strings],
+            [string.ids for string in strings], [string.scored for string in strings]
         )
 
     def _trained_on(self, strings: Sequence[Tried]) -> list[Tried]:
@@ -177,66 +218,45 @@ class _Extraction:
         return [string for string in strings if _length(string) >= shortest]
 
     def _strings(self, seed: int) -> list[Tried]:
-        counts = zip(self._ranges, (CHECKED, CHECKED // 2), strict=True)
-        drawn = [
-            string
-            for lengths, count in counts
-            for string in drawn_strings(self._checkpoint, lengths, count, seed)
-        ]
-        return [*self._short.strings, *drawn]
+        return [*self._short.strings, *itertools.chain(*self._drawn((CHECKED, CHECKED // 2), seed))]
+
+    def _drawn(self, counts: tuple[int, int], seed: int) -> Iterator[list[Tried]]:
+        """So many strings of the training lengths, and of the test lengths."""
+        for lengths, count in zip(self._ranges, counts, strict=True):
+            yield drawn_strings(self._checkpoint, lengths, count, seed)
 
     def _machine(self, tolerance: float) -> Machine:
         alike = refined(self._recorder, tolerance, self._deadline)
-        checkpoint = self._checkpoint
-        buffered = checkpoint.config.model.buffers is not None
-        names = named(checkpoint.task, checkpoint.layout, buffered, alike)
+        names = named(self._checkpoint, alike)
         rules = RuleLearner(alike, names, self._deadline).learn()
-        return machine_of(checkpoint, names, rules)
+        return replace(names.machine, rules=tuple(rules))
 
-    def _all_differing(self, machine: Machine, strings: Sequence[Tried]) -> list[Tried]:
-        """The strings to which network and machine say different things.
-
-        Raises:
-            OutOfTime: there is no time left to compare so many.
-        """
-        wrong = []
-        for first in range(0, len(strings), AT_ONCE):
-            self._deadline.check(GRACE)
-            wrong += self._differing(machine, strings[first : first + AT_ONCE])
-        return wrong
-
-    def _differing(self, machine: Machine, strings: Sequence[Tried]) -> list[Tried]:
-        return differing(self._checkpoint, self._hard, machine, strings)
-
-    def _differing_in_time(
-        self, machine: Machine, strings: Sequence[Tried]
+    def _compared(
+        self, machine: Machine, strings: Sequence[Tried], grace: float, least: int = 0
     ) -> tuple[int, list[Tried]]:
-        """How many strings there was time for, some at least, and those that differ."""
+        """How many strings there was time for, `least` anyway, and those that differ."""
         wrong: list[Tried] = []
         for first in range(0, len(strings), AT_ONCE):
-            if first and self._deadline.passed_by(2 * GRACE):
+            if first >= least and self._deadline.passed_by(grace):
                 return first, wrong
-            wrong += self._differing(machine, strings[first : first + AT_ONCE])
+            part = strings[first : first + AT_ONCE]
+            wrong += differing(self._checkpoint, self._hard, machine, part)
         return len(strings), wrong
 
     def _judged(self, machine: Machine, rounds: int) -> Extracted:
         """The machine with its agreement on fresh strings; raises `CannotExtract`."""
         short = self._short
-        of = (
-            f"over {short.symbols} symbols "
-            if short.symbols < len(self._checkpoint.task.source)
-            else ""
-        )
+        few = short.symbols < len(self._checkpoint.task.source)
+        of = f"over {short.symbols} symbols " if few else ""
+        which = "those in the files" if self._checkpoint.task.paths else "random"
+        drawn = self._drawn((2 * CHECKED, 2 * (CHECKED // 2)), seed=0)
         checked = [(f"all {of}up to length {short.longest}", short.strings)]
-        for lengths, count in zip(self._ranges, (CHECKED, CHECKED // 2), strict=True):
-            drawn = drawn_strings(self._checkpoint, lengths, 2 * count, seed=0)
-            which = "those in the files" if self._checkpoint.task.paths else "random"
-            checked.append((f"{which} of length {lengths}", drawn))
+        checked += zip((f"{which} of length {own}" for own in self._ranges), drawn, strict=True)
         agreement, wrong = [], []
         for what, strings in checked:
             if not strings:  # as of pairs in a file, which are all that is known of the task
                 continue
-            tried, found = self._differing_in_time(machine, strings)
+            tried, found = self._compared(machine, strings, 2 * GRACE, least=1)
             wrong += found
             if tried < len(strings):
                 what = f"some of {what}"
@@ -261,20 +281,3 @@ class _Extraction:
             undecided,
             self._deadline.taken,
         )
-
-
-def _length(string: Tried) -> int:
-    return len(string.ids)
-
-
-def machine_of(checkpoint: Checkpoint, names: Named, rules: Sequence[Rule]) -> Machine:
-    """A machine of rules."""
-    return Machine(
-        **checkpoint.machine_facts,
-        letters=names.letters,
-        symbols=names.symbols,
-        outputs=names.outputs,
-        kinds=names.kinds,
-        states=names.states,
-        rules=tuple(rules),
-    )

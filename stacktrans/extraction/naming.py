@@ -16,10 +16,10 @@ import numpy as np
 from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes
 from stacktrans.extraction.runs import EMPTY, NOTHING
-from stacktrans.machines.definition import Series, Things
+from stacktrans.machines.definition import Machine, Series, Things
+from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import JointSequence, Layout, Padded
+from stacktrans.tasks.layout import SOURCE, TARGET
 
 MOST_COMPARED = 12
 """How many states or kinds are compared with one another at most."""
@@ -28,54 +28,39 @@ MOSTLY = 0.9
 
 
 class Named(NamedTuple):
-    """Things with names.
+    """A machine whose things have names.
 
     Attributes:
-        letters: all there are.
-        symbols: what is read.
-        outputs: what is said.
-        kinds: of each memory.
-        states: the states; the first is the initial one.
+        machine: itself, without rules.
         kind_numbers: of each memory, the thing that each class of its kinds is.
-        state_numbers: the same of states.
+        state_numbers: the same of states, of which the first is the initial one.
     """
 
-    letters: tuple[str, ...]
-    symbols: Things
-    outputs: Things
-    kinds: tuple[Things, ...]
-    states: Things
+    machine: Machine
     kind_numbers: list[Ids]
     state_numbers: Ids
 
 
-def named(task: Task, layout: Layout, buffered: bool, alike: Alike) -> Named:
+def named(checkpoint: Checkpoint, alike: Alike) -> Named:
     """The names of all things that were met."""
+    task, layout = checkpoint.task, checkpoint.layout
     letters = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
     number = {letter: index for index, letter in enumerate(letters)}
     source = Series("letter", tuple(number[symbol] for symbol in task.source.symbols))
     target = Series("letter", tuple(number[symbol] for symbol in task.target.symbols))
-    ending = [Series("end")]
-    if isinstance(layout, JointSequence):
-        symbols = [
-            Series("begin"),
-            Series("separator"),
-            source,
-            target._replace(name="written letter"),
-        ]
-    elif isinstance(layout, Padded):
-        symbols = [source, Series("blank")]
-    else:
-        symbols, ending = [source], []
-    if buffered:
+    ending = [Series("end")] * (layout.outputs > target.size)
+    letters_read = {SOURCE: source, TARGET: target._replace(name="written letter")}
+    symbols = [letters_read.get(section) or Series(section) for section, _ in layout.sections]
+    if checkpoint.config.model.buffers:
         symbols.append(Series("nothing"))
     of_symbols = Things(tuple(symbols))
     outputs = Things((target, *ending))
-    _merge_states(alike)
+    if 1 < len(there := alike.states.there) <= MOST_COMPARED:
+        alike.merge(alike.states, itertools.combinations(there, 2))  # which nothing tells apart
     kinds: list[Things] = []
     numbers: list[Ids] = []
     for ring, classes in enumerate(alike.kinds):
-        if (alphabet := alike.operations.alphabets[ring]) != ring:
+        if (alphabet := alike.ends.alphabets[ring]) != ring:
             kinds.append(kinds[alphabet])
             numbers.append(numbers[alphabet])
             continue
@@ -83,25 +68,26 @@ def named(task: Task, layout: Layout, buffered: bool, alike: Alike) -> Named:
             kinds.append(Things((Series("empty"),)))
             numbers.append(np.zeros(classes.count, np.int64))
             continue
-        own_letters = _kind_letters(alike, ring, letters_of(of_symbols), letters_of(outputs))
-        alike.merge(classes, _alike(classes, own_letters))
-        own_letters = _kind_letters(alike, ring, letters_of(of_symbols), letters_of(outputs))
-        things, own = _series(classes, own_letters)
+        read, said = letters_of(of_symbols), letters_of(outputs)
+        alike.merge(classes, _alike(classes, _kind_letters(alike, ring, read, said)))
+        things, of_kinds = _series(classes, _kind_letters(alike, ring, read, said))
         kinds.append(things)
-        numbers.append(own)
+        numbers.append(of_kinds)
     first = int(alike.states.of[0])
     order = [first, *(each for each in alike.states.there if each != first)]
     states = Things(tuple(Series(f"q{index}") for index in range(len(order))))
     of_states = np.zeros(alike.states.count, np.int64)
     of_states[order] = np.arange(len(order))
-    return Named(letters, of_symbols, outputs, tuple(kinds), states, numbers, of_states)
-
-
-def _merge_states(alike: Alike) -> None:
-    """Make one of states that nothing tells apart any more."""
-    there = alike.states.there
-    if 1 < len(there) <= MOST_COMPARED:
-        alike.merge(alike.states, itertools.combinations(there, 2))
+    machine = Machine(
+        **checkpoint.machine_facts,
+        letters=letters,
+        symbols=of_symbols,
+        outputs=outputs,
+        kinds=tuple(kinds),
+        states=states,
+        rules=(),
+    )
+    return Named(machine, numbers, of_states)
 
 
 def _alike(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
@@ -126,7 +112,7 @@ def letters_of(things: Things) -> Ids:
 
 def _kind_letters(alike: Alike, ring: int, read: Ids, said: Ids) -> dict[int, int]:
     """The letters of the kinds of a ring that have one, by those of symbols and outputs."""
-    steps, classes, alphabets = alike.steps, alike.kinds[ring], alike.operations.alphabets
+    steps, classes, alphabets = alike.steps, alike.kinds[ring], alike.ends.alphabets
     pushed, told = [], []
     for place in (at for at, own in enumerate(alike.push_rings) if alphabets[own] == ring):
         numbers = steps.pushed[:, place]

@@ -1,28 +1,32 @@
-"""A hard network as a function: a state, a symbol and what is read give what is done with them."""
+"""A hard network as a function: a state, a symbol and what is read give what is done with them.
+
+Vectors that are met are kept once each; how long may be learned is asked in all long loops.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import math
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
+from stacktrans.decoding.decoder import outputs_of
 from stacktrans.kernels.arithmetic import sigmoid
-from stacktrans.kernels.batches import forward_part
 from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.drive import forward
-from stacktrans.kernels.loading import prepare
-from stacktrans.memory.operations import operations_of
+from stacktrans.kernels.running import run_mixed
 from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import likeliest
+from stacktrans.model.of_machine import memories_of
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.layouts import InStep, JointSequence, Sentences, Stream
 
 AT_ONCE = 4096
 """The most steps that are taken side by side."""
+GRACE = 3.0
+"""How many more seconds may be spent on making rules of what was learned, and on comparing."""
 UNDECIDED = 0.1
 """A signal that is further than this from 0 and from 1 is undecided."""
 
@@ -31,22 +35,105 @@ class CannotExtract(StacktransError):
     """A model is no machine, or none that could be found; the message says why."""
 
 
+class OutOfTime(CannotExtract):
+    """There is no time left for what was begun."""
+
+
+class Deadline:
+    """When nothing more is to be learned.
+
+    Args:
+        seconds: after how many, from now.
+    """
+
+    def __init__(self, seconds: float = math.inf) -> None:
+        self.seconds, self._begun = seconds, time.monotonic()
+
+    @property
+    def taken(self) -> float:
+        """How many seconds it has taken so far."""
+        return time.monotonic() - self._begun
+
+    @property
+    def over(self) -> bool:
+        """Whether there is no time left to learn."""
+        return self.passed_by(0)
+
+    def passed_by(self, grace: float) -> bool:
+        """Whether it was more than so many seconds ago."""
+        return self.taken > self.seconds + grace
+
+    def check(self, grace: float = 0) -> None:
+        """Raise `OutOfTime` if it was more than so many seconds ago."""
+        if self.passed_by(grace):
+            raise OutOfTime(
+                f"no machine found within {self.seconds:g} s; with more time there may be one"
+            )
+
+
+UNLIMITED = Deadline()
+"""Is never over."""
+
+
+class Vectors:
+    """Vectors with numbers, in the order in which they were met.
+
+    Args:
+        first: [D] the vector of number 0.
+        grid: how far numbers may be apart that count as the same.
+    """
+
+    def __init__(self, first: Array, grid: float) -> None:
+        self._scale = 1 / grid
+        self._dtype, self._size = first.dtype, len(first)
+        self._numbers: dict[bytes, int] = {}
+        self._met: list[Array] = []
+        self._table = np.zeros((0, self._size), self._dtype)
+        self.add(first[None])
+
+    def __len__(self) -> int:
+        return len(self._met)
+
+    def add(self, vectors: Array) -> Ids:
+        """The numbers of vectors [N, D], of which some may be new."""
+        rounded = np.rint(vectors * self._scale).astype(np.int32)
+        found = np.empty(len(vectors), np.int64)
+        for place, row in enumerate(rounded):
+            number = self._numbers.setdefault(row.tobytes(), len(self._met))
+            if number == len(self._met):
+                self._met.append(vectors[place])
+            found[place] = number
+        return found
+
+    def of(self, numbers: Ids) -> Array:
+        """[..., D] the vectors of numbers [...]."""
+        if len(self._table) < len(self._met):
+            self._table = np.array(self._met, self._dtype).reshape(len(self._met), self._size)
+        vectors: Array = self._table[numbers]
+        return vectors
+
+
 class Outcome(NamedTuple):
     """What a network does in N steps.
 
     Attributes:
         signals: [N, signals] 0 or 1.
-        outputs: [N] the most probable.
+        logits: [N, outputs].
         pushed: [N, pushes, m] the vectors that are pushed where the signals say so.
         states: [N, D] what it goes on with.
         undecided: how many signals were far from 0 and from 1 before they were made so.
     """
 
     signals: Array
-    outputs: Ids
+    logits: Array
     pushed: Array
     states: Array
     undecided: int
+
+    @property
+    def outputs(self) -> Ids:
+        """[N] the most probable."""
+        return outputs_of(self.logits)
 
 
 class Network:
@@ -61,7 +148,7 @@ class Network:
     Attributes:
         model: its arrays.
         layout: of its task.
-        operations: what its signals do with its memories.
+        ends: of its memory.
         nothing: the id that stands for no input, which buffered models read after the last.
         empty: [m] what is read of an empty memory.
         start: [D] the state before the first step.
@@ -76,15 +163,14 @@ class Network:
             raise CannotExtract(f"{checkpoint.path}: a machine already")
         if not isinstance(predictor, ArrayModel):
             raise CannotExtract("only models with compiled code can be made machines")
-        known = isinstance(checkpoint.layout, JointSequence | InStep | Stream)
-        if not known or isinstance(checkpoint.layout, Sentences):
+        if checkpoint.layout.kind == "text":
             raise CannotExtract("the model reads a text; expected pairs of strings, or a stream")
-        operations = operations_of(checkpoint.memory, predictor.weights.kind.memory)
-        if operations is None:
+        ends = memories_of(checkpoint.memory, checkpoint.memory.signal_names)
+        if ends is None:
             name = checkpoint.config.model.memory.name
             expected = "expected stacks, queues, deques and lists, without a capacity"
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
-        self.operations = operations
+        self.ends, self._memory = ends, checkpoint.memory
         self.model = predictor.made_hard(True)
         self.layout = checkpoint.layout
         self.nothing = len(self.model.weights.projected) - 1
@@ -110,14 +196,14 @@ class Network:
 
     def _soft(self, sums: Array) -> Array:
         """The signals before they are made 0 or 1, of the sums under them."""
-        actions = self.operations.actions
-        if not actions:
+        if not self._memory.takes_actions:
             found: Array = sigmoid(sums)
             return found
-        own = sums[:, : self.operations.signals].reshape(len(sums), -1, actions)
+        signals = len(self.ends.signal_names)
+        own = sums[:, :signals].reshape(len(sums), self._memory.count, -1)
         powers = np.exp(own - own.max(axis=2, keepdims=True))
         soft = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
-        of_buffers = sigmoid(sums[:, self.operations.signals :])
+        of_buffers = sigmoid(sums[:, signals:])
         return np.concatenate([soft, of_buffers], axis=1)
 
     def step(
@@ -135,57 +221,41 @@ class Network:
             StacktransError: the model's numbers overflow.
         """
         parts = []
-        for at in _parts(len(ids)):
+        for first in range(0, max(len(ids), 1), AT_ONCE):
             check()
+            at = slice(first, first + AT_ONCE)
             parts.append(self._step(states[at], ids[at], reads[at]))
-        return Outcome(
-            np.concatenate([part.signals for part in parts]),
-            np.concatenate([part.outputs for part in parts]),
-            np.concatenate([part.pushed for part in parts]),
-            np.concatenate([part.states for part in parts]),
-            sum(part.undecided for part in parts),
+        signals, logits, pushed, after = (
+            np.concatenate([part[field] for part in parts]) for field in range(4)
         )
+        return Outcome(signals, logits, pushed, after, sum(part.undecided for part in parts))
 
     def _step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
-        weights, count = self.model.weights, len(ids)
-        sizes = weights.sizes._replace(batch=count)
-        prepare(count, forward)
+        weights, model, count = self.model.weights, self.model, len(ids)
+        state = model.start(count, 1)
         given = np.repeat(weights.initial.reshape(1, -1), count, axis=0)
         given[:, self._kept] = states
-        shape = (count, *weights.initial.shape)
-        state = np.ascontiguousarray(given.reshape(shape).transpose(1, 2, 0, 3))
-        if weights.kind.buffered:
-            after = np.full_like(ids, self.nothing)
-            ids = np.stack([ids, after, after], axis=1).ravel()
-        starts, trace = np.arange(count + 1), sizes.new_trace(count, saved=1)
-        forward_part(
-            sizes,
-            slice(0, count),
-            weights.panels,
-            weights.bias,
-            starts,
-            sizes.inputs(starts, starts, np.ascontiguousarray(ids), weights.projected),
-            state,
-            np.ascontiguousarray(reads.reshape(count, -1), dtype=sizes.dtype),
-            sizes.store(1),
-            trace,
-        )
-        hidden = np.ascontiguousarray(trace[1][:, -1])
-        outputs, _ = likeliest(self.model.read_out(hidden))
-        if (outputs < 0).any():
+        state.units[:] = given.reshape(count, *weights.initial.shape).transpose(1, 2, 0, 3)
+        state.read[:] = reads.reshape(count, -1)
+        hidden = run_mixed(weights, state, weights.projected[ids])
+        logits = model.read_out(hidden)
+        if (outputs_of(logits) < 0).any():
             raise StacktransError(OVERFLOW)
         with np.errstate(over="ignore"):
             heads = hidden @ weights.heads[: weights.signals].T + weights.bias[: weights.signals]
             soft = self._soft(heads)
         return Outcome(
-            trace[2].astype(np.int8),
-            outputs,
-            self.model.pushed(hidden),
-            state.transpose(2, 0, 1, 3).reshape(count, -1)[:, self._kept],
+            state.signals.astype(np.int8),
+            logits,
+            self._pushed(hidden),
+            state.units.transpose(2, 0, 1, 3).reshape(count, -1)[:, self._kept],
             int((np.minimum(soft, 1 - soft) > UNDECIDED).sum()),
         )
 
-
-def _parts(count: int) -> Iterator[slice]:
-    for first in range(0, max(count, 1), AT_ONCE):
-        yield slice(first, first + AT_ONCE)
+    def _pushed(self, hidden: Array) -> Array:
+        """The vectors that would be pushed: [N, H] -> [N, pushes, m]."""
+        weights, first = self.model.weights, self.model.weights.signals
+        with np.errstate(all="ignore"):
+            sums = hidden @ weights.heads[first:].T + weights.bias[first:]
+            vectors: Array = np.tanh(sums) if weights.kind.tanh_values else sigmoid(sums)
+        return vectors.reshape(len(hidden), self.model.memory.pushes, self.size)

@@ -18,12 +18,9 @@ import itertools
 import numpy as np
 
 from stacktrans.extraction.alike import Alike
-from stacktrans.extraction.causes import EMPTY_CLASS, Cause, Causes, Conflict
-from stacktrans.extraction.classes import Classes, Experiment
-from stacktrans.extraction.deadline import UNLIMITED, Deadline, OutOfTime
-from stacktrans.extraction.grouping import divided, usual_values
-from stacktrans.extraction.influence import Influence
-from stacktrans.extraction.network import CannotExtract
+from stacktrans.extraction.classes import Classes, Experiment, divided, usual_values
+from stacktrans.extraction.experiments import EMPTY_CLASS, Cause, Conflict, Experiments
+from stacktrans.extraction.network import UNLIMITED, CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.runs import NOTHING, Recorder
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -64,11 +61,9 @@ class _Refining:
 
     def __init__(self, recorder: Recorder, tolerance: float, deadline: Deadline) -> None:
         self._recorder, self._tolerance, self._deadline = recorder, tolerance, deadline
-        influence = Influence(recorder, recorder.steps(), deadline)
-        self.alike = Alike(recorder, influence, deadline)
+        self.alike = Alike(recorder, deadline)
         self._generator = np.random.default_rng(0)
-        self._causes = Causes(self.alike, influence, self._generator)
-        self._influence = influence
+        self._experiments = Experiments(recorder, self.alike, self._generator, deadline)
         self._given_up: set[tuple[int, ...]] = set()
 
     def refine(self) -> None:
@@ -104,9 +99,9 @@ class _Refining:
                 parted = divided(values, groups, len(firsts), self._tolerance, few)
                 for group in parted.tolist():
                     found = int(sizes[group]), group, column
-                    if (best is None or found > best) and self.alike.name(
-                        column, firsts[group]
-                    ) not in self._given_up:
+                    if best is not None and found < best:
+                        continue
+                    if self.alike.name(column, firsts[group]) not in self._given_up:
                         best = found
             if best:
                 _, group, column = best
@@ -119,8 +114,8 @@ class _Refining:
         """Make one of what need not be apart, or part what makes the difference."""
         if found.column > self.alike.output and self._merged(found):
             return
-        causes = self._causes.found(found)
-        state = self._influence.places - 1
+        causes = self._experiments.causes(found)
+        state = len(self.alike.matters) - 1
         known = causes and self.alike.matters[causes[0].place] and causes[0].place != state
         if not known and self._explained(found):
             return
@@ -137,15 +132,16 @@ class _Refining:
 
         A state that knows what is read, or was, is not needed then.
         """
-        rows, values = self._some_of_each(found)
+        order, rank = found.ranked(self._generator)
+        enough = max(3, COMPARED // int((rank == 0).sum()))
+        some = order[rank < enough][: 2 * COMPARED]  # of each value about as many
+        rows, values = found.rows[some], found.values[some]
         best: tuple[Classes, Ids] | None = None
         most = EXPLAINS
         for place in np.flatnonzero(self.alike.matters)[1:-1].tolist():
             classes, numbers = self.alike.places[place]
-            if (
-                len(np.unique(numbers[rows])) > 1
-                and (share := classes.told(numbers[rows], values)) > most
-            ):
+            different = len(np.unique(numbers[rows])) > 1
+            if different and (share := classes.told(numbers[rows], values)) > most:
                 best, most = (classes, numbers), share
         if best is None:
             return False
@@ -158,27 +154,14 @@ class _Refining:
         later = found.column > self.alike.output
         return classes.part(np.unique(in_conflict), usual, others, unknown, lasting=later)
 
-    def _some_of_each(self, found: Conflict) -> tuple[Ids, Ids]:
-        """Some of the steps of a conflict, of each value about as many."""
-        order = self._generator.permutation(len(found.rows))
-        values = found.values[order]
-        sorting = np.argsort(values, kind="stable")
-        different, starts = np.unique(values[sorting], return_index=True)
-        rank = np.arange(len(values)) - np.repeat(starts, np.diff([*starts, len(values)]))
-        chosen = order[sorting[rank < max(3, COMPARED // len(different))]][: 2 * COMPARED]
-        return found.rows[chosen], found.values[chosen]
-
     def _merged(self, found: Conflict) -> bool:
         """Make one of different results if nothing but results tells them apart."""
         classes, _ = self.alike.results[found.column - self.alike.output - 1]
         different, counts = np.unique(found.values, return_counts=True)
         ranked = different[np.argsort(-counts, kind="stable")][:MOST_MERGED].tolist()
-        pairs = [
-            pair
-            for pair in itertools.combinations(ranked, 2)
-            if EMPTY_CLASS not in pair or classes is self.alike.states
-        ]
-        return self.alike.merge(classes, pairs, fewer=found.column)
+        if classes is not self.alike.states:
+            ranked = [each for each in ranked if each != EMPTY_CLASS]
+        return self.alike.merge(classes, itertools.combinations(ranked, 2), fewer=found.column)
 
     def _parted(self, found: Conflict, cause: Cause) -> bool:
         """Part what stands in a place by what it makes the network do; whether it was parted."""
@@ -192,7 +175,7 @@ class _Refining:
         for context in cause.contexts[some]:
             contents = np.repeat(context[None], len(members), axis=0)
             contents[:, cause.place] = members
-            values = self._causes.tried(contents, found.column)
+            values = self._experiments.tried(contents, found.column)
             right = int((values[np.searchsorted(members, in_conflict)] == found.values).sum())
             if best is None or right > best[0]:
                 best = right, values, context
@@ -224,7 +207,7 @@ class _Refining:
         may never stand there. If the experiment does not treat all such vectors alike, it says
         nothing of what they are.
         """
-        if 0 < place < self._influence.places - 1:
+        if 0 < place < len(self.alike.matters) - 1:
             origins = self.alike.origins[self.alike.read_rings[place - 1]][members]
             here = np.unique(origins[met])
             away: Mask = ~np.isin(origins, here)
@@ -271,9 +254,10 @@ class _Refining:
                 f"no machine found: in {strings} strings steps still contradict one another with "
                 f"{self.alike.states.count} states and {kinds} kinds of pushed vectors"
             )
+        kinds = max((each.count for each in self.alike.kinds), default=0)
         for what, count, most in (
             ("states", self.alike.states.count, MOST_STATES),
-            *(("kinds of pushed vectors", each.count, MOST_KINDS) for each in self.alike.kinds),
+            ("kinds of pushed vectors", kinds, MOST_KINDS),
         ):
             if count > most:
                 raise CannotExtract(

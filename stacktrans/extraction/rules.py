@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stacktrans.extraction.alike import Alike
-from stacktrans.extraction.classes import Classes
-from stacktrans.extraction.deadline import GRACE, UNLIMITED, Deadline
 from stacktrans.extraction.naming import Named, letters_of
+from stacktrans.extraction.network import GRACE, Deadline
 from stacktrans.extraction.runs import EMPTY, NOTHING
 from stacktrans.machines.definition import CONSTANT, Rule, Term, Things
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -46,6 +45,25 @@ class _Slot:
     needed: bool = True
 
 
+def _slots(alike: Alike, names: Named) -> list[_Slot]:
+    """What is done: signals, the output, what is pushed and the next state."""
+    steps = alike.steps
+    signals = [alike.usual(alike.signal_values(own)) for own in range(steps.signals.shape[1])]
+    outputs = alike.usual(steps.outputs)
+    slots = [_Slot(values, values, None) for values in signals]
+    slots.append(_Slot(outputs, outputs, names.machine.outputs, needed=False))
+    matters = [*map(alike.ring_matters, alike.push_rings), True]
+    numbers = [*map(names.kind_numbers.__getitem__, alike.push_rings), names.state_numbers]
+    things = [*map(names.machine.kinds.__getitem__, alike.push_rings), names.machine.states]
+    for place, (classes, met) in enumerate(alike.results):
+        values = likely = np.full(len(met), NOTHING)
+        if matters[place]:
+            likely = np.where(met == NOTHING, NOTHING, numbers[place][classes.of[met]])
+            values = np.where(alike.usual(classes.known(met)) == NOTHING, NOTHING, likely)
+        slots.append(_Slot(values, likely, things[place]))
+    return slots
+
+
 @dataclass
 class Group:
     """Steps that are alike up to sorts.
@@ -72,56 +90,38 @@ class RuleLearner:
         deadline: after which sorts are parted no further.
 
     Attributes:
+        things: what can stand in each place.
+        places: [N, places] what stands there, in each different step.
+        counts: [N] how often each step was met.
+        slots: what is done.
         sorts: for each place, the sort of each thing.
+        pairs: places whose letters are compared.
+        push_signals: the signal of each push.
     """
 
-    def __init__(self, alike: Alike, names: Named, deadline: Deadline = UNLIMITED) -> None:
-        self._deadline = deadline
-        steps = alike.steps
+    def __init__(self, alike: Alike, names: Named, deadline: Deadline) -> None:
+        self.deadline, steps = deadline, alike.steps
         reads = [
             names.kind_numbers[ring][alike.kinds[ring].of[steps.reads[:, place]]]
             * alike.matters[1 + place]
             for place, ring in enumerate(alike.read_rings)
         ]
         states = names.state_numbers[alike.states.of[steps.states]]
-        things = [names.symbols, *(names.kinds[ring] for ring in alike.read_rings), names.states]
-        slots = self._slots(alike, names)
+        slots = _slots(alike, names)
         columns = [column for slot in slots for column in (slot.values, slot.likely)]
         table = np.column_stack([steps.inputs, *reads, states, *columns])
-        table, counts = np.unique(table, axis=0, return_counts=True)
-        self.things, self._counts = things, counts
-        self.places, done = table[:, : len(things)], table[:, len(things) :].T
+        table, self.counts = np.unique(table, axis=0, return_counts=True)
+        self.things = names.machine.places
+        self.places, done = np.split(table, [len(self.things)], axis=1)
         self.slots = [
-            _Slot(*of_slot, slot.things, slot.needed)
-            for slot, of_slot in zip(slots, zip(done[::2], done[1::2], strict=True), strict=True)
+            replace(slot, values=values, likely=likely)
+            for slot, values, likely in zip(slots, done.T[::2], done.T[1::2], strict=True)
         ]
-        self._letters = [letters_of(each) for each in things]
-        self.sorts = [np.array([series for series, _ in each.each]) for each in things]
-        self._push_signals = [signal for signal, _ in alike.operations.pushes]
+        self._letters = [letters_of(each) for each in self.things]
+        self.sorts = [_series_of(each) for each in self.things]
         self.pairs: list[tuple[int, int]] = []
-
-    @staticmethod
-    def _slots(alike: Alike, names: Named) -> list[_Slot]:
-        steps = alike.steps
-        slots = []
-        for signal in range(steps.signals.shape[1]):
-            values = alike.usual(alike.signal_values(signal))
-            slots.append(_Slot(values, values, None))
-        outputs = alike.usual(steps.outputs)
-        slots.append(_Slot(outputs, outputs, names.outputs, needed=False))
-        for place, ring in enumerate(alike.push_rings):
-            if not alike.ring_matters(ring):
-                nothing = np.full(len(steps.inputs), NOTHING)
-                slots.append(_Slot(nothing, nothing, names.kinds[ring]))
-                continue
-            classes, numbers = alike.kinds[ring], names.kind_numbers[ring]
-            met = steps.pushed[:, place]
-            known = alike.usual(classes.known(met))
-            slots.append(_slot(classes, met, known, numbers, names.kinds[ring]))
-        known = alike.usual(alike.states.known(steps.after))
-        numbers = names.state_numbers
-        slots.append(_slot(alike.states, steps.after, known, numbers, names.states))
-        return slots
+        self._parted = set[tuple[int, int]]()  # places and sorts
+        self.push_signals = [signal for signal, _ in alike.ends.pushes]
 
     def learn(self) -> list[Rule]:
         """The rules.
@@ -131,9 +131,9 @@ class RuleLearner:
         """
         for _ in range(MOST_ROUNDS):
             groups = self._groups()
-            if self._deadline.over or not self._part(groups):
+            if self.deadline.over or not self._part(groups):
                 break
-        return [*self._general(groups)]
+        return [*_Generalizing(self, groups).rules()]
 
     def _groups(self) -> list[Group]:
         sorted_places = [own[column] for own, column in zip(self.sorts, self.places.T, strict=True)]
@@ -159,13 +159,13 @@ class RuleLearner:
 
     def _terms(self, slot: _Slot, rows: Ids) -> Terms:
         """All terms that give what is done in some steps; none if there is no such term."""
-        self._deadline.check(GRACE)
-        candidates = self._candidates(slot, rows)
+        self.deadline.check(GRACE)
+        candidates = self.candidates(slot, rows)
         if candidates is None:
             return ANYTHING
         return frozenset(term for term, right in candidates if right.all())
 
-    def _candidates(
+    def candidates(
         self, slot: _Slot, rows: Ids, likely: bool = False
     ) -> list[tuple[Term, Mask]] | None:
         """Terms, each with the steps in which it gives what is done; None if nothing matters."""
@@ -193,29 +193,31 @@ class RuleLearner:
 
     def _part(self, groups: Sequence[Group]) -> bool:
         """Part a sort in each place where steps that are alike deviate; whether any was."""
-        parted: set[tuple[int, int]] = set()
+        self._parted = set()
         for group in groups:
-            if self._deadline.over:
+            if self.deadline.over:
                 break
-            for slot, terms in zip(self.slots, group.terms, strict=True):
-                if terms is ANYTHING or terms:
-                    continue
-                self._split_by(group, slot, parted)
-                break
-        return bool(parted)
+            slots = zip(self.slots, group.terms, strict=True)
+            slot = next((slot for slot, terms in slots if terms == frozenset()), None)
+            if slot:
+                self._split_by(group, slot)
+        return bool(self._parted)
 
-    def _split_by(self, group: Group, slot: _Slot, parted: set[tuple[int, int]]) -> None:
+    def _split_by(self, group: Group, slot: _Slot) -> None:
         """Split a sort to explain the steps that deviate from the best term of a slot."""
-        candidates = self._candidates(slot, group.rows)
+        candidates = self.candidates(slot, group.rows)
         assert candidates is not None
         _, right = max(candidates, key=lambda each: int(each[1].sum()))
         best: tuple[float, int, Ids] | None = None
+        first: tuple[int, Ids] | None = None
         for place, sorts in enumerate(self.sorts):
             column = self.places[group.rows, place]
             things = np.unique(column)
             if len(things) < 2:
                 continue
-            wrong = np.bincount(column[~right], minlength=len(sorts))[things]
+            wrong = np.bincount(column[~right], minlength=len(sorts))
+            first = first or (place, np.array([wrong.argmax()]))
+            wrong = wrong[things]
             total = np.bincount(column, minlength=len(sorts))[things]
             explained = float(np.maximum(wrong, total - wrong).sum() / len(column))
             deviating = things[2 * wrong > total]
@@ -224,29 +226,19 @@ class RuleLearner:
         pair = self._telling_pair(group, right)
         if pair is not None and (best is None or best[0] < 1):
             self.pairs.append(pair)
-            parted.add((-1, -1))
-        elif best is None:
-            self._split_first(group, right, parted)
-        else:
-            _, place, deviating = best
-            self._split_off(place, deviating, parted)
+            self._parted.add((-1, -1))
+        elif best:
+            self._split_off(*best[1:])
+        elif first:  # a single thing that stands in a step that deviates
+            self._split_off(*first)
 
-    def _split_first(self, group: Group, right: Mask, parted: set[tuple[int, int]]) -> None:
-        """Split off a single thing that stands in a step that deviates."""
-        for place in range(len(self.sorts)):
-            column = self.places[group.rows, place]
-            if len(np.unique(column)) > 1:
-                thing = np.bincount(column[~right]).argmax()
-                self._split_off(place, np.array([thing]), parted)
-                return
-
-    def _split_off(self, place: int, things: Ids, parted: set[tuple[int, int]]) -> None:
+    def _split_off(self, place: int, things: Ids) -> None:
         """Make a sort of some things, unless their own was split in this round."""
         sorts = self.sorts[place]
         own = int(sorts[things[0]])
-        if (place, own) not in parted:
+        if (place, own) not in self._parted:
             sorts[things] = sorts.max() + 1
-        parted.add((place, own))
+        self._parted.add((place, own))
 
     def _telling_pair(self, group: Group, right: Mask) -> tuple[int, int] | None:
         """Two places whose letters are the same just where steps deviate, or where they do not."""
@@ -261,71 +253,83 @@ class RuleLearner:
                 return one, other
         return None
 
-    def _general(self, groups: Sequence[Group]) -> Iterator[Rule]:
-        """Rules that hold for all groups, each as general as they allow, the commonest first."""
-        weights = [int(self._counts[group.rows].sum()) for group in groups]
-        waiting = sorted(range(len(groups)), key=lambda index: -weights[index])
-        keys = np.array([group.key for group in groups])
-        covered = np.zeros(len(groups), np.bool_)
-        for index in waiting:
-            if covered[index]:
+
+class _Generalizing:
+    """Makes rules of groups, each as general as they allow.
+
+    Args:
+        learner: of the groups.
+        groups: of steps.
+    """
+
+    def __init__(self, learner: RuleLearner, groups: Sequence[Group]) -> None:
+        self._learner, self._groups = learner, groups
+        self._keys = np.array([group.key for group in groups])
+        self._covered: Mask = np.zeros(len(groups), np.bool_)
+
+    def rules(self) -> Iterator[Rule]:
+        """Rules that hold for all groups, the commonest first."""
+        slots, counts = self._learner.slots, self._learner.counts
+        weights = [int(counts[group.rows].sum()) for group in self._groups]
+        for index in sorted(range(len(weights)), key=lambda index: -weights[index]):
+            if self._covered[index]:
                 continue
-            when: list[set[int] | None] = [{part} for part in groups[index].key]
-            matching, terms = self._widened(groups, keys, when, index, covered)
-            covered |= matching
-            rows = np.concatenate([groups[at].rows for at in np.flatnonzero(matching).tolist()])
-            yield self._rule(
-                when,
-                [
-                    _preferred(own) if own else self._best(slot, rows)
-                    for slot, own in zip(self.slots, terms, strict=True)
-                ],
-            )
+            when: list[set[int] | None] = [{part} for part in self._groups[index].key]
+            matching, terms = self._widened(when, index)
+            self._covered |= matching
+            rows = np.concatenate([group.rows for group in self._matched(matching)])
+            chosen = [
+                _preferred(own) if own else self._best(slot, rows)
+                for slot, own in zip(slots, terms, strict=True)
+            ]
+            yield self._rule(when, chosen)
+
+    def _matched(self, matching: Mask) -> list[Group]:
+        return [self._groups[at] for at in np.flatnonzero(matching).tolist()]
 
     def _best(self, slot: _Slot, rows: Ids) -> Term | None:
         """The term that is right in most steps, by what is likely."""
-        candidates = self._candidates(slot, rows, likely=True)
+        candidates = self._learner.candidates(slot, rows, likely=True)
         if candidates is None:
             return None
         return max(candidates, key=lambda each: int(each[1].sum()))[0]
 
-    def _widened(
-        self,
-        groups: Sequence[Group],
-        keys: Ids,
-        when: list[set[int] | None],
-        index: int,
-        covered: Mask,
-    ) -> tuple[Mask, list[Terms]]:
+    def _widened(self, when: list[set[int] | None], index: int) -> tuple[Mask, list[Terms]]:
         """Let a rule hold for all that it may; which groups it holds for, and its terms.
 
         It comes after those that cover some groups already.
         """
-        matching: Mask = np.zeros(len(groups), np.bool_)
+        matching: Mask = np.zeros(len(self._groups), np.bool_)
         matching[index] = True
-        terms = groups[index].terms
-        count = len(self.things)
-        order = [*range(count, len(when)), *range(1, count), 0]
-        for place in order:
-            for wider in self._wider(place, keys, when):
-                self._deadline.check(GRACE)
-                found = _matching(keys, [*when[:place], wider, *when[place + 1 :]])
-                further = (found & ~matching & ~covered).any()
+        terms, count = self._groups[index].terms, len(self._learner.things)
+        for place in [*range(count, len(when)), *range(1, count), 0]:
+            for wider in self._wider(place, when):
+                self._learner.deadline.check(GRACE)
+                found = self._matching([*when[:place], wider, *when[place + 1 :]])
+                further = (found & ~matching & ~self._covered).any()
                 if not further and self._is_told(place, when[place], wider):
                     continue
-                own = [groups[at] for at in np.flatnonzero(found).tolist()]
-                common = self._common(terms, own)
+                common = self._common(terms, self._matched(found))
                 if common is not None:
                     when[place], matching, terms = wider, found, common
                     if wider is None:
                         break
         return matching, terms
 
+    def _matching(self, when: Sequence[set[int] | None]) -> Mask:
+        """[groups] which of them a rule holds for."""
+        found: Mask = np.ones(len(self._keys), np.bool_)
+        for column, own in zip(self._keys.T, when, strict=True):
+            if own is not None:
+                found &= np.isin(column, [*own])
+        return found
+
     def _is_told(self, place: int, own: set[int] | None, wider: set[int] | None) -> bool:
         """Whether a rule would speak of what it was not met with: a symbol, or an empty memory."""
-        reads = 0 < place < len(self.sorts) - 1
+        sorts = self._learner.sorts
+        reads = 0 < place < len(sorts) - 1
         added = (wider or set()) - (own or set())
-        return place == 0 or (reads and added == {self.sorts[place][EMPTY]})
+        return place == 0 or (reads and added == {sorts[place][EMPTY]})
 
     def _common(self, terms: Sequence[Terms], groups: Sequence[Group]) -> list[Terms] | None:
         """The terms that groups have in common; None if for a slot there are none."""
@@ -338,7 +342,7 @@ class RuleLearner:
                 found[number] = own if held is ANYTHING else held & own
                 if not found[number]:
                     return None
-        for number, slot in enumerate(self.slots):
+        for number, slot in enumerate(self._learner.slots):
             held = found[number]
             if held and slot.needed and slot.things:
                 found[number] = frozenset(
@@ -350,50 +354,33 @@ class RuleLearner:
                     return None
         return found
 
-    def _wider(
-        self, place: int, keys: Ids, when: Sequence[set[int] | None]
-    ) -> Iterator[set[int] | None]:
+    def _wider(self, place: int, when: Sequence[set[int] | None]) -> Iterator[set[int] | None]:
         """What a rule may be tried with in a place: anything, or another sort too."""
         yield None
-        for sort in np.unique(keys[:, place]).tolist():
+        for sort in np.unique(self._keys[:, place]).tolist():
             own = when[place]
             if own is not None and sort not in own:
                 yield own | {sort}
 
     def _rule(self, when: Sequence[set[int] | None], chosen: Sequence[Term | None]) -> Rule:
-        count = len(self.things)
+        learner = self._learner
         sets = [
             None if own is None else frozenset(np.flatnonzero(np.isin(sorts, [*own])).tolist())
-            for own, sorts in zip(when, self.sorts, strict=False)
+            for own, sorts in zip(when, learner.sorts, strict=False)
         ]
         equal = tuple(
             (*pair, bool(next(iter(own))))
-            for pair, own in zip(self.pairs, when[count:], strict=True)
+            for pair, own in zip(learner.pairs, when[len(sets) :], strict=True)
             if own is not None
         )
-        signals = len([slot for slot in self.slots if slot.things is None])
+        signals = len([slot for slot in learner.slots if slot.things is None])
         numbers = tuple(0 if term is None else term.thing for term in chosen[:signals])
         output, *pushed, after = chosen[signals:]
         done = [
             term if numbers[signal] else None
-            for signal, term in zip(self._push_signals, pushed, strict=True)
+            for signal, term in zip(learner.push_signals, pushed, strict=True)
         ]
         return Rule(tuple(sets), equal, numbers, output, tuple(done), after or Term(CONSTANT, 0))
-
-
-def _slot(classes: Classes, met: Ids, known: Ids, numbers: Ids, things: Things) -> _Slot:
-    """What steps lead to: kinds that are pushed, or states."""
-    likely = np.where(met == NOTHING, NOTHING, numbers[classes.of[met]])
-    return _Slot(np.where(known == NOTHING, NOTHING, likely), likely, things)
-
-
-def _matching(keys: Ids, when: Sequence[set[int] | None]) -> Mask:
-    """[groups] which of them a rule holds for."""
-    found: Mask = np.ones(len(keys), np.bool_)
-    for column, own in zip(keys.T, when, strict=True):
-        if own is not None:
-            found &= np.isin(column, [*own])
-    return found
 
 
 def _preferred(terms: frozenset[Term]) -> Term:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.deadline import UNLIMITED, Deadline
-from stacktrans.extraction.network import Network
-from stacktrans.extraction.vectors import Vectors
+from stacktrans.common.errors import OVERFLOW
+from stacktrans.decoding.decoder import Step, decode, outputs_of, predict
+from stacktrans.decoding.model import Mixed
+from stacktrans.extraction.network import UNLIMITED, Deadline, Network, Vectors
 from stacktrans.kernels.compiling import Array
-from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.layouts import InStep, JointSequence, Layout, Padded, Stream
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
 NOTHING = -1
 """Stands for what does not matter: a vector that is not pushed, an output that nobody asks for."""
@@ -51,43 +53,40 @@ class Steps(NamedTuple):
 
 
 def parts_of(layout: Layout, inputs: int) -> Ids:
-    """[inputs] which part of what is read each id belongs to: where it stands, others do not."""
+    """[inputs] which part of a string each id belongs to; sources, blanks and no input are one."""
+    numbers = {BEGIN: 2, SEPARATOR: 3, TARGET: 4}
+    sections, counts = zip(*layout.sections, strict=True)
     parts = np.ones(inputs, np.int64)
-    if isinstance(layout, JointSequence):
-        parts[[layout.begin, layout.separator]] = 2, 3
-        parts[layout.first_target : layout.inputs] = 4
+    parts[: layout.inputs] = np.repeat([numbers.get(each, 1) for each in sections], counts)
     return parts
 
 
+class _Over(Exception):
+    """There is no time left."""
+
+
 @dataclass
-class _String:
-    """A string on its way through a network.
+class _Run:
+    """B strings on their way through a network.
 
     Attributes:
-        index: which of several.
-        given: [n] ids of what is read before it says anything that it reads itself; all of a
-            stream.
-        limit: how many symbols it may say.
-        scored: of each symbol said, whether it matters; None where all do.
-        rings: what each ring holds, the bottom first: numbers of vectors, and the vectors.
-        said: what it has said.
-        written: how much has been written to the output buffer.
-        place: how much has been read of the input buffer.
+        states: [B, D] of the network.
+        numbers: [B] of these.
+        rings: of each string, what each ring holds, the bottom first: numbers of vectors, and the
+            vectors.
+        signals: [B, signals] of the last step.
+        steps: the last step of each, but for the outputs.
     """
 
-    index: int
-    given: list[int]
-    limit: int
-    scored: Sequence[bool] | None
-    rings: list[deque[tuple[int, Array]]]
-    said: list[int] = field(default_factory=list)
-    written: int = 0
-    place: int = 0
-    ended: bool = False
+    states: Array
+    numbers: Ids
+    rings: list[list[deque[tuple[int, Array]]]]
+    signals: Array
+    steps: Steps | None = None
 
 
 class Recorder:
-    """Runs strings through a network and keeps each different step once.
+    """Runs strings through a network, as the decoder's model, and keeps each different step once.
 
     Args:
         network: what is run.
@@ -103,21 +102,26 @@ class Recorder:
         parts: see `parts_of`.
     """
 
+    failure: ClassVar[str] = OVERFLOW
+    certain: ClassVar[bool] = False
+    threads = 1
+
     def __init__(self, network: Network, grid: float, deadline: Deadline = UNLIMITED) -> None:
         self.network, self._deadline = network, deadline
+        self.buffers = network.model.buffers
         self.states = Vectors(network.start, grid)
-        operations = network.operations
-        own = [Vectors(network.empty, grid) for _ in range(operations.rings)]
-        self.kinds = [own[alphabet] for alphabet in operations.alphabets]
+        ends = network.ends
+        own = [Vectors(network.empty, grid) for _ in ends.names]
+        self.kinds = [own[alphabet] for alphabet in ends.alphabets]
         self.undecided = self.signals = self.strings = 0
         self._met: dict[bytes, None] = {}
-        self._pops = [(signal, *divmod(end, 2)) for signal, end in operations.pops]
-        self._pushes = [(signal, *divmod(end, 2)) for signal, end in operations.pushes]
+        self._pops = [(signal, *divmod(end, 2)) for signal, end in ends.pops]
+        self._pushes = [(signal, *divmod(end, 2)) for signal, end in ends.pushes]
         self._moves = [
-            (signal, *divmod(taken, 2), *divmod(put, 2)) for signal, taken, put in operations.moves
+            (signal, *divmod(taken, 2), *divmod(put, 2)) for signal, taken, put in ends.moves
         ]
         self._reads = [
-            (end // 2, deep if end % 2 else -1 - deep, deep) for end, deep in operations.reads
+            (end // 2, deep if end % 2 else -1 - deep, deep) for end, deep in ends.places
         ]
         self.parts = parts_of(network.layout, network.nothing + 1)
 
@@ -130,81 +134,71 @@ class Recorder:
         flat = {0, 1, 4, 6}
         return Steps(*(part[:, 0] if place in flat else part for place, part in enumerate(parts)))
 
-    def run(
-        self, sources: Sequence[Ids], scored: Sequence[Sequence[bool] | None] | None = None
-    ) -> list[list[int]]:
-        """What the network says to each of some sources, its end included, if there is one.
+    def run(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
+        """Record the network's steps over some strings.
 
         Args:
-            sources: ids of source symbols.
-            scored: of each symbol said to each of them, whether it matters; None where all do.
-                In streams, sources are all that is read, and it is told of every step.
+            sources: ids of source symbols; of a stream, all that is read.
+            scored: of each, which of its outputs matter; None for all.
         """
-        network = self.network
         self.strings += len(sources)
-        all_scored = scored or [None] * len(sources)
-        strings = [
-            self._begun(index, source, own)
-            for index, (source, own) in enumerate(zip(sources, all_scored, strict=True))
-        ]
-        active = [string for string in strings if self._goes_on(string, 0)]
-        states = np.repeat(network.start[None], len(active), axis=0)
-        numbers = np.zeros(len(active), np.int64)
-        step = 0
-        while active and not self._deadline.over:
-            ids = np.array([self._input(string, step) for string in active])
-            read_numbers, reads = self._read(active)
-            done = network.step(states, ids, reads)
-            self.undecided += done.undecided
-            self.signals += done.signals.size
-            signals, outputs = done.signals.astype(np.int64), np.full(len(active), NOTHING)
-            pushed = self._numbers_of(done.pushed, signals)
-            for row, string in enumerate(active):
-                self._operate(string, signals[row], pushed[row], done.pushed[row])
-                outputs[row] = self._say(string, step, signals[row], int(done.outputs[row]))
-            after = self.states.add(done.states)
-            found = Steps(numbers, ids, read_numbers, signals, outputs, pushed, after)
-            self._met.update(dict.fromkeys(row.tobytes() for row in found.table))
-            step += 1
-            staying = [row for row, each in enumerate(active) if self._goes_on(each, step)]
-            active = [active[row] for row in staying]
-            states, numbers = done.states[staying], after[staying]
-        return [string.said for string in strings]
+        layout, ended = self.network.layout, np.zeros(len(sources), np.bool_)
 
-    def _begun(self, index: int, source: Ids, scored: Sequence[bool] | None) -> _String:
-        layout = self.network.layout
-        rings: list[deque[tuple[int, Array]]] = [deque() for _ in self.kinds]
-        if isinstance(layout, JointSequence):
-            limit = layout.longest_answer(len(source), None)
-            return _String(index, layout.prefix(source).tolist(), limit, scored, rings)
-        if isinstance(layout, Stream):
-            return _String(index, source.tolist(), len(source), scored, rings)
-        assert isinstance(layout, InStep)
-        given = layout.read(source).tolist()
-        return _String(index, given, len(given), scored, rings)
+        def observe(step: Step) -> None:
+            outputs = outputs_of(step.logits)
+            for row, (item, answer) in enumerate(zip(step.items, step.answers, strict=True)):
+                own = scored[item]
+                if answer < 0 or ended[item] or (own is not None and not own[answer]):
+                    outputs[row] = NOTHING
+            if not layout.consecutive:  # otherwise another sequence follows
+                ended[step.items] |= outputs == layout.end
+            table = step.state.steps._replace(outputs=outputs).table
+            self._met.update(dict.fromkeys(row.tobytes() for row in table))
 
-    def _goes_on(self, string: _String, step: int) -> bool:
-        """Whether there is a step, by its number."""
-        if isinstance(self.network.layout, JointSequence):
-            return not string.ended
-        return step < self.network.model.config.steps_over(len(string.given))
+        with contextlib.suppress(_Over):
+            if layout.consecutive:
+                predict(self, sources, logs=False, observe=observe)
+            else:
+                decode(self, layout, sources, logs=False, observe=observe)
 
-    def _input(self, string: _String, step: int) -> int:
-        """The id that is read."""
-        layout, given = self.network.layout, string.given
-        if isinstance(layout, JointSequence):
-            own = len(given) <= step
-            return layout.first_target + string.said[-1] if own else given[step]
-        if not self.network.model.config.buffers:
-            return given[step]
-        return given[string.place] if string.place < len(given) else self.network.nothing
+    def start(self, batch: int, steps: int = 0) -> _Run:
+        """See `Model.start`."""
+        signals = np.zeros((batch, self.network.model.weights.signals))
+        rings: list[list[deque[tuple[int, Array]]]]
+        rings = [[deque() for _ in self.kinds] for _ in range(batch)]
+        states = np.repeat(self.network.start[None], batch, axis=0)
+        return _Run(states, np.zeros(batch, np.int64), rings, signals)
 
-    def _read(self, strings: Sequence[_String]) -> tuple[Ids, Array]:
+    def select(self, state: _Run, items: Ids) -> _Run:
+        """See `Model.select`; of an item that is there several times, what it holds is shared."""
+        rings = [state.rings[item] for item in items.tolist()]
+        return _Run(state.states[items], state.numbers[items], rings, state.signals[items])
+
+    def advance(self, state: _Run, ids: Ids | Mixed, asked: Mask | None = None) -> Array:
+        """See `Model.advance`; of single steps."""
+        if self._deadline.over:
+            raise _Over
+        symbols = ids.ids if isinstance(ids, Mixed) else ids[:, 0]
+        symbols = np.where(symbols < 0, self.network.nothing, symbols)
+        read_numbers, reads = self._read(state.rings)
+        done = self.network.step(state.states, symbols, reads)
+        self.undecided += done.undecided
+        self.signals += done.signals.size
+        signals, nothing = done.signals.astype(np.int64), np.full(len(symbols), NOTHING)
+        pushed = self._numbers_of(done.pushed, signals)
+        for row, rings in enumerate(state.rings):
+            self._operate(rings, signals[row], pushed[row], done.pushed[row])
+        before, state.states, state.signals = state.numbers, done.states, signals
+        state.numbers = self.states.add(done.states)
+        state.steps = Steps(before, symbols, read_numbers, signals, nothing, pushed, state.numbers)
+        return done.logits
+
+    def _read(self, strings: Sequence[list[deque[tuple[int, Array]]]]) -> tuple[Ids, Array]:
         """What strings read: numbers [N, reads], and vectors [N, reads, m]."""
         empty = (EMPTY, self.network.empty)
         read = [
             [
-                held[place] if len(held := string.rings[ring]) > deep else empty
+                held[place] if len(held := string[ring]) > deep else empty
                 for ring, place, deep in self._reads
             ]
             for string in strings
@@ -224,46 +218,25 @@ class Recorder:
             found[rows, place] = self.kinds[ring].add(pushed[rows, place])
         return found
 
-    def _operate(self, string: _String, signals: Ids, pushed: Ids, vectors: Array) -> None:
+    def _operate(
+        self, string: list[deque[tuple[int, Array]]], signals: Ids, pushed: Ids, vectors: Array
+    ) -> None:
         """Pop, push and move; the signal of a pop from a ring that was empty becomes 0."""
-        empty = [not held for held in string.rings]
+        empty = [not held for held in string]
         for signal, ring, side in self._pops:
-            held = string.rings[ring]
+            held = string[ring]
             if empty[ring]:
                 signals[signal] = 0
             elif signals[signal] and held:
                 held.popleft() if side else held.pop()
         for place, (signal, ring, side) in enumerate(self._pushes):
             if signals[signal]:
-                held, entry = string.rings[ring], (int(pushed[place]), vectors[place])
+                held, entry = string[ring], (int(pushed[place]), vectors[place])
                 held.appendleft(entry) if side else held.append(entry)
         for signal, ring, side, onto, other in self._moves:
             if signals[signal]:
-                held, target = string.rings[ring], string.rings[onto]
+                held, target = string[ring], string[onto]
                 entry = (EMPTY, self.network.empty)
                 if held:
                     entry = held.popleft() if side else held.pop()
                 target.appendleft(entry) if other else target.append(entry)
-
-    def _say(self, string: _String, step: int, signals: Ids, output: int) -> int:
-        """Have a string say an output if it is asked; gives it back if it matters."""
-        layout, buffers = self.network.layout, self.network.model.config.buffers
-        if isinstance(layout, JointSequence):
-            if step < len(string.given) - 1:
-                return NOTHING
-            string.said.append(output)
-            string.ended = output == layout.end or len(string.said) > string.limit
-            return output
-        if isinstance(layout, Stream):
-            string.said.append(output)
-            return output if string.scored is None or string.scored[step] else NOTHING
-        if buffers:
-            string.place += int(signals[-2])
-            string.written += int(signals[-1])
-            asked = signals[-1] and string.written > buffers.output_skip
-            if not asked or len(string.said) == string.limit:
-                return NOTHING
-        string.said.append(output)
-        matters = not string.ended and (not string.scored or string.scored[len(string.said) - 1])
-        string.ended |= isinstance(layout, Padded) and output == layout.end
-        return output if matters else NOTHING

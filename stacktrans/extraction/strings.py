@@ -18,7 +18,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, test_pairs
-from stacktrans.tasks.layouts import Pair, Stream
+from stacktrans.tasks.layout import Pair
 
 FEW = 3
 """The most different symbols in short strings of a task with many."""
@@ -42,6 +42,11 @@ class Tried(NamedTuple):
 
     ids: Ids
     scored: Mask | None
+
+    @property
+    def where(self) -> Mask:
+        """[n] of each symbol, whether it matters."""
+        return np.ones(len(self.ids), np.bool_) if self.scored is None else self.scored
 
 
 class Short(NamedTuple):
@@ -95,8 +100,8 @@ def _answered(checkpoint: Checkpoint, ids: Ids) -> Pair | None:
 def tried_on(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Tried:
     """The string that pairs in a row are; of a stream there may be several."""
     task = checkpoint.task
-    if isinstance(checkpoint.layout, Stream):
-        ids, _, scored = checkpoint.layout.example(pairs, everything=False)
+    if checkpoint.layout.consecutive:
+        ids, _, scored = checkpoint.layout.example(pairs)
         return Tried(ids, scored)
     (pair,) = pairs
     if task.same_length:
@@ -113,7 +118,7 @@ def drawn_strings(
     """
     drawn = generator(seed, Purpose.SAMPLE)
     law = law or checkpoint.config.task.law_of(lengths)
-    stream = isinstance(checkpoint.layout, Stream)
+    stream = checkpoint.layout.consecutive
     rows = [1 + number % IN_A_ROW if stream else 1 for number in range(count)]
     task = checkpoint.task
     try:

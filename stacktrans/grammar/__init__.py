@@ -17,13 +17,18 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from stacktrans.common.errors import abridged
-from stacktrans.grammar.bracketing import Bracketing, bracketing
-from stacktrans.grammar.chart import Chart
 from stacktrans.grammar.depth import DepthTable
-from stacktrans.grammar.following import following
-from stacktrans.grammar.inside import Booleans, Floats, InsideTable
+from stacktrans.grammar.inside import Booleans, Chart, Floats, InsideTable
 from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
-from stacktrans.grammar.rules import GrammarError, Nonterminal, check_rules, read_rules
+from stacktrans.grammar.rules import (
+    Bracketing,
+    GrammarError,
+    Nonterminal,
+    bracketing,
+    check_rules,
+    following,
+    read_rules,
+)
 
 __all__ = ["Bracketing", "Grammar", "GrammarError"]
 

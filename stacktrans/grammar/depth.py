@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from stacktrans.common.reading import DEEPEST
 from stacktrans.grammar.normal_form import target_of
 from stacktrans.grammar.rules import Alternative, GrammarError, Nonterminal, Part, Rules
 
@@ -24,8 +25,6 @@ Shape = tuple[int, tuple[str, ...]]
 Shapes = Mapping[str, Mapping[Shape, int]]
 """How many of a nonterminal's rules have each shape; hundreds often differ by a word alone."""
 
-DEEPEST = 10_000
-"""The greatest depth that can be asked for."""
 MOST_PRODUCTS = 5_000_000
 """The most products of counts that are made for one table, which takes seconds."""
 MOST_RULES = 1_000_000

@@ -1,12 +1,15 @@
-"""The rules of a grammar as data: what they are, reading and checking them."""
+"""The rules of a grammar as data: reading and checking them, brackets, and which words follow."""
+
+from __future__ import annotations
 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from stacktrans.common.errors import abridged, shown, unknown_name
 
@@ -32,7 +35,7 @@ class GrammarError(ValueError):
         super().__init__(message)
 
     @classmethod
-    def of(cls, nonterminal: str, message: str, *index: int) -> "GrammarError":
+    def of(cls, nonterminal: str, message: str, *index: int) -> GrammarError:
         """What is wrong with a nonterminal, or with one of its alternatives."""
         where = "".join(f", alternative {number + 1}" for number in index)
         message = f"nonterminal '{nonterminal}'{where}: {message}"
@@ -295,3 +298,103 @@ def unit_links(rules: Rules) -> dict[str, list[str]]:
         name: [each.unit for each in alternatives if each.unit is not None]
         for name, alternatives in rules.items()
     }
+
+
+class Bracketing(NamedTuple):
+    """A language of pairs of brackets, side by side and within one another.
+
+    Attributes:
+        closing: the closing bracket of each opening one.
+        inner: whether pairs stand side by side within a pair, too; otherwise there is one at most.
+    """
+
+    closing: dict[str, str]
+    inner: bool
+
+
+def bracketing(root: str, rules: Rules) -> Bracketing | None:
+    """The brackets that a grammar's source side derives.
+
+    These have rules like S -> S T | T S | T, or without one of the first two, and
+    T -> ( X ) | ( ) for each pair, where X is always S or always T. Others derive the same strings
+    and are not recognized.
+
+    Args:
+        root: the nonterminal that derives sentences.
+        rules: the alternatives of each nonterminal.
+
+    Returns:
+        None if the rules have another shape.
+    """
+    row, whole = {each.source for each in rules[root]}, Nonterminal(root)
+    alone = [side[0] for side in row if len(side) == 1]
+    pair = alone[0] if len(alone) == 1 else whole
+    if not isinstance(pair, Nonterminal) or pair == whole:
+        return None
+    longer = row - {(pair,)}
+    if not longer or not longer <= {(whole, pair), (pair, whole)}:
+        return None
+    return _pairs({each.source for each in rules[pair.name]}, whole, pair)
+
+
+def _pairs(
+    sides: set[tuple[Part, ...]], whole: Nonterminal, pair: Nonterminal
+) -> Bracketing | None:
+    """The brackets of pairs; None if these are none."""
+    closing = {side[0]: side[1] for side in sides if len(side) == 2}
+    inside = {side[1] for side in sides if len(side) == 3}
+    for inner in (whole, pair):
+        nested = {(first, inner, last) for first, last in closing.items()}
+        if inside == {inner} and sides == {*closing.items()} | nested:
+            break
+    else:
+        return None
+    opening, closed = {*closing}, {*closing.values()}
+    if opening & closed or any(isinstance(each, Nonterminal) for each in opening | closed):
+        return None
+    return Bracketing({str(first): str(last) for first, last in closing.items()}, inner == whole)
+
+
+Item = tuple[str, tuple[Part, ...], int]
+"""A nonterminal that is being derived, the parts of it still to come, and where it began."""
+
+
+def following(root: str, rules: Rules, words: Iterable[str]) -> Iterator[frozenset[str]]:
+    """The words that can follow each beginning of a string, none of them first.
+
+    Args:
+        root: the nonterminal that derives sentences.
+        rules: the alternatives of each nonterminal, none of them empty.
+        words: the string, of which no more is read than what is told needs.
+
+    Yields:
+        One set more than there are words; empty after the first that can't stand where it does.
+    """
+    waiting: list[dict[str, set[Item]]] = []
+    items: set[Item] = {(root, each.source, 0) for each in rules[root]}
+    coming = iter(words)
+    while True:
+        waiting.append(defaultdict(set))
+        _close(items, rules, waiting)
+        scanned = [item for item in items if item[1] and isinstance(item[1][0], str)]
+        yield frozenset(part for _, (part, *_), _ in scanned if isinstance(part, str))
+        word = next(coming, None)
+        if word is None:
+            return
+        items = {(name, parts[1:], start) for name, parts, start in scanned if parts[0] == word}
+
+
+def _close(items: set[Item], rules: Rules, waiting: list[dict[str, set[Item]]]) -> None:
+    """Add what follows from the items that end at the last position."""
+    here = len(waiting) - 1
+    pending = list(items)
+    while pending:
+        name, parts, start = pending.pop()
+        found: set[Item] = set()
+        if not parts:
+            found = {(other, rest[1:], begin) for other, rest, begin in waiting[start][name]}
+        elif isinstance(parts[0], Nonterminal):
+            waiting[here][parts[0].name].add((name, parts, start))
+            found = {(parts[0].name, each.source, here) for each in rules[parts[0].name]}
+        pending += found - items
+        items |= found

@@ -16,15 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.grouping import STEPS_AT_ONCE, batches_of
+from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, starts_of
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, log_softmax, predict, steps_over
+from stacktrans.decoding.model import Numbers
 from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import Numbers, Predictor, Question, log_softmax
-from stacktrans.settings.task_config import TaskConfig
+from stacktrans.model.predictor import Predictor
+from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.alphabets import UNSAYABLE, Ids
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs
-from stacktrans.tasks.layouts import Batch, InStep, Layout, Pair, Stream
+from stacktrans.tasks.layout import Batch, Layout, Pair, sequences_of
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -137,14 +139,14 @@ def score(
     Raises:
         ValueError: a buffered model would find its answers in what it reads.
     """
-    if model.config.buffers and not isinstance(layout, InStep):
-        raise ValueError("a buffered model needs a layout in step")
+    if model.buffers and layout.feeds_back:
+        raise ValueError("a buffered model needs a synchronous layout")
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
     for rows, batch in _batches(model, layout, pairs):
-        said = predicted(model, batch)
-        correct = said == batch.targets
-        different = _differing(model, batch, said) if beside_soft else np.zeros_like(correct)
+        outputs = predicted(model, batch)
+        correct = outputs == batch.targets
+        different = _differing(model, batch, outputs) if beside_soft else np.zeros_like(correct)
         for row, indices in enumerate(rows):
             begin = 0
             for index in indices:
@@ -157,7 +159,7 @@ def score(
                 begin += layout.steps(pairs[index])
     for index, pair in enumerate(pairs):
         if not pair.known:
-            scored[index] = layout.example([pair], False)[2].sum()
+            scored[index] = layout.example([pair])[2].sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing)
 
@@ -180,8 +182,8 @@ def with_predictions(
     """
     if beam is None:
         return scores
-    greedy = beam == 1 or isinstance(checkpoint.layout, InStep)
-    known = (scores.fine == 1) & (greedy and not isinstance(checkpoint.layout, Stream))
+    greedy = beam == 1 or not checkpoint.layout.feeds_back
+    known = (scores.fine == 1) & (greedy and not checkpoint.layout.consecutive)
     found = np.empty(len(pairs), dtype=np.object_)
     found[:] = predictions(checkpoint, pairs, known, beam)
     fine = scores.fine if greedy else np.array([each.fine for each in found])
@@ -192,14 +194,14 @@ def _batches(
     model: Predictor, layout: Layout, pairs: Sequence[Pair], everything: bool = False
 ) -> Iterator[tuple[list[list[int]], Batch]]:
     """Batches of rows of similar length, and which known pairs follow one another in each row."""
-    known = ([index for index in row if pairs[index].known] for row in layout.rows(pairs))
+    known = ([index for index in row if pairs[index].known] for row in sequences_of(layout, pairs))
     rows = [row for row in known if row]
-    sizes = [
-        model.config.steps_over(sum(layout.steps(pairs[index]) for index in row)) for row in rows
-    ]
+    sizes = [sum(layout.steps(pairs[index]) for index in row) for row in rows]
+    if model.buffers:
+        sizes = steps_over(model.buffers, np.array(sizes, np.int64)).tolist()
     for group in batches_of(sizes, STEPS_AT_ONCE):
         chosen = [rows[row] for row in group]
-        yield chosen, layout.joined([[pairs[index] for index in row] for row in chosen], everything)
+        yield chosen, layout.batch([[pairs[index] for index in row] for row in chosen], everything)
 
 
 def _differing(model: Predictor, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
@@ -214,34 +216,29 @@ def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> fl
     """Mean nats a symbol of pairs, which follow one another as for `score`; all are scored."""
     total, count = 0.0, 0
     for _, batch in _batches(model, layout, pairs, everything=True):
-        logits = model.read_out(model.start(len(batch.inputs)).hidden(batch.inputs)[batch.mask])
-        total += nats(logits, batch.targets[batch.mask])
-        count += len(logits)
+        state, steps = model.start(len(batch.inputs)), batch.inputs.shape[1]
+        size = max(1, STEPS_IN_A_PIECE // len(batch.inputs))
+        for piece in (np.s_[:, start : start + size] for start in range(0, steps, size)):
+            asked = batch.mask[piece]
+            logits = model.advance(state, batch.inputs[piece], asked)
+            total += nats(logits, batch.targets[piece][asked])
+            count += len(logits)
     return total / max(count, 1)
 
 
-def nats(logits: Numbers, said: Ids) -> float:
-    """Minus the logarithm of the probability of symbols [n], by their logits, [n, outputs]."""
+def nats(logits: Numbers, targets: Ids) -> float:
+    """Minus the logarithm of the probability of outputs [n], by their logits, [n, outputs]."""
     logs = log_softmax(logits)
-    return -float(logs[np.arange(len(said)), said].sum(dtype=np.float64))
+    return -float(logs[np.arange(len(targets)), targets].sum(dtype=np.float64))
 
 
 def predicted(model: Predictor, batch: Batch) -> Ids:
-    """The most probable outputs [B, T]; 0 where nothing is scored.
-
-    They are -1 where numbers overflow, and in rows for which a machine has no rule.
-    """
+    """The most probable outputs [B, T]; 0 where nothing is scored, negative where there is none."""
+    lengths = np.array(batch.lengths, np.int64)
+    there = np.arange(batch.inputs.shape[1]) < lengths[:, None]
+    rows, asked = (Ragged(part[there], starts_of(lengths)) for part in (batch.inputs, batch.mask))
     found = np.zeros_like(batch.inputs)
-    rows = [ids[:length] for ids, length in zip(batch.inputs, batch.lengths, strict=True)]
-    asked = [mask[:length] for mask, length in zip(batch.mask, batch.lengths, strict=True)]
-    if model.config.buffers:
-        said = model.written(rows, logs=False)
-        for row, where, own in zip(found, asked, said, strict=True):
-            row[: len(where)][where] = -1 if own.lacking else own.symbols[where]
-    else:
-        questions = [Question(ids, where) for ids, where in zip(rows, asked, strict=True)]
-        for row, where, own in zip(found, asked, model.answers(questions, logs=False), strict=True):
-            row[: len(where)][where] = -1 if own.lacking else own.symbols
+    found[batch.mask] = predict(model, rows, asked, logs=False).symbols.values
     return found
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
+from stacktrans.decoding.decoder import log_softmax
+from stacktrans.decoding.model import Model
 from stacktrans.inference.evaluation import nats
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import Predictor, log_softmax
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.corpus import Corpus, Vocabulary, as_stream, read_sentences
 
@@ -37,16 +38,16 @@ class Perplexity:
     unknown: int
 
 
-def perplexity(model: Predictor, vocabulary: Vocabulary, stream: Ids) -> Perplexity:
+def perplexity(model: Model, vocabulary: Vocabulary, stream: Ids) -> Perplexity:
     """The perplexity of all of a stream, [N + 1], but its first symbol.
 
     The model reads it as one sequence: its state at the end of a sentence is that at the
     beginning of the next.
     """
-    run, total, count = model.start(1), 0.0, len(stream) - 1
+    state, total, count = model.start(1), 0.0, len(stream) - 1
     for first in range(0, count, STEPS_AT_ONCE):
         later = min(first + STEPS_AT_ONCE, count)
-        logits = model.read_out(run.hidden(stream[None, first:later])[0])
+        logits = model.advance(state, stream[None, first:later])
         total += nats(logits, stream[first + 1 : later + 1])
     unknown = int(np.count_nonzero(stream[1:] == vocabulary.unknown))
     return Perplexity(math.exp(min(total / count, 700.0)), total / count, count, unknown)
@@ -92,16 +93,14 @@ class Following:
     likeliest: dict[str, float]
 
 
-def followings(
-    model: Predictor, vocabulary: Vocabulary, sentence: Sequence[str]
-) -> list[Following]:
+def followings(model: Model, vocabulary: Vocabulary, sentence: Sequence[str]) -> list[Following]:
     """A model's predictions from before the first symbol of a sentence to after its last."""
     ids = as_stream(vocabulary, [[*sentence]])
-    hidden = model.start(1).hidden(ids[None, :-1])[0]
+    state, read = model.start(1), ids[None, :-1]
     symbols = vocabulary.decode(ids.tolist())
     found: list[Following] = []
-    for first in range(0, len(hidden), STEPS_AT_ONCE):
-        for row in log_softmax(model.read_out(hidden[first : first + STEPS_AT_ONCE])):
+    for first in range(0, read.shape[1], STEPS_AT_ONCE):
+        for row in log_softmax(model.advance(state, read[:, first : first + STEPS_AT_ONCE])):
             place = len(found)
             log_probability = float(row[ids[place + 1]])
             best = np.argsort(-row, kind="stable")[:LIKELIEST].tolist()

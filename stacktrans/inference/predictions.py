@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import isnan
 
 import numpy as np
 import numpy.typing as npt
 
-from stacktrans.inference.beam import search
-from stacktrans.inference.decoding import Answer
+from stacktrans.decoding.beam import search
+from stacktrans.decoding.decoder import Answer
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.base import with_marks
-from stacktrans.tasks.layouts import JointSequence, Pair, Stream
+from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lines import written_fields
 
 
@@ -76,9 +75,9 @@ def predictions(
 def _limit(checkpoint: Checkpoint, pair: Pair) -> int | None:
     """The most symbols of an answer; None for as many as usual."""
     layout, needed = checkpoint.layout, len(pair.target)
-    if not isinstance(layout, JointSequence | Stream):
+    if not layout.feeds_back:
         return None
-    return needed if needed > layout.longest_answer(len(pair.source), None) else None
+    return needed if needed > layout.limit(len(pair.source)) else None
 
 
 def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
@@ -86,9 +85,8 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
     from rapidfuzz.distance import Levenshtein  # waits until it is needed
 
     task = checkpoint.task
-    counts_end = getattr(checkpoint.layout, "end", None) is not None
-    nothing = answer.lacking or isnan(answer.log_probability)  # which is what overflows says
-    said, ended = ([], False) if nothing else (answer.target, answer.ended)
+    counts_end = checkpoint.layout.end is not None
+    said, ended = ([], False) if answer.failed else (answer.target, answer.ended)
     target: list[int] = pair.target.tolist()
     written, edits = task.target.decode(said), Levenshtein.distance(said, target)
     places = [*range(len(target))]
@@ -99,7 +97,8 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         written = with_marks(written, pair.scored) if said else []
     wrong = _wrong(said, target, places, ended)
     in_turn = checkpoint.layout.in_turn
-    first = _wrong(in_turn(said), in_turn(target), places, ended)[:1]
+    turned = [in_turn(np.array(each)).tolist() for each in (said, target)]
+    first = _wrong(turned[0], turned[1], places, ended)[:1]
     before = sum(place < first[0] for place in places) if first else 0
     by_column = dict(zip(task.columns, written_fields(task, pair), strict=True))
     target_written = by_column.pop("target")

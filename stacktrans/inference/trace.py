@@ -2,24 +2,26 @@
 
 import itertools
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
-from stacktrans.inference.decoding import transduce
-from stacktrans.memory import HeldCells, HeldRows
+from stacktrans.decoding import decoder
+from stacktrans.decoding.decoder import decode, log_softmax, outputs_of, predict
+from stacktrans.decoding.model import Numbers
+from stacktrans.memory import HeldCells, HeldRows, Reading
 from stacktrans.memory.actions import EMPTY
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import Numbers, StepTaken, log_softmax
-from stacktrans.tasks.alphabets import UNKNOWN, Alphabet, Ids, UnknownSymbol
+from stacktrans.tasks import layout as sections
+from stacktrans.tasks.alphabets import NOT_KNOWN, UNKNOWN, Ids, UnknownSymbol
 from stacktrans.tasks.base import NotASource, with_marks
-from stacktrans.tasks.layouts import InStep, JointSequence, Padded, Stream
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
+_MARKS = {sections.BEGIN: [BEGIN], sections.SEPARATOR: [SEPARATOR], sections.BLANK: [END]}
+"""How inputs that are no symbols are shown."""
 NOTHING = ""
 """Read where there is no input left."""
 SMALLEST = 0.005
@@ -81,7 +83,8 @@ class Step:
     Attributes:
         step: number of the step, from 1.
         input: the symbol read; of a buffered model, the one read most of, or nothing.
-        output: the most probable symbol; None while nothing is answered.
+        output: the most probable symbol; None while nothing is answered, or where a machine has no
+            output.
         probability: of the output; None likewise.
         likely: the probability of each output, where it is at least `SMALLEST`.
         signals: strength of each signal.
@@ -169,13 +172,13 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     """
     task = checkpoint.task
     ids = task.encoded(source)
-    answer = transduce(checkpoint.predictor, checkpoint.layout, [ids])[0]
-    if answer.lacking or math.isnan(answer.log_probability):
-        raise StacktransError(answer.lacking or OVERFLOW)
+    answer = decode(checkpoint.predictor, checkpoint.layout, [ids], logs=False)[0]
+    if answer.failed:
+        raise StacktransError(checkpoint.predictor.failure)
     written = task.target.decode(answer.target)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
     if checkpoint.config.model.buffers:
-        steps = _buffered_steps(checkpoint, ids, written, contents)
+        steps = _buffered_steps(checkpoint, ids, answer.target, contents)
     else:
         steps = _steps(checkpoint, ids, answer.target, contents)
         if task.same_length:
@@ -238,53 +241,77 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
     return replace(followed, steps=[chosen(step) for step in followed.steps])
 
 
+class Taken(NamedTuple):
+    """A step that a model has taken.
+
+    Attributes:
+        logits: [outputs].
+        signals: [signals].
+        pushed: [pushes, m] the vectors pushed.
+        reading: what the memory holds after it.
+    """
+
+    logits: Numbers
+    signals: Numbers
+    pushed: Numbers
+    reading: Reading
+
+
+def _followed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[Taken]:
+    """The steps of a model over symbols that are given."""
+    model, found = checkpoint.follower, list[Taken]()
+
+    def observe(step: decoder.Step) -> None:
+        logits, signals = step.logits[0], np.array(step.state.signals[0])
+        if not np.isnan(signals).any():  # as after a buffered machine's answer, which has no rule
+            reading = model.reading(step.state, contents)
+            found.append(Taken(logits, signals, np.array(model.pushed(step.state)), reading))
+
+    predict(model, [ids], logs=False, observe=observe)
+    return found
+
+
 def _steps(checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool) -> list[Step]:
-    task, layout = checkpoint.task, checkpoint.layout
-    inputs, target, first_answer = source.tolist(), layout.in_turn(target), 1
-    symbols = task.source.decode(layout.in_turn(source))
-    if isinstance(layout, JointSequence | Stream):
-        read = [layout.first_target + index for index in target]
-        inputs = [*layout.prefix(source).tolist(), *read]
-    if isinstance(layout, InStep):
-        filled = layout.read(source)
-        inputs, symbols = filled.tolist(), _shown(task.source, filled)
-    elif isinstance(layout, JointSequence):
-        symbols = [BEGIN, *symbols, SEPARATOR, *task.target.decode(target)]
-        first_answer = len(source) + 2
-    elif isinstance(layout, Stream):
-        symbols = task.source.decode(inputs)
-    steps: list[Step] = []
-    taken = checkpoint.follower.follow(np.array(inputs, dtype=np.int64), contents)
-    for number, each in enumerate(taken, start=1):
+    layout = checkpoint.layout
+    ids, first_answer = layout.prompt(source), 1
+    if layout.first_target is not None:
+        first_answer = 1 if layout.consecutive else len(ids)
+        ids = np.concatenate([ids, layout.in_turn(np.array(target)) + layout.first_target])
+    symbols, steps = _shown(checkpoint, ids), list[Step]()
+    for number, each in enumerate(_followed(checkpoint, ids.astype(np.int64), contents), start=1):
         step = _step(checkpoint, number, each, symbols, contents)
         answering = number >= first_answer
         steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
     return steps
 
 
-def _shown(alphabet: Alphabet, read: Ids) -> list[str]:
-    """What ids read in step stand for: symbols, and after them the end, again and again."""
-    shown = [*alphabet.symbols, END]
-    return [shown[index] for index in read]
+def _shown(checkpoint: Checkpoint, ids: Ids) -> list[str]:
+    """How ids that are read are shown."""
+    task = checkpoint.task
+    own = {sections.SOURCE: task.source.symbols, sections.TARGET: task.target.symbols}
+    symbols = {**own, **_MARKS}
+    shown = [symbol for section, _ in checkpoint.layout.sections for symbol in symbols[section]]
+    return [shown[index] for index in ids.astype(np.int64)]
 
 
 def _buffered_steps(
-    checkpoint: Checkpoint, source: Ids, answer: list[str], contents: bool
+    checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool
 ) -> list[Step]:
     layout, buffers = checkpoint.layout, checkpoint.config.model.buffers
-    assert isinstance(layout, InStep)
     assert buffers is not None
-    source = layout.read(source)
-    symbols = _shown(checkpoint.task.source, source)
-    if isinstance(layout, Padded):
-        answer = [*layout.in_turn(answer), END][: len(source)]
-    taken = [*checkpoint.follower.follow(source, contents)]
+    source = layout.prompt(source)
+    symbols = _shown(checkpoint, source)
+    outputs = [*checkpoint.task.target.symbols, END]
+    answer = [outputs[index] for index in layout.in_turn(np.array(target, np.int64))]
+    if layout.end is not None:
+        answer = [*answer, END][: len(source)]
+    taken = _followed(checkpoint, source, contents)
     read, write = np.array([each.signals[-2:] for each in taken]).reshape(-1, 2).T
     before = np.cumsum(read) - read
     left = np.maximum(len(source) - before, 0)
     reads = _parts_of(np.arange(1, len(source) + 1) - before[:, None])
     written = np.maximum(np.cumsum(write) - buffers.output_skip, 0)
-    said = _parts_of(written - np.arange(len(answer))[:, None])
+    parts = _parts_of(written - np.arange(len(answer))[:, None])
     # A row is named after the symbol that was read most of when it was pushed.
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads]
     return [
@@ -292,7 +319,7 @@ def _buffered_steps(
             _step(checkpoint, index + 1, each, names, contents),
             input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
-            written=_shares(said[:, index], answer),
+            written=_shares(parts[:, index], answer),
             output_held=float(write[: index + 1].sum()),
         )
         for index, each in enumerate(taken)
@@ -305,21 +332,22 @@ def _parts_of(cumulative: Numbers) -> Numbers:
 
 
 def _step(
-    checkpoint: Checkpoint, number: int, taken: StepTaken, symbols: list[str], contents: bool
+    checkpoint: Checkpoint, number: int, taken: Taken, symbols: list[str], contents: bool
 ) -> Step:
     """Step `number` of a run over symbols."""
     memory, reading = checkpoint.memory, taken.reading
     outputs = [*checkpoint.task.target.symbols, END]
+    best = int(outputs_of(taken.logits[None])[0])
+    none = best == NOT_KNOWN
     probabilities = np.exp(log_softmax(taken.logits))
-    best = int(taken.logits.argmax())
-    likely = np.flatnonzero(probabilities >= SMALLEST).tolist()
+    likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names
     rows, lines = (reading.rows, reading.lines) if contents else ({}, {})
     return Step(
         step=number,
         input=symbols[number - 1],
-        output=outputs[best],
-        probability=float(probabilities[best]),
+        output=None if none else outputs[best],
+        probability=None if none else float(probabilities[best]),
         likely={outputs[index]: float(probabilities[index]) for index in likely},
         signals=dict(zip(names, taken.signals.tolist(), strict=True)),
         pushed=dict(zip(memory.push_names, taken.pushed.tolist(), strict=True)),

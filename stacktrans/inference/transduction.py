@@ -1,27 +1,28 @@
 """Transducing lines: whole ones, and those that come bit by bit."""
 
+from __future__ import annotations
+
 import codecs
 import contextlib
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.common.incoming import LONGEST, Piece, check_length, decode_line, line_groups
+from stacktrans.common.errors import StacktransError
 from stacktrans.common.ragged import Ragged, starts_of
-from stacktrans.inference.beam import search
-from stacktrans.inference.decoding import Answer, transduce_together
-from stacktrans.inference.perplexity import Following, followings
+from stacktrans.common.reading import LONGEST, Piece, check_length, decode_line, line_groups
+from stacktrans.decoding.decoder import Answer, decode, likeliest
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import likeliest
-from stacktrans.tasks.alphabets import UNKNOWN, Characters, UnknownSymbol
+from stacktrans.tasks.alphabets import UNKNOWN, Characters, Ids, UnknownSymbol
 from stacktrans.tasks.base import Task, with_marks
-from stacktrans.tasks.corpus import Corpus, Vocabulary
+
+if TYPE_CHECKING:
+    from stacktrans.inference.perplexity import Following
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ class _Answering:
     """
 
     def __init__(self, checkpoint: Checkpoint, options: AnswerOptions, whole: bool) -> None:
-        self._checkpoint, self._options = checkpoint, options
+        self._model, self._layout = checkpoint.predictor, checkpoint.layout
+        self._task, self._options = checkpoint.task, options
         in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
         self._stream = None if whole or not in_step else LineStream(checkpoint, options.marked)
         self._number = 1
@@ -165,14 +167,63 @@ class _Answering:
                 line.source = decode_line(piece.raw)
             except StacktransError as error:
                 line.error = str(error)
-        _answer(self._checkpoint, lines, self._options)
+        self.answer(lines)
         lines[-1].last = True
         return lines
+
+    def answer(self, lines: Sequence[Line]) -> None:
+        """Answer the lines that have a source."""
+        task = self._task
+        waiting, sources = [], []
+        for line in lines:
+            if line.source is None:
+                continue
+            try:
+                symbols = task.source.split(line.source) if line.source else []
+                if not symbols:
+                    line.output = ""
+                    continue
+                check_length(len(symbols))
+                sources.append(task.source.encode(symbols))
+                waiting.append((line, symbols))
+            except StacktransError as error:
+                line.error = str(error)
+        for (line, symbols), found in zip(waiting, self._searched(sources), strict=True):
+            if found[0].failed:
+                line.error = self._model.failure
+            else:
+                self._fill_in(line, symbols, found)
+
+    def _searched(self, sources: Sequence[Ids]) -> Iterable[Sequence[Answer]]:
+        """The answers to sources, for each the best first."""
+        model, layout, options = self._model, self._layout, self._options
+        if options.beam is None:
+            answers = decode(model, layout, sources, options.max_length, options.logs)
+            return ([answer] for answer in answers)
+        from stacktrans.decoding.beam import search  # which few commands need
+
+        best, limit = options.best or 1, options.max_length
+        return search(model, layout, sources, options.beam, best, limit, options.logs)
+
+    def _fill_in(self, line: Line, symbols: list[str], found: Sequence[Answer]) -> None:
+        """Fill in the answers to the symbols of a line."""
+        task, options = self._task, self._options
+        if task.same_length and (options.logs or not task.scores_all):
+            line.scored = [*task.scored(symbols)]
+        marked = options.marked and line.scored is not None and not all(line.scored)
+        texts = [_written(task, each, line.scored if marked else None) for each in found]
+        line.output, line.ended = texts[0], found[0].ended
+        line.probability = math.exp(found[0].log_probability) if options.logs else None
+        if options.beam:
+            line.hypotheses = [
+                Hypothesis(text, each.log_probability, each.ended)
+                for text, each in zip(texts, found, strict=True)
+            ]
 
     @cached_property
     def _characters(self) -> tuple[Characters, Characters] | None:
         """What encodes sources and decodes answers in arrays; None if they must be seen singly."""
-        task, options = self._checkpoint.task, self._options
+        task, options = self._task, self._options
         alphabets = task.source, task.target
         seen = options.beam or options.logs or (task.same_length and not task.scores_all)
         if seen or not all(alphabet.is_of_characters for alphabet in alphabets):
@@ -188,19 +239,20 @@ class _Answering:
         if given is None:
             return None
         asked = np.flatnonzero(given.lengths)
-        answered = transduce_together(
-            self._checkpoint.predictor,
-            self._checkpoint.layout,
+        answers = decode(
+            self._model,
+            self._layout,
             Ragged(given.values, np.append(0, given.starts[1:][asked])),
             self._options.max_length,
+            logs=False,
         )
-        if answered is None:
+        symbols = answers.targets
+        if np.isnan(answers.log_probabilities).any() or symbols.values.min(initial=0) < 0:
             return None
-        symbols, ended = answered
         lengths = np.zeros(len(group), np.int64)
         lengths[asked] = symbols.lengths
         text = targets.decode(Ragged(symbols.values, starts_of(lengths)))
-        lines = Lines(self._number, text, (self._number + asked[~ended]).tolist())
+        lines = Lines(self._number, text, (self._number + asked[~answers.ended]).tolist())
         self._number += len(group)
         return lines
 
@@ -240,19 +292,22 @@ def transduce_lines(
     answering = _Answering(checkpoint, options, whole=as_json)
     for group in answering.groups(descriptor):
         lines = answering.each(group)
-        if as_json and isinstance(checkpoint.task, Corpus):
-            _add_followings(checkpoint, checkpoint.task.vocabulary, lines)
+        if as_json and checkpoint.layout.kind == "text":
+            _add_followings(checkpoint, lines)
         yield from lines
 
 
-def _add_followings(checkpoint: Checkpoint, words: Vocabulary, lines: Sequence[Line]) -> None:
-    """Have lines of a text say what the model takes for likely after each word."""
+def _add_followings(checkpoint: Checkpoint, lines: Sequence[Line]) -> None:
+    """Add to lines of a text what the model takes for likely after each word."""
+    from stacktrans.inference.perplexity import followings  # which few commands need
+
+    words: Any = checkpoint.task.source
     for line in lines:
         symbols = words.split(line.source or "")
         if symbols and not line.error:
             found = followings(checkpoint.predictor, words, symbols)
             if any(math.isnan(each.log_probability) for each in found):
-                line.error = OVERFLOW
+                line.error = checkpoint.predictor.failure
             else:
                 line.following = found
 
@@ -294,60 +349,12 @@ def transduce_strings(
         StacktransError: one can't be transduced; the message says which, from 1.
     """
     lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
-    _answer(checkpoint, lines, AnswerOptions(max_length, marked, beam, best or beam))
+    options = AnswerOptions(max_length, marked, beam, best or beam)
+    _Answering(checkpoint, options, whole=True).answer(lines)
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")
     return lines
-
-
-def _answer(checkpoint: Checkpoint, lines: Sequence[Line], options: AnswerOptions) -> None:
-    """Answer the lines that have a source."""
-    task = checkpoint.task
-    waiting, sources = [], []
-    for line in lines:
-        if line.source is None:
-            continue
-        try:
-            symbols = task.source.split(line.source) if line.source else []
-            if not symbols:
-                line.output = ""
-                continue
-            check_length(len(symbols))
-            sources.append(task.source.encode(symbols))
-            waiting.append((line, symbols))
-        except StacktransError as error:
-            line.error = str(error)
-    answers = search(
-        checkpoint.predictor,
-        checkpoint.layout,
-        sources,
-        options.beam or 1,
-        options.best or 1,
-        options.max_length,
-        options.logs,
-    )
-    told_apart = task.same_length and (options.logs or not task.scores_all)
-    for (line, symbols), found in zip(waiting, answers, strict=True):
-        answer = found[0]
-        if answer.lacking:
-            line.error = answer.lacking
-            continue
-        if math.isnan(answer.log_probability):
-            line.error = OVERFLOW
-            continue
-        if told_apart:
-            line.scored = [*task.scored(symbols)]
-        marked = options.marked and line.scored is not None and not all(line.scored)
-        texts = [_written(task, each, line.scored if marked else None) for each in found]
-        line.output = texts[0]
-        line.probability = math.exp(answer.log_probability) if options.logs else None
-        line.ended = answer.ended
-        if options.beam:
-            line.hypotheses = [
-                Hypothesis(text, each.log_probability, each.ended)
-                for text, each in zip(texts, found, strict=True)
-            ]
 
 
 def _written(task: Task, answer: Answer, scored: Sequence[bool] | None) -> str:
@@ -368,7 +375,7 @@ class LineStream:
         self._begin()
 
     def _begin(self) -> None:
-        self._run = self._model.start(1)
+        self._state = self._model.start(1)
         self._coming: deque[str] = deque()
         self._scored = self._task.scored(iter(self._coming.popleft, None))
         self._decoder = codecs.getincrementaldecoder("utf-8")()
@@ -410,15 +417,14 @@ class LineStream:
             return "", problem
         try:
             check_length(self._count + len(ids))
-            hidden = self._run.hidden(ids[None])
-        except StacktransError as error:  # a machine without a rule, too
+        except StacktransError as error:
             self._failed = True
             return "", str(error)
-        found, logs = likeliest(self._model.read_out(hidden))
+        found, logs = likeliest(self._model.advance(self._state, ids[None]))
         if np.isnan(logs).any():
             self._failed = True
-            return "", OVERFLOW
-        said = self._task.target.decode(found[0].tolist())
+            return "", self._model.failure
+        said = self._task.target.decode(found.tolist())
         if self._marked:
             said = [*map(self._mark, symbols, said)]
         # Words after others are parted from them.

@@ -19,7 +19,7 @@ from stacktrans.machines.definition import Machine
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proving.proof import Result, prove
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
-from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.layout import Pair
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
 FOUND = "found by proving"

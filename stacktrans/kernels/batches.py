@@ -134,11 +134,9 @@ class Sizes(NamedTuple):
         state: Array,
         read: Array,
         trace: Trace,
-        wanted: Array | None = None,
     ) -> Forward:
         """What running the steps of some items takes; arguments as `Forward` has them."""
         kind, count = self.kind, state.shape[2]
-        wanted = np.empty(0, self.dtype) if wanted is None else wanted
         gates = (count, kind.units.gates, padded(self.size, self.dtype))
         return Forward(
             kind.units.number,
@@ -155,9 +153,6 @@ class Sizes(NamedTuple):
             fresh(*gates, dtype=self.dtype),
             fresh(count, padded(self.heads, self.dtype), dtype=self.dtype),
             fresh(kind.units.gates, self.size, dtype=self.dtype),
-            wanted,
-            np.zeros(len(wanted)),
-            np.empty(1, np.int64),
         )
 
     def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Array) -> Inputs:
@@ -224,21 +219,18 @@ def forward_part(
     read: Array,
     store: Store,
     trace: Sequence[Array],
-    wanted: Array | None = None,
-) -> int:
+) -> None:
     """Run the steps for a part of the batch; arguments as `Forward` has them.
 
-    Of the whole batch are `starts`, `inputs`, `store` and `trace`. Gives back how many steps were
-    taken of the items that have as many.
+    Of the whole batch are `starts`, `inputs`, `store` and `trace`.
     """
     if part.start == part.stop:
-        return 0
+        return
     places = slice(starts[part.start], starts[part.stop])
     own_starts, own_inputs = _starts_of(part, starts), _inputs_of(part, inputs)
     of_steps = _trace_of(places, trace)
-    run = sizes.run(weights, bias, own_starts, own_inputs, state, read, of_steps, wanted)
-    forward(run, store.forward(part, places), sizes.kind.memory.signals)
-    return int(run.taken[0])
+    run = sizes.run(weights, bias, own_starts, own_inputs, state, read, of_steps)
+    forward(run, store.forward(part, places), sizes.kind.memory.signals, 0)
 
 
 class Grads(NamedTuple):

@@ -11,7 +11,6 @@ from stacktrans.kernels.compiling import Array, compiled_entry, inlined
 from stacktrans.kernels.steps import (
     Backward,
     Forward,
-    enough_written,
     going_on,
     position_backward,
     position_step,
@@ -31,7 +30,6 @@ def operate(
     own: int,
     tanh_values: int,
     hard: int,
-    buffered: int,
     bias: Array,
     sums: Array,
     signals: Array,
@@ -48,7 +46,6 @@ def operate(
         own: how many of the signals are the memory's; those of buffers follow.
         tanh_values: as `Forward` has it.
         hard: likewise.
-        buffered: as `Inputs` has it.
         bias: [signals + pushes * m].
         sums: the same and more; what comes out of the controller.
         signals: [signals] set.
@@ -59,29 +56,27 @@ def operate(
         later: how many steps of this item come after it.
     """
     kernel.set_signals(memory, sums, bias, signals[:own])
+    sigmoid_signals(sums[own:], bias[own:], signals[own:])
     if hard:
         kernel.make_hard(memory, signals[:own])
-    if buffered:
-        sigmoid_signals(sums[own:], bias[own:], signals[own:])
-        if hard:
-            rounded(signals[own:])
+        rounded(signals[own:])
     vectors = kernel.pushed(memory, item, step, place)
     values_step(sums, bias, signals.shape[0], tanh_values, vectors)
     kernel.step_forward(memory, item, step, place, later, signals, reads)
 
 
 @compiled_entry
-def forward(run: Forward, memory: Any, own: int) -> None:
+def forward(run: Forward, memory: Any, own: int, first: int) -> None:
     """All steps: units, then signals and values, then the memory.
 
     Args:
         run: what they take.
         memory: before the first step; becomes that after the last.
         own: how many of the signals are the memory's; those of buffers follow.
+        first: how many steps the memory has taken before the first of these.
     """
     tanh_values, hard, buffered = run.tanh_values, run.hard, run.inputs.buffered
     bias, starts, read, trace, heads = run.bias, run.starts, run.read, run.trace, run.heads
-    run.taken[0] = 0
     going = run.state.shape[2]
     for step in range(starts[1] - starts[0]):
         going = going_on(starts, step, going)
@@ -94,22 +89,18 @@ def forward(run: Forward, memory: Any, own: int) -> None:
                 own,
                 tanh_values,
                 hard,
-                buffered,
                 bias,
                 heads[item],
                 trace.signals[place],
                 read[item],
                 item,
-                step,
+                first + step,
                 place,
                 later,
             )
             if buffered:
                 position_step(trace, starts, item, place)
             copy(trace.reads[place], read[item])
-        run.taken[0] = step + 1
-        if run.wanted.shape[0] and enough_written(run, step, going):
-            break
 
 
 @compiled_entry

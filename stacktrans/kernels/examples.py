@@ -21,7 +21,7 @@ def compile_steps(sizes: Sizes) -> None:
     compile_together([Job.of(backward, back), Job.of(forward, ahead)])
 
 
-def smallest(of: Sizes) -> tuple[tuple[Forward, Any, int], tuple[Backward, Any, int]]:
+def smallest(of: Sizes) -> tuple[tuple[Forward, Any, int, int], tuple[Backward, Any, int]]:
     """What `drive.forward` and `drive.backward` are given in a run over a string of one step."""
     sizes, kind = of._replace(layers=1, batch=1, size=1), of.kind
     own, gates = kind.memory.signals, kind.units.gates
@@ -57,6 +57,6 @@ def smallest(of: Sizes) -> tuple[tuple[Forward, Any, int], tuple[Backward, Any, 
         sizes, all_items, backward_weights(weights, heads), starts, inputs, initial, trace, grads
     )
     return (
-        (run, store.forward(all_items, all_items), own),
+        (run, store.forward(all_items, all_items), own, 0),
         (back, store.backward(all_items, all_items), own),
     )

@@ -1,15 +1,16 @@
 """A controller and its memory from call to call, without gradients: all in arrays."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from stacktrans.kernels.batches import Kind, Sizes, forward_part, forward_weights
+from stacktrans.kernels.batches import Kind, Sizes, check_ids, forward_weights
 from stacktrans.kernels.compiling import Array, uses_numba
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.loading import prepare
-from stacktrans.kernels.steps import Weights
+from stacktrans.kernels.loading import call, prepare
+from stacktrans.kernels.steps import Forward, Inputs, Trace, Weights
 
 
 class RunWeights:
@@ -18,7 +19,7 @@ class RunWeights:
     Args:
         kind: what is run.
         projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
-            the last id is no input.
+            the last is for no input.
         initial: [L, states, H] the state before the first step.
         heads: [signals + pushes * m, H] of signals and values.
         bias: [signals + pushes * m] likewise.
@@ -60,92 +61,114 @@ class RunWeights:
             self._panels = {numba: forward_weights(gates, self.layers, self.heads)}
         return self._panels[numba]
 
-    def states(self, batch: int) -> Array:
-        """The initial states of B strings, [L, states, B, H]."""
-        return np.repeat(self.initial[:, :, None], batch, axis=2)
+    @property
+    def inputs(self) -> int:
+        """How many ids of inputs there are."""
+        return len(self.projected) - self.kind.buffered
 
 
-class Output(NamedTuple):
-    """What came out of T steps of a batch of B.
+@dataclass(eq=False)
+class State:
+    """B strings on their way through a model.
 
     Attributes:
-        hidden: [B, T, H] the output of the highest layer.
-        signals: [B, T, signals] strengths, in the order of the memory's `signal_names`.
-        reads: [B, T, reads * m] the vectors read.
+        sizes: of everything in a run.
+        units: [L, states, B, H] the state of the units.
+        read: [B, reads * m] what was read last.
+        store: the memory.
+        room: how many steps it has room for.
+        used: how many of them were taken.
+        signals: [B, signals] of the last step.
+        memory: the arrays of the memory.
+        run: what a step takes; None before the first.
     """
 
-    hidden: Array
-    signals: Array
-    reads: Array
+    sizes: Sizes
+    units: Array
+    read: Array
+    store: Store
+    room: int
+    used: int = 0
+    signals: Array = field(init=False)
+    memory: Any = field(init=False)
+    run: Forward | None = None
+
+    def __post_init__(self) -> None:
+        prepare(self.sizes.batch * self.room, forward)
+        self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
+        self._look()
+
+    @classmethod
+    def first(cls, weights: RunWeights, batch: int, steps: int) -> "State":
+        """The state of B strings before the first step, with room for some steps."""
+        sizes = weights.sizes._replace(batch=batch)
+        units = np.repeat(weights.initial[:, :, None], batch, axis=2)
+        return cls(sizes, units, sizes.nothing_read(), sizes.store(steps), steps)
+
+    def _look(self) -> None:
+        everything = slice(0, self.sizes.batch)
+        self.memory = self.store.forward(everything, everything)
+
+    def make_room(self, steps: int) -> None:
+        """Have room for some steps more; of the memory only what can still be read is kept."""
+        if self.used + steps > self.room:
+            steps = max(steps, self.room)
+            prepare(self.sizes.batch * steps, forward)
+            self.store = self.store.after(self.used).with_room(steps)
+            self.room, self.used = steps, 0
+            self._look()
+
+    def chosen(self, items: Array) -> "State":
+        """That of other strings, each from where one of these is, by their indices."""
+        store = self.store.after(self.used).chosen(items).with_room(self.room - self.used)
+        sizes = self.sizes._replace(batch=len(items))
+        units = np.ascontiguousarray(self.units[:, :, items])  # as compiled code takes it to be
+        return State(sizes, units, self.read[items], store, self.room - self.used)
 
 
-class Running:
-    """A controller and its memory, for a batch of B, from call to call without gradients.
-
-    Of the memory only those rows are kept that can still be read, or those cells that are not
-    empty.
-
-    Args:
-        weights: of the model, which has no buffers.
-        batch_size: B.
-
-    Attributes:
-        store: the memory.
+def run_steps(weights: RunWeights, state: State, ids: Array) -> Array:
+    """The controller's outputs over the next T steps, [B, T, H], with ids [B, T].
 
     Raises:
-        ValueError: there are buffers.
+        IndexError: there is no such id.
+        ValueError: they are not of B strings.
     """
+    if len(ids) != state.sizes.batch:
+        raise ValueError(f"inputs of {len(ids)} strings for a run over {state.sizes.batch}")
+    check_ids(ids, weights.inputs)
+    return _run(weights, state, ids, weights.projected)
 
-    def __init__(self, weights: RunWeights, batch_size: int) -> None:
-        if weights.kind.buffered:
-            raise ValueError("a buffered model can't continue from call to call")
-        self._weights = weights
-        self._sizes = weights.sizes._replace(batch=batch_size)
-        self._state = weights.states(batch_size)
-        self._read = self._sizes.nothing_read()
-        self.store: Store = self._sizes.store(0)
 
-    def step(self, ids: Array) -> Output:
-        """The next T steps, with the ids [B, T].
+def run_mixed(weights: RunWeights, state: State, projected: Array) -> Array:
+    """The controller's outputs over a step, [B, H], with the gates' sums over what is read.
 
-        Raises:
-            IndexError: there is no such id.
-            ValueError: they are not of B strings.
-        """
-        sizes, weights = self._sizes, self._weights
-        batch, steps = ids.shape
-        prepare(batch * steps, forward)
-        if batch != sizes.batch:
-            raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
-        trace = sizes.new_trace(batch * steps, saved=1)
+    Args:
+        weights: of the model.
+        state: changed in place.
+        projected: [B, L * gates * H].
+    """
+    return _run(weights, state, np.arange(len(projected))[:, None], projected)[:, 0]
+
+
+def _run(weights: RunWeights, state: State, ids: Array, projected: Array) -> Array:
+    sizes, (batch, steps) = state.sizes, ids.shape
+    state.make_room(steps)
+    run = state.run
+    if steps != 1 or run is None or run.weights is not weights.panels:
         starts = np.arange(batch + 1) * steps
-        given = sizes.inputs(starts, starts, np.ascontiguousarray(ids).ravel(), weights.projected)
-        self.store = self.store.with_room(steps)
-        forward_part(
-            sizes,
-            slice(0, batch),
-            weights.panels,
-            weights.bias,
-            starts,
-            given,
-            self._state,
-            self._read,
-            self.store,
-            trace,
-        )
-        self.store = self.store.after(steps)
-        hidden, signals, reads = (
-            part.reshape(batch, steps, *part.shape[1:]) for part in trace[1:4]
-        )
-        return Output(np.ascontiguousarray(hidden[:, :, -1]), signals, reads)
-
-    def hidden(self, ids: Array) -> Array:
-        """The output of the highest layer over the next T steps, [B, T, H]; see `step`."""
-        return self.step(ids).hidden
-
-    def choose(self, items: Array) -> None:
-        """Go on with other strings, each from where one of these is, by their indices."""
-        self._sizes = self._sizes._replace(batch=len(items))
-        self._state = np.ascontiguousarray(self._state[:, :, items])
-        self._read = self._read[items]
-        self.store = self.store.chosen(items)
+        flat = np.ascontiguousarray(ids, np.int64).ravel()
+        shaped = projected.reshape(len(projected), *sizes.projected)
+        given = Inputs(starts, flat, shaped, 0)
+        trace = Trace._make(sizes.new_trace(batch * steps, saved=1))
+        run = sizes.run(weights.panels, weights.bias, starts, given, state.units, state.read, trace)
+        if steps == 1:
+            state.run = run
+    else:
+        run.inputs.ids[:] = ids[:, 0]
+        if projected is not weights.projected:
+            run.inputs.projected[:] = projected.reshape(run.inputs.projected.shape)
+    call(forward, run, state.memory, sizes.kind.memory.signals, state.used)
+    state.used += steps
+    own = run.trace.signals.reshape(batch, steps, -1)
+    state.signals = own[:, -1]
+    return run.trace.hidden[:, -1].reshape(batch, steps, -1)

@@ -90,10 +90,6 @@ class Forward(NamedTuple):
         inner: the same.
         heads: [B, as wide as `weights.heads`] to work in.
         between: [gates, H] to work in.
-        wanted: [B] how much an item has to write to its buffer until what follows does not matter;
-            empty to take all steps.
-        written: [B] zeros in double precision, to work in; or empty.
-        taken: [1] set: how many steps were taken of the items that have as many.
     """
 
     cell: int
@@ -110,9 +106,6 @@ class Forward(NamedTuple):
     inner: Array
     heads: Array
     between: Array
-    wanted: Array
-    written: Array
-    taken: Array
 
 
 class Backward(NamedTuple):
@@ -294,20 +287,6 @@ def position_step(trace: Trace, starts: Array, item: int, place: int) -> None:
         signals = trace.signals[place]
         read_on = signals[signals.shape[0] - 2]
         trace.positions[place + 1] = trace.positions[place] + read_on
-
-
-@compiled
-def enough_written(run: Forward, step: int, going: int) -> bool:
-    """Whether what the first `going` items do after a step does not matter.
-
-    What is written is added up as when it is read (see `answering.read_written`).
-    """
-    done, kind = True, run.wanted.dtype.type
-    for item in range(going):
-        signals = run.trace.signals[run.starts[item] + step]
-        run.written[item] += signals[signals.shape[0] - 1]
-        done &= kind(run.written[item]) >= run.wanted[item]
-    return done
 
 
 @compiled

@@ -9,9 +9,11 @@ can say what is done with all letters alike: what is pushed is the kind of the l
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from stacktrans.common.ends import Ends
+from stacktrans.tasks.layout import Layout
 
 EMPTY = 0
 """The kind that is read from an empty memory."""
@@ -96,35 +98,6 @@ class Rule(NamedTuple):
     after: Term
 
 
-class Memories(NamedTuple):
-    """What memories a machine has, and what signals do with them.
-
-    The ends of the n-th memory, from 0, are 2 n, its top, and 2 n + 1, its bottom.
-
-    Attributes:
-        names: of each.
-        pops: the end of each pop, whose signals come first in this order.
-        pushes: the end of each push.
-        reads: the ends that are read.
-        signal_names: what signals are called.
-        depths: how deep under its end each of these is read, from 0; none for 0 everywhere.
-        moves: signals, each with an end that a thing is taken from, and one that it is put on.
-    """
-
-    names: tuple[str, ...]
-    pops: tuple[tuple[int, int], ...]
-    pushes: tuple[tuple[int, int], ...]
-    reads: tuple[int, ...]
-    signal_names: tuple[str, ...]
-    depths: tuple[int, ...] = ()
-    moves: tuple[tuple[int, int, int], ...] = ()
-
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """What is read: ends, and how deep under each."""
-        return [*zip(self.reads, self.depths or (0,) * len(self.reads), strict=True)]
-
-
 class Buffers(NamedTuple):
     """An input buffer that is read from, and an output buffer that is written to.
 
@@ -137,34 +110,6 @@ class Buffers(NamedTuple):
     steps_per_symbol: int
     extra_steps: int
     output_skip: int
-
-
-JOINT, SAME_LENGTH, PADDED, STREAM = "joint", "same length", "padded", "stream"
-"""How strings are laid out; see `stacktrans.tasks.layouts`."""
-
-
-class Reads(NamedTuple):
-    """How a source becomes what is read, and an answer what is said.
-
-    Attributes:
-        kind: `JOINT`, `SAME_LENGTH`, `PADDED` or `STREAM`.
-        first_source: the symbol of source symbol 0.
-        first_target: the symbol that output 0 is read as; -1 if outputs are not read.
-        before: symbols read before the source.
-        after: symbols read after the source.
-        end: the output that ends an answer; -1 for none.
-        steps: of padded sources, the steps for each symbol, and further ones.
-        backwards: whether sources are read, and answers said, from the last symbol to the first.
-    """
-
-    kind: str
-    first_source: int
-    first_target: int
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    end: int
-    steps: tuple[int, int] = (1, 0)
-    backwards: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,9 +126,9 @@ class Machine:
         outputs: what can be said.
         kinds: of each memory, what it can hold; the first is what is read when it is empty.
         states: the states; the first is the one before the first step.
-        memories: what memories there are.
+        memories: the ends of its memories; each row of cells counts as a memory.
         buffers: None without.
-        reads: how strings are laid out.
+        layout: how sources are read, and answers output.
         rules: the first that fits holds.
     """
 
@@ -196,9 +141,9 @@ class Machine:
     outputs: Things
     kinds: tuple[Things, ...]
     states: Things
-    memories: Memories
+    memories: Ends
     buffers: Buffers | None
-    reads: Reads
+    layout: Layout
     rules: tuple[Rule, ...]
 
     @functools.cached_property
@@ -216,23 +161,3 @@ class Machine:
     def nothing(self) -> int:
         """The symbol that is read after the last of an input buffer."""
         return self.symbols.size - 1
-
-    def steps_over(self, length: int) -> int:
-        """How many steps are taken over so many symbols."""
-        if self.buffers is None:
-            return length
-        return self.buffers.steps_per_symbol * length + self.buffers.extra_steps
-
-    def in_turn(self, symbols: Sequence[int]) -> Sequence[int]:
-        """A string in the order in which it is read or said; or, of that, the string."""
-        return symbols[::-1] if self.reads.backwards else symbols
-
-    def read(self, source: Sequence[int]) -> list[int]:
-        """What is read of a source, by the numbers of its symbols, before an own output is."""
-        reads = self.reads
-        inner = [reads.first_source + symbol for symbol in self.in_turn(source)]
-        if reads.kind == PADDED:
-            each, further = reads.steps
-            blank = reads.after[0]
-            return inner + [blank] * (max(1, each * len(inner) + further) - len(inner))
-        return [*reads.before, *inner, *reads.after]

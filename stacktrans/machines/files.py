@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from stacktrans.common.checksums import check_sum
+from pydantic import TypeAdapter
+
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
-from stacktrans.common.incoming import LONGEST
-from stacktrans.machines.definition import (
-    CONSTANT,
-    JOINT,
-    PADDED,
-    SAME_LENGTH,
-    STREAM,
-    Buffers,
-    Machine,
-    Memories,
-    Reads,
-    Rule,
-    Series,
-    Term,
-    Things,
-)
+from stacktrans.common.files import check_sum
+from stacktrans.common.reading import LONGEST
+from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Rule, Series, Things
 from stacktrans.machines.words import sentence
+from stacktrans.tasks.layout import Layout
 
 FORMAT = 3
 """The version of what a file of a machine holds."""
@@ -40,13 +30,13 @@ def written(machine: Machine) -> str:
         "source": machine.source,
         "target": machine.target,
         "words": machine.words,
-        "reads": machine.reads._asdict(),
+        "layout": _written_layout(machine.layout),
         "buffers": machine.buffers and machine.buffers._asdict(),
         "memories": machine.memories._asdict(),
-        "symbols": _written_things(machine, machine.symbols),
-        "outputs": _written_things(machine, machine.outputs),
-        "kinds": [_written_things(machine, things) for things in machine.kinds],
-        "states": _written_things(machine, machine.states),
+        "symbols": _written_things(machine.symbols),
+        "outputs": _written_things(machine.outputs),
+        "kinds": [*map(_written_things, machine.kinds)],
+        "states": _written_things(machine.states),
     }
     lines = [f" {json.dumps(name)}: {_json(value)}" for name, value in held.items()]
     rules = ",\n".join(f"  {_json(_written_rule(machine, rule))}" for rule in machine.rules)
@@ -57,7 +47,11 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _written_things(machine: Machine, things: Things) -> list[Any]:
+def _written_layout(layout: Layout) -> dict[str, Any]:
+    return {each.name: getattr(layout, each.name) for each in fields(layout) if each.compare}
+
+
+def _written_things(things: Things) -> list[Any]:
     return [
         [each.name, None if each.letters is None else _ranges(each.letters)]
         for each in things.series
@@ -110,11 +104,6 @@ def _machine(held: dict[str, Any]) -> Machine:
     source, target = tuple(held["source"]), tuple(held["target"])
     _check(all(isinstance(symbol, str) for symbol in (*source, *target)))
     letters = tuple(dict.fromkeys([*source, *target]))
-    memories = held["memories"]
-    pairs = {key: tuple((int(s), int(e)) for s, e in memories[key]) for key in ("pops", "pushes")}
-    buffers, reads = held["buffers"], held["reads"]
-    before, after = (tuple(map(int, reads[key])) for key in ("before", "after"))
-    _check(reads["kind"] in (JOINT, SAME_LENGTH, PADDED, STREAM))
     machine = Machine(
         task=str(held["task"]),
         source=source,
@@ -125,31 +114,14 @@ def _machine(held: dict[str, Any]) -> Machine:
         outputs=_things(held["outputs"], len(letters)),
         kinds=tuple(_things(each, len(letters)) for each in held["kinds"]),
         states=_things(held["states"], len(letters)),
-        memories=Memories(
-            tuple(map(str, memories["names"])),
-            pairs["pops"],
-            pairs["pushes"],
-            tuple(map(int, memories["reads"])),
-            tuple(map(str, memories["signal_names"])),
-            tuple(map(int, memories["depths"])),
-            tuple((int(s), int(e), int(o)) for s, e, o in memories["moves"]),
-        ),
-        buffers=None if buffers is None else Buffers(**{k: int(v) for k, v in buffers.items()}),
-        reads=Reads(
-            reads["kind"],
-            int(reads["first_source"]),
-            int(reads["first_target"]),
-            before,
-            after,
-            int(reads["end"]),
-            (int(reads["steps"][0]), int(reads["steps"][1])),
-            bool(reads["backwards"]),
-        ),
+        memories=TypeAdapter(Ends).validate_python(held["memories"]),
+        buffers=TypeAdapter(Buffers | None).validate_python(held["buffers"]),
+        layout=TypeAdapter(Layout).validate_python(held["layout"]),
         rules=(),
     )
     _check_sizes(machine)
     sizes = [things.size for things in machine.places]
-    machine = replace(machine, rules=tuple(_rule(each, sizes) for each in held["rules"]))
+    machine = replace(machine, rules=tuple(_rules(held["rules"], sizes)))
     for rule in machine.rules:
         _check_rule(machine, rule)
     return machine
@@ -171,26 +143,16 @@ def _numbers(ranges: list[Any], limit: int) -> Iterable[int]:
         yield from range(first, last + 1)
 
 
-def _rule(held: dict[str, Any], sizes: list[int]) -> Rule:
-    """A rule, where so many things can stand in each place."""
-    when = [
-        None if own is None else frozenset(_numbers(own, size))
-        for own, size in zip(held["when"], sizes, strict=True)
-    ]
-    output, after = held["output"], held["after"]
-    return Rule(
-        tuple(when),
-        tuple((int(one), int(other), bool(same)) for one, other, same in held["equal"]),
-        tuple(held["signals"]),
-        output and _term(output),
-        tuple(term and _term(term) for term in held["pushed"]),
-        _term(after),
-    )
-
-
-def _term(held: list[Any]) -> Term:
-    place, thing = held
-    return Term(int(place), int(thing))
+def _rules(held: list[Any], sizes: list[int]) -> Iterator[Rule]:
+    """Rules, where so many things can stand in each place."""
+    rule = TypeAdapter(Rule)
+    for each in held:
+        _check(all(type(signal) is int for signal in each["signals"]))  # not true or 1.0
+        when = [
+            None if own is None else frozenset(_numbers(own, size))
+            for own, size in zip(each["when"], sizes, strict=True)
+        ]
+        yield rule.validate_python({key: each[key] for key in Rule._fields} | {"when": when})
 
 
 def _check(right: bool) -> None:
@@ -210,17 +172,9 @@ def _check_sizes(machine: Machine) -> None:
     _check(all(depth >= 0 for depth in memories.depths))
     for _, taken, put in memories.moves:
         _check(machine.kinds[taken // 2] == machine.kinds[put // 2])
-    reads = machine.reads
-    _check(all(0 <= each < machine.symbols.size for each in (*reads.before, *reads.after)))
-    _check(0 <= reads.first_source <= machine.symbols.size - len(machine.source))
-    if reads.kind == JOINT:
-        _check(0 <= reads.first_target <= machine.symbols.size - len(machine.target))
-    _check(reads.kind != PADDED or len(reads.after) == 1)
-    _check(reads.kind != STREAM or machine.symbols.size == machine.outputs.size)
-    with_end = reads.kind in (JOINT, PADDED)
-    _check(machine.outputs.size == len(machine.target) + with_end)
-    _check(reads.end == len(machine.target) if with_end else -1 <= reads.end < machine.outputs.size)
-    _check(min(reads.steps) >= 0 and max(reads.steps) <= LONGEST)
+    layout = machine.layout
+    _check(machine.symbols.size == layout.inputs + (machine.buffers is not None))
+    _check(machine.outputs.size == layout.outputs)
     if machine.buffers:
         _check(min(machine.buffers) >= 0 and max(machine.buffers) <= LONGEST and signals >= 2)
 
@@ -230,7 +184,7 @@ def _check_rule(machine: Machine, rule: Rule) -> None:
     places, memories = machine.places, machine.memories
     _check(len(rule.when) == len(places) and len(rule.pushed) == len(memories.pushes))
     _check(len(rule.signals) == len(memories.signal_names))
-    _check(all(type(signal) is int and signal in (0, 1) for signal in rule.signals))
+    _check(all(signal in (0, 1) for signal in rule.signals))
     for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
         _check(term is not None or not rule.signals[signal])
     for one, other, _ in rule.equal:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.machines.definition import (
-    CONSTANT,
-    EMPTY,
-    JOINT,
-    PADDED,
-    Machine,
-    Rule,
-    Term,
-    Things,
-)
+from stacktrans.decoding.model import Mixed, Numbers
+from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Rule, Term, Things
+from stacktrans.tasks.alphabets import Ids, Mask
 
-ASKED_NOTHING = -1
-"""Said where a machine has learned no output, since nobody asked."""
-
-
-NO_OUTPUT = "the machine has no output for what it reads here"
+NO_OUTPUT = -1
+"""The output where a machine has learned none, since nobody asked for it."""
+LOST = -2
+"""The output where no rule fits, and after it."""
+UNLIKELY = -1e9
+"""The logit of what a machine does not output."""
 
 
 class NoRule(StacktransError):
@@ -114,7 +111,7 @@ class Tables:
                 for (signal, end), term in zip(machine.memories.pushes, rule.pushed, strict=True)
                 if rule.signals[signal] and term is not None
             )
-            nothing = Term(CONSTANT, ASKED_NOTHING)
+            nothing = Term(CONSTANT, NO_OUTPUT)
             output = self.table(rule.output or nothing, machine.outputs)
             self._done[number] = _Done(pushes, output, self.table(rule.after, machine.states))
         return self._done[number]
@@ -147,7 +144,6 @@ class Stepper:
         tables: of the machine.
 
     Attributes:
-        state: the one that it is in.
         rule: the number of the rule that held last.
         signals: of that rule.
         held: what each memory holds, the bottom first.
@@ -160,6 +156,12 @@ class Stepper:
         # Before the places, what is always the same.
         self._values = [0, 0, *[EMPTY] * len(machine.memories.reads), machine.start]
         self.rule, self.signals = -1, tuple[int, ...]()
+        self._classes = [[0], *tables.classes]
+        self._fronts = [
+            (place, self.held[end // 2], depth if end % 2 else -1 - depth, depth)
+            for place, (end, depth) in enumerate(machine.memories.places, start=2)
+            if tables.matters(place - 1)
+        ]
 
     def copy(self) -> Stepper:
         """Another one that is where this one is."""
@@ -167,12 +169,8 @@ class Stepper:
         for own, held in zip(other.held, self.held, strict=True):
             own.extend(held)
         other._values[:] = self._values
+        other.rule, other.signals = self.rule, self.signals
         return other
-
-    @property
-    def machine(self) -> Machine:
-        """The machine that runs."""
-        return self._tables.machine
 
     @property
     def state(self) -> int:
@@ -189,61 +187,48 @@ class Stepper:
         held = self.held[end // 2]
         return held[depth if end % 2 else -1 - depth] if len(held) > depth else EMPTY
 
-    def run(self, symbols: Iterable[int]) -> Iterator[int]:
-        """What is said to each of some symbols, as they come.
+    def step(self, symbol: int) -> int:
+        """The output for a symbol; `NO_OUTPUT` where the machine has none.
 
         Raises:
             NoRule: no rule fits.
         """
-        values, actions, tables = self._values, self._actions, self._tables
-        key: tuple[int, ...]
-        classes = [[0], *tables.classes]
-        fronts = [
-            (place, self.held[end // 2], depth if end % 2 else -1 - depth, depth)
-            for place, (end, depth) in enumerate(tables.machine.memories.places, start=2)
-            if tables.matters(place - 1)
-        ]
-        single = len(values) == 4 and not tables.pairs
-        of_symbols, of_kinds, of_states = classes[1], classes[2] if single else [], classes[-1]
-        for symbol in symbols:
-            values[1] = symbol
-            if single:
-                key = (of_symbols[symbol], of_kinds[values[2]], of_states[values[3]])
-            else:
-                key = self._key(classes)
-            action = actions.get(key)
-            if action is None:
-                action = actions[key] = self._action(key)
-            pops, pushes, moves, (place, table), (after_place, after), _, _ = action
-            said = table[values[place]]
-            following = after[values[after_place]]
-            new = [(push, kinds[values[at]]) for push, at, kinds in pushes]
-            for pop in pops:
-                pop()
-            for push, kind in new:
-                if kind < 0:
-                    raise self._lost()
-                push(kind)
-            if following < 0:
-                raise self._lost()
-            for take, put in moves:
-                put(take())
-            values[-1] = following
-            for at, held, end, depth in fronts:
-                values[at] = held[end] if len(held) > depth else EMPTY
-            self.rule, self.signals = action.rule, action.signals
-            yield said
+        values = self._values
+        values[1] = symbol
+        key = self._key()
+        action = self._actions.get(key)
+        if action is None:
+            action = self._actions[key] = self._action(key)
+        pops, pushes, moves, (place, table), (after_place, after), _, _ = action
+        output, following = table[values[place]], after[values[after_place]]
+        new = [(push, kinds[values[at]]) for push, at, kinds in pushes]
+        for pop in pops:
+            pop()
+        for push, kind in new:
+            if kind < 0:
+                raise NoRule
+            push(kind)
+        if following < 0:
+            raise NoRule
+        for take, put in moves:
+            put(take())
+        values[-1] = following
+        for at, held, end, depth in self._fronts:
+            values[at] = held[end] if len(held) > depth else EMPTY
+        self.rule, self.signals = action.rule, action.signals
+        return output
 
-    def _key(self, classes: list[list[int]]) -> tuple[int, ...]:
+    def run(self, symbols: Iterable[int]) -> Iterator[int]:
+        """The output for each of some symbols, as they come; raises `NoRule`."""
+        return map(self.step, symbols)
+
+    def _key(self) -> tuple[int, ...]:
         values, letters = self._values, self._tables.letters
-        key = [own[value] for own, value in zip(classes, values, strict=True)]
+        key = [own[value] for own, value in zip(self._classes, values, strict=True)]
         for one, other in self._tables.pairs:
             first, second = letters[one][values[one + 1]], letters[other][values[other + 1]]
             key.append(first == second >= 0)
         return tuple(key)
-
-    def _lost(self) -> NoRule:
-        return NoRule("the machine has no rule for what it reads here")
 
     def _action(self, key: tuple[int, ...]) -> _Action:
         """What the rule does that fits things of some classes; raises `NoRule`."""
@@ -256,7 +241,7 @@ class Stepper:
             )
             number = next(fitting, None)
             if number is None:
-                raise self._lost()
+                raise NoRule
             tables.fitting[key] = number
         return self._made(tables.fitting[key])
 
@@ -309,100 +294,72 @@ def _taken(held: deque[int], top: bool) -> Callable[[], int]:
     return lambda: take() if held else EMPTY
 
 
-class Said(NamedTuple):
-    """An answer: outputs, without the one that ends it, and whether there was one."""
+@dataclass
+class Run:
+    """Runs of a machine over B strings.
 
-    outputs: list[int]
-    ended: bool
+    Attributes:
+        steppers: of each.
+        signals: [B, signals] of the last step; NaN where there was no rule.
+        origins: what each memory of the first string holds, as the steps that pushed it, if each
+            step was noted; see `MachineModel`.
+        lost: the strings for which there was no rule.
+        steps: how many were noted.
+    """
+
+    steppers: list[Stepper]
+    signals: Numbers
+    origins: list[deque[int]]
+    lost: set[int] = field(default_factory=set)
+    steps: int = 0
 
 
-def answer(tables: Tables, source: Sequence[int], limit: int) -> Said:
-    """What a machine answers to a source, by the numbers of its symbols.
+class Runner:
+    """What the decoder runs of a machine: each output has the probability 1.
 
     Args:
-        tables: of the machine.
-        source: numbers of source symbols.
-        limit: the most symbols of an answer that follows its source.
-
-    Raises:
-        NoRule: no rule fits.
+        machine: itself.
     """
-    machine = tables.machine
-    read, stepper = machine.read(source), Stepper(tables)
-    if machine.reads.kind == JOINT:
-        return _after(stepper, read, limit)
-    said = written(stepper, read) if machine.buffers else [*stepper.run(read)]
-    if machine.reads.kind == PADDED:
-        ended = machine.reads.end in said
-        said = said[: said.index(machine.reads.end)] if ended else said
-        return _known(Said([*machine.in_turn(said)], ended))
-    return Said(said, True)
 
+    failure: ClassVar[str] = "the machine has no rule for what it reads here"
+    certain: ClassVar[bool] = True
+    threads = 1
 
-def _after(stepper: Stepper, read: list[int], most: int) -> Said:
-    """An answer that follows its source, each output of which is read."""
-    reads = stepper.machine.reads
-    (last,) = deque(stepper.run(read), maxlen=1)
-    outputs = [last, *answer_after(stepper, last, most, reads.first_target, [reads.end])]
-    ended = outputs[-1] == reads.end
-    said = outputs[:-1] if ended else outputs[:most]
-    return _known(Said([*stepper.machine.in_turn(said)], ended))
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.buffers = machine, machine.buffers
+        self._tables = Tables(machine)
 
+    def start(self, batch: int, steps: int = 0) -> Run:
+        """See `Model.start`."""
+        signals = np.zeros((batch, len(self.machine.memories.signal_names)))
+        steppers = [Stepper(self._tables) for _ in range(batch)]
+        return Run(steppers, signals, [deque() for _ in self.machine.kinds])
 
-def _known(said: Said) -> Said:
-    """An answer; raises `NoRule` if there is no output for one of its symbols."""
-    if ASKED_NOTHING in said.outputs:
-        raise NoRule(NO_OUTPUT)
-    return said
+    def advance(self, state: Run, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:
+        """See `Model.advance`; logits are NaN where no rule fits, -inf where there is no output."""
+        if isinstance(ids, Mixed):
+            ids = np.where(ids.ids < 0, self.machine.nothing, ids.ids)[:, None]
+        outputs = np.full(ids.shape, LOST)
+        for item, (stepper, row) in enumerate(zip(state.steppers, ids.tolist(), strict=True)):
+            if item in state.lost:
+                continue
+            try:
+                for place, symbol in enumerate(row):
+                    outputs[item, place] = stepper.step(symbol)
+                state.signals[item] = stepper.signals
+            except NoRule:
+                state.lost.add(item)
+                state.signals[item] = np.nan
+        chosen = outputs.ravel() if asked is None else outputs[asked]
+        logits = np.full((len(chosen), self.machine.outputs.size), UNLIKELY)
+        logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
+        logits[chosen == NO_OUTPUT] = -np.inf
+        logits[chosen == LOST] = np.nan
+        return logits
 
-
-def answer_after(
-    stepper: Stepper, first: int, limit: int, first_target: int, ending: Sequence[int]
-) -> list[int]:
-    """What is said after an output, each read before the next, up to one that ends it.
-
-    Args:
-        stepper: where that output was said.
-        first: the output.
-        limit: how many symbols may be read so.
-        first_target: the symbol that output 0 is read as.
-        ending: the outputs that nothing is said after.
-    """
-    outputs: list[int] = []
-    last = first
-
-    def own() -> Iterator[int]:
-        while last not in ending and len(outputs) < limit:
-            if last < 0:
-                raise NoRule(NO_OUTPUT)
-            yield first_target + last
-
-    for last in stepper.run(own()):
-        outputs.append(last)
-    return outputs
-
-
-def written(stepper: Stepper, read: Sequence[int]) -> list[int]:
-    """What is written to the output buffer, as many symbols as were read; 0 where it has none.
-
-    What would be done after the last of them does not matter, and is not done.
-    """
-    machine = stepper.machine
-    assert machine.buffers is not None
-    place, count, skip = 0, len(read), machine.buffers.output_skip
-    said: list[int] = []
-
-    def symbols() -> Iterator[int]:
-        for _ in range(machine.steps_over(count)):
-            yield read[place] if place < count else machine.nothing
-
-    for output in stepper.run(symbols()):
-        place += stepper.signals[-2]
-        if stepper.signals[-1]:
-            if skip:
-                skip -= 1
-            elif len(said) < count:
-                said.append(output)
-        if place >= count and len(said) == count:
-            break
-    return said + [0] * (count - len(said))
+    def select(self, state: Run, items: Ids) -> Run:
+        """See `Model.select`."""
+        chosen = items.tolist()
+        steppers = [state.steppers[item].copy() for item in chosen]
+        lost = {place for place, item in enumerate(chosen) if item in state.lost}
+        return Run(steppers, state.signals[items], state.origins, lost)

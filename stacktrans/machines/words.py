@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stacktrans.common.wording import listed
+from stacktrans.common.visible import listed
 from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Rule, Term, Things
 
 MOST_NAMED = 6
@@ -44,24 +44,17 @@ def some(machine: Machine, things: Things, numbers: Iterable[int]) -> str:
     return listed(parts, "or")
 
 
-def end_names(machine: Machine, ends: Iterable[int]) -> list[str]:
-    """What ends of memories are called: by the memory, and the end if several of it are used."""
+def _end_name(machine: Machine, end: int) -> str:
+    """What an end of a memory is called: by the memory, and the end if several of it are used."""
     memories = machine.memories
-    used = {*memories.reads, *(end for _, end in memories.pops)}
-    found = []
-    for end in ends:
-        name, other = memories.names[end // 2], end ^ 1
-        double = end in used and other in used
-        found.append(f"{name} {'bottom' if end % 2 else 'top'}" if double else name)
-    return found
+    used, name = {*memories.reads, *(own for _, own in memories.pops)}, memories.names[end // 2]
+    return f"{name} {'bottom' if end % 2 else 'top'}" if {end, end ^ 1} <= used else name
 
 
 def place_names(machine: Machine) -> list[str]:
     """What the places of rules are called."""
-    names = end_names(machine, machine.memories.reads)
-    depths = [deep for _, deep in machine.memories.places]
     lists = bool(machine.memories.moves)
-    reads = [_under(deep, name, lists) for deep, name in zip(depths, names, strict=True)]
+    reads = [_under(deep, _end_name(machine, end), lists) for end, deep in machine.memories.places]
     return ["symbol", *reads, "state"]
 
 
@@ -102,18 +95,14 @@ def actions(machine: Machine, rule: Rule) -> list[str]:
     """What a rule does, in order."""
     memories, found = machine.memories, []
     single = len(memories.names) == 1
-    for (signal, end), name in zip(
-        memories.pops, end_names(machine, (end for _, end in memories.pops)), strict=True
-    ):
+    for signal, end in memories.pops:
         if rule.signals[signal]:
-            alone = single and name == memories.names[end // 2]
-            found.append("pop" if alone else f"pop {name}")
-    pushing = end_names(machine, (end for _, end in memories.pushes))
-    for (signal, end), term, name in zip(memories.pushes, rule.pushed, pushing, strict=True):
+            name = _end_name(machine, end)
+            found.append("pop" if [name] == [*memories.names] else f"pop {name}")
+    for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True):
         if rule.signals[signal] and term is not None:
-            what = f"push {_said(machine, term, machine.kinds[end // 2])}"
-            alone = single and name == memories.names[end // 2]
-            found.append(what if alone else f"{what} on {name}")
+            what, name = _said(machine, term, machine.kinds[end // 2]), _end_name(machine, end)
+            found.append(f"push {what}{'' if [name] == [*memories.names] else f' on {name}'}")
     for signal, taken, _ in memories.moves:
         if rule.signals[signal]:
             left = taken // 2 % 2 == 0

@@ -3,35 +3,41 @@
 A new memory is one class beside these and one line in `stacktrans.common.registry`.
 """
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.registry import MEMORIES
-from stacktrans.memory.actions.definition import ActionList, ActionMemory, ActionStack
 from stacktrans.memory.base import HeldCells, HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.nothing import Nothing
-from stacktrans.memory.strengths.definition import Deque, Queue, Stack, StrengthMemory
 from stacktrans.settings.model_config import ModelConfig
+
+if TYPE_CHECKING:
+    from stacktrans.memory.actions.definition import ActionList as ActionList
+    from stacktrans.memory.actions.definition import ActionMemory as ActionMemory
+    from stacktrans.memory.actions.definition import ActionStack as ActionStack
+    from stacktrans.memory.nothing import Nothing as Nothing
+    from stacktrans.memory.strengths.definition import Deque as Deque
+    from stacktrans.memory.strengths.definition import Queue as Queue
+    from stacktrans.memory.strengths.definition import Stack as Stack
+    from stacktrans.memory.strengths.definition import StrengthMemory as StrengthMemory
+
+__all__ = ["HeldCells", "HeldRows", "Memory", "MemoryState", "Reading", "make_memory"]
+
+_FILES = {
+    "actions.definition": ("ActionList", "ActionMemory", "ActionStack"),
+    "nothing": ("Nothing",),
+    "strengths.definition": ("Deque", "Queue", "Stack", "StrengthMemory"),
+}
+"""The memories, which are imported when they are asked for, by the files that they are in."""
+
+
+def __getattr__(name: str) -> Any:
+    for file, names in _FILES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{file}"), name)
+    raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
 def make_memory(config: ModelConfig) -> Memory[Any]:
     """The memory of a model; raises `UsageError` if there is none of its name."""
     memory: Memory[Any] = MEMORIES.load(config.memory.name).from_config(config)
     return memory
-
-
-__all__ = [
-    "ActionList",
-    "ActionMemory",
-    "ActionStack",
-    "Deque",
-    "HeldCells",
-    "HeldRows",
-    "Memory",
-    "MemoryState",
-    "Nothing",
-    "Queue",
-    "Reading",
-    "Stack",
-    "StrengthMemory",
-    "make_memory",
-]

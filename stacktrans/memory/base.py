@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import UsageError
-from stacktrans.common.late import Late
+from stacktrans.common.registry import Late
 
 if TYPE_CHECKING:
     import torch
@@ -86,12 +87,14 @@ class Memory(ABC, Generic[State]):
             of `push_names`.
         carries: whether it can be `carried` from piece to piece of a long sequence.
         count: how many of the same stand side by side, with equal shares of all that there is.
+        capacity: how many cells of a row are kept; None for all.
     """
 
     name: ClassVar[str]
     takes_actions: ClassVar[bool] = False
     carries: ClassVar[bool] = False
     count: int = 1
+    capacity: int | None = None
 
     @classmethod
     def from_config(cls, config: ModelConfig) -> Self:
@@ -110,6 +113,11 @@ class Memory(ABC, Generic[State]):
     @abstractmethod
     def push_names(self) -> tuple[str, ...]:
         """What each vector that it takes at a step is pushed to."""
+
+    @property
+    def ends(self) -> Ends | None:
+        """What each signal does where it is 1; None if it is no push, pop or move of cells."""
+        return None
 
     @property
     def pushes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stacktrans.common.ends import Ends
 from stacktrans.memory.base import Memory, MemoryState
 from stacktrans.memory.strengths.steps import StrengthKernel
 
@@ -20,6 +21,7 @@ class Nothing(Memory[MemoryState]):
     carries = True
     signal_names = ()
     push_names = ()
+    ends = Ends((), (), (), (), ())
     reads = 0
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> MemoryState:
@@ -34,4 +36,4 @@ class Nothing(Memory[MemoryState]):
         return state, values
 
     def kernel(self) -> Kernel:
-        return StrengthKernel.of(pops=[], pushes=[], reads=[])
+        return StrengthKernel.of(self.ends)

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stacktrans.common.late import Late
-from stacktrans.common.registry import MEMORIES
+from stacktrans.common.ends import Ends, side_by_side
+from stacktrans.common.registry import MEMORIES, Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
 from stacktrans.memory.strengths.rows import rows_held, shares
 from stacktrans.memory.strengths.steps import StrengthKernel
@@ -70,6 +70,13 @@ class Several(Memory[States]):
         return tuple(f"{label} {name}" for label, part in labelled for name in part.push_names)
 
     @property
+    def ends(self) -> Ends | None:
+        parts = [part.ends for part in self.parts if part.ends]
+        if len(parts) < len(self.parts):
+            return None
+        return side_by_side(parts, self.labels, self.signal_names)
+
+    @property
     def reads(self) -> int:
         return sum(part.reads for part in self.parts)
 
@@ -115,7 +122,7 @@ class Several(Memory[States]):
         names = [
             f"{label} {end}"
             for label, part in zip(self.labels, self.parts, strict=True)
-            for end in getattr(part, "ends", ())
+            for end in part.push_names
         ]
         rows = zip(self.labels, rows_held(store), strict=True) if contents else ()
         return Reading(
@@ -125,10 +132,10 @@ class Several(Memory[States]):
         )
 
     def compiled(self) -> Kernel | None:
-        """Compiled code for all of them, if that of each is of memories with ends."""
-        kernels = [part.compiled() for part in self.parts]
-        with_ends = [kernel for kernel in kernels if type(kernel) is StrengthKernel]
-        return StrengthKernel.side_by_side(with_ends) if len(with_ends) == len(kernels) else None
+        """Compiled code for all of them, if that of each is of rows with strengths."""
+        if any(type(part.compiled()) is not StrengthKernel for part in self.parts):
+            return None
+        return StrengthKernel.of(self.ends) if self.ends else None
 
 
 @functools.cache

@@ -5,6 +5,7 @@ of this: a signal that is shut is one whose sum is far below 0, and what is not 
 of 0.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,8 +13,8 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import CONTROLLERS
+from stacktrans.decoding.model import Numbers
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import Numbers
 from stacktrans.model.shapes import weight_shapes
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import ModelConfig
@@ -23,8 +24,8 @@ SHUT = -1e30
 in a model that was made discrete."""
 KEEPING = {"lstm": "forget", "gru": "update"}
 """The gates that keep a state, by the controllers that have one."""
-PUSHING, POPPING = {"push", "insert"}, {"pop"}
-"""The first words of the names of signals that push, and of those that pop."""
+PARTS = ("memory", "pushes", "pops", "state")
+"""What a model may be without."""
 Weights = dict[str, Numbers]
 Change = Callable[[Checkpoint, Weights], None]
 """Changes a copy of a model's weights."""
@@ -32,7 +33,16 @@ Change = Callable[[Checkpoint, Weights], None]
 
 def parts_of(checkpoint: Checkpoint) -> list[str]:
     """The parts that a model can be run without, of those that it has."""
-    return [name for name, (has, _) in _PARTS.items() if has(checkpoint)]
+    if not _is_known(checkpoint):
+        return []
+    memory = checkpoint.memory
+    there = (
+        memory.reads > 0,
+        bool(memory.ends and memory.ends.pushes),
+        bool(memory.ends and memory.ends.pops),
+        "controller.layers.0.hidden_weight" in checkpoint.weights,
+    )
+    return [*itertools.compress(PARTS, there)]
 
 
 def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
@@ -46,13 +56,18 @@ def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
     Raises:
         UsageError: there is no such part, or the model has none, or its controller is a plugin's.
     """
-    if part not in _PARTS:
-        raise UsageError(unknown_name("part", part, _PARTS))
+    if part not in PARTS:
+        raise UsageError(unknown_name("part", part, PARTS))
     own = parts_of(checkpoint)
     if part not in own:
         has = f"it has {', '.join(own)}" if own else "it has nothing that it could be without"
         raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
-    return _changed(checkpoint, _PARTS[part][1])
+    if part in ("memory", "state"):
+        return _changed(checkpoint, _blind if part == "memory" else _forget)
+    ends = checkpoint.memory.ends
+    assert ends is not None
+    shut = ends.pushes if part == "pushes" else ends.pops
+    return without_signals(checkpoint, [signal for signal, _ in shut])
 
 
 def without_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoint:
@@ -62,7 +77,12 @@ def without_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoin
         checkpoint: a model with weights.
         signals: their numbers; see `Checkpoint.signal_names`.
     """
-    return _changed(checkpoint, lambda _, weights: _shut_signals(weights, signals))
+
+    def shut(_: Checkpoint, weights: Weights) -> None:
+        weights["operation.signals.weight"][[*signals]] = 0
+        weights["operation.signals.bias"][[*signals]] = SHUT
+
+    return _changed(checkpoint, shut)
 
 
 def _changed(checkpoint: Checkpoint, change: Change) -> Checkpoint:
@@ -94,30 +114,10 @@ def _units(model: ModelConfig) -> type[Units]:
     return units
 
 
-def _has_memory(checkpoint: Checkpoint) -> bool:
-    return _is_known(checkpoint) and checkpoint.memory.reads > 0
-
-
-def _has_signal(actions: set[str]) -> Callable[[Checkpoint], bool]:
-    def has(checkpoint: Checkpoint) -> bool:
-        return _is_known(checkpoint) and any(_rows_of(checkpoint, actions))
-
-    return has
-
-
-def _has_state(checkpoint: Checkpoint) -> bool:
-    return _is_known(checkpoint) and "controller.layers.0.hidden_weight" in checkpoint.weights
-
-
 def _is_known(checkpoint: Checkpoint) -> bool:
     """Whether there are weights, and what they mean is known."""
     known = checkpoint.config.model.controller.name in CONTROLLERS.builtin
     return known and bool(checkpoint.weights)
-
-
-def _rows_of(checkpoint: Checkpoint, actions: set[str]) -> list[bool]:
-    """Which signals are of some actions."""
-    return [name.split()[0] in actions for name in checkpoint.signal_names]
 
 
 def _blind(checkpoint: Checkpoint, weights: Weights) -> None:
@@ -137,20 +137,6 @@ def _first_map(weights: Weights) -> str:
     return "output.0.weight" if "output.0.weight" in weights else "classifier.weight"
 
 
-def _shut(actions: set[str]) -> Change:
-    """Have the signals of some actions be 0."""
-
-    def shut(checkpoint: Checkpoint, weights: Weights) -> None:
-        _shut_signals(weights, np.flatnonzero(_rows_of(checkpoint, actions)).tolist())
-
-    return shut
-
-
-def _shut_signals(weights: Weights, signals: Sequence[int]) -> None:
-    weights["operation.signals.weight"][[*signals]] = 0
-    weights["operation.signals.bias"][[*signals]] = SHUT
-
-
 def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
     """Have a controller's state be nothing at the beginning of each step."""
     model = checkpoint.config.model
@@ -164,15 +150,6 @@ def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
             weights[f"{prefix}bias"][rows] = SHUT
             for seen in ("input_weight", "below_weight"):
                 weights[f"{prefix}{seen}"][rows] = 0
-
-
-_PARTS: dict[str, tuple[Callable[[Checkpoint], bool], Change]] = {
-    "memory": (_has_memory, _blind),
-    "pushes": (_has_signal(PUSHING), _shut(PUSHING)),
-    "pops": (_has_signal(POPPING), _shut(POPPING)),
-    "state": (_has_state, _forget),
-}
-"""What a model may be without: whether it has it, and how its weights lose it."""
 
 
 def ablations(checkpoint: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:

@@ -15,52 +15,65 @@ from __future__ import annotations
 
 import functools
 import io
+import json
+import math
 import os
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacktrans.common.checksums import SUMS, check_sum, sums_of
 from stacktrans.common.errors import CheckpointError as CheckpointError
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.files import CONFIG as CONFIG
-from stacktrans.common.files import MACHINE, is_checkpoint, is_race
+from stacktrans.common.files import (
+    MACHINE,
+    SUMS,
+    aside,
+    check_sum,
+    is_checkpoint,
+    is_race,
+    sums_of,
+    write_whole,
+)
 from stacktrans.common.files import WEIGHTS as WEIGHTS
-from stacktrans.common.late import Late
-from stacktrans.common.registry import CONTROLLERS, resuming
+from stacktrans.common.reading import parsed_json
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES, Late, resuming
 from stacktrans.common.visible import shell_text
-from stacktrans.machines.definition import Machine
-from stacktrans.machines.files import read_machine, written
+from stacktrans.decoding.model import Numbers
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
-from stacktrans.model.directories import aside, write_whole
-from stacktrans.model.header import check_origins, metadata, sharpness_of
-from stacktrans.model.of_machine import MachineModel, buffers_of, memories_of, reads_of
-from stacktrans.model.predictor import Numbers, Predictor
+from stacktrans.model.predictor import Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes
-from stacktrans.model.weights import check_shapes, read_weights, serialized, shapes_of
+from stacktrans.model.weights import check_shapes, metadata_of, read_weights, serialized, shapes_of
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import Layout
+from stacktrans.tasks.layout import Layout
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from stacktrans.machines.definition import Machine
     from stacktrans.model.transducer import Transducer
 else:
     torch = Late("torch")
 
+
 TRAINING = "training.pt"
 CARD = "README.md"
 _NO_WEIGHTS = "a machine has no weights to be trained or changed"
+
+ORIGINS = "origins"
+"""The key, of the plugins that the model is made with."""
+SHARPNESS = "sharpness"
+"""The key there of the factor by which signals were made nearer to 0 or 1."""
 
 
 def save(
@@ -148,6 +161,8 @@ class Checkpoint:
     @property
     def machine_facts(self) -> dict[str, Any]:
         """The attributes of a `Machine` of this model that its configuration determines."""
+        from stacktrans.model.of_machine import buffers_of, memories_of  # of few checkpoints
+
         task = self.task
         return {
             "task": self.config.task.name,
@@ -156,7 +171,7 @@ class Checkpoint:
             "words": (task.source.words, task.target.words),
             "memories": memories_of(self.memory, self.signal_names),
             "buffers": buffers_of(self.config.model),
-            "reads": reads_of(self.layout),
+            "layout": self.layout,
         }
 
     @functools.cached_property
@@ -187,6 +202,8 @@ class Checkpoint:
     def predictor(self) -> Predictor:
         """What runs the model; with the weights that it has now, if somebody has the module."""
         if self.machine:
+            from stacktrans.model.of_machine import MachineModel  # of few checkpoints
+
             return MachineModel(self.config.model, self.machine)
         return self._of_module() if "model" in vars(self) else self._of_weights
 
@@ -281,6 +298,8 @@ def load(
 
 def _load_machine(path: Path, threads: int) -> Checkpoint:
     """Read a checkpoint that is a machine; raises as `load` does."""
+    from stacktrans.machines.files import read_machine  # of few checkpoints
+
     machine = read_machine(path / MACHINE)
     _check_whole(path)
     config = resolve(config=str(path / CONFIG))
@@ -288,8 +307,6 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
     layout = task.layout
     found = Checkpoint(path, config, task, layout, {}, hard=True, threads=threads, machine=machine)
     facts = {key: (getattr(machine, key), fact) for key, fact in found.machine_facts.items()}
-    facts["symbols"] = machine.symbols.size, layout.inputs + bool(machine.buffers)
-    facts["outputs"] = machine.outputs.size, layout.outputs
     for name, (own, expected) in facts.items():
         if own != expected:
             key, own, expected = _first_difference(name, own, expected)
@@ -301,16 +318,27 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
 
 def _first_difference(key: str, own: Any, expected: Any) -> tuple[str, Any, Any]:
     """The first part in which two unequal values differ, by its path, and what it is in both."""
-    if isinstance(own, tuple) and isinstance(expected, tuple) and len(own) == len(expected):
-        names = getattr(expected, "_fields", range(len(expected)))
-        for name, one, other in zip(names, own, expected, strict=True):
-            if one != other:
-                return _first_difference(f"{key}.{name}", one, other)
+    parts, others = _named_parts(own), _named_parts(expected)
+    if parts.keys() == others.keys():
+        for name, part in parts.items():
+            if part != others[name]:
+                return _first_difference(f"{key}.{name}", part, others[name])
     return key, own, expected
+
+
+def _named_parts(value: Any) -> dict[Any, Any]:
+    """The parts of a tuple or a layout, by their names or numbers; none of other values."""
+    if is_dataclass(value):
+        return vars(value)
+    if isinstance(value, tuple):
+        return dict(zip(getattr(value, "_fields", range(len(value))), value, strict=True))
+    return {}
 
 
 def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:
     """Write a checkpoint that is a machine; raises `CheckpointError` as `save` does."""
+    from stacktrans.machines.files import written  # of few checkpoints
+
     contents = {CONFIG: config.to_yaml().encode(), MACHINE: written(machine).encode()}
     contents[SUMS] = sums_of(contents).encode()
     contents[CARD] = card.encode()
@@ -394,3 +422,54 @@ def last_of(run: Path) -> Path:
         if (candidate / TRAINING).is_file():
             return candidate
     raise CheckpointError(f"{run}: no run to resume here; expected a directory made by train")
+
+
+def metadata(
+    config: RunConfig, accuracy: Mapping[str, Any] | None, sharpness: float
+) -> dict[str, str]:
+    """What is said of weights: their task, version, configuration and accuracy, and plugins."""
+    said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
+    if accuracy:
+        said["accuracy"] = json.dumps(accuracy)
+    if sharpness != 1:
+        said[SHARPNESS] = json.dumps(sharpness)
+    model = config.model
+    names = (model.memory.name, model.controller.name, config.task.generator)
+    origins = {
+        registry.kind: {name: origin}
+        for registry, name in zip(REGISTRIES, names, strict=True)
+        if (origin := registry.origin(name))
+    }
+    if origins:
+        said[ORIGINS] = json.dumps(origins)
+    return said
+
+
+def sharpness_of(path: Path) -> float:
+    """How sharp the signals of weights are; raises `CheckpointError` for what can't be."""
+    written = metadata_of(path).get(SHARPNESS, "1")
+    try:
+        sharpness = float(written)
+    except (TypeError, ValueError):
+        sharpness = math.nan
+    if not 0 < sharpness < math.inf:
+        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(written)}; expected more than 0")
+    return sharpness
+
+
+def check_origins(path: Path) -> None:
+    """Raise `UsageError` if weights are of a model with parts that are not known here."""
+    try:
+        origins = parsed_json(metadata_of(path).get(ORIGINS, "{}"))
+        named = [
+            (name, str(origin), kind)
+            for kind in REGISTRIES
+            for name, origin in origins.get(kind.kind, {}).items()
+        ]
+    except (AttributeError, TypeError, ValueError):  # of other metadata than `save` writes
+        return
+    for name, origin, registry in named:
+        if name not in registry:
+            state = "loaded" if origin.startswith("plugin ") else "installed"
+            part = f"{registry.kind} {name}"
+            raise UsageError(f"{path}: {part} is from {origin}, which is not {state}")

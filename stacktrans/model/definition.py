@@ -114,14 +114,9 @@ def unroll(
     return Unrolled(hidden, signals), state
 
 
-def unroll_buffered(
-    model: "Transducer", inputs: Tensor, lengths: Sequence[int]
-) -> tuple[Unrolled, list[TransducerState], Tensor]:
-    """The outcome of all steps over ids [B, T], of which only `lengths` are each item's input.
-
-    Then the state after each step, and how much of each symbol was read at it, [B, steps, T].
-    """
-    state, states = initial(model, inputs.shape[0]), []
+def unroll_buffered(model: "Transducer", inputs: Tensor, lengths: Sequence[int]) -> Unrolled:
+    """The outcome of all steps over ids [B, T], of which only `lengths` are each item's input."""
+    state = initial(model, inputs.shape[0])
     embedded = model.embed(inputs)
     buffer = filled(torch.tensor(lengths, device=inputs.device), inputs.shape[1])
     buffer = buffer.to(embedded.dtype)
@@ -136,28 +131,9 @@ def unroll_buffered(
             model.controller, model.operation, projected, state, model.hard
         )
         read = signals[:, -2]
-        done.append((hidden, signals, weights))
-        states.append(state)
-    hidden, signals, weights = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
-    steps = [model.steps_over(length) for length in lengths]
-    return Unrolled(hidden, signals, steps), states, weights
-
-
-class Run:
-    """A run over B sequences, a piece at a time, without gradients."""
-
-    def __init__(self, model: "Transducer", batch_size: int) -> None:
-        self._model, self._state = model, initial(model, batch_size)
-
-    @torch.no_grad()
-    def step(self, inputs: Tensor) -> Unrolled:
-        """The next T steps: ids [B, T]."""
-        unrolled, self._state = unroll(self._model, inputs, self._state)
-        return unrolled
-
-    def choose(self, items: Tensor) -> None:
-        """Go on with other strings, each from where one of these is, by their indices."""
-        self._state = self._state.chosen(items)
+        done.append((hidden, signals))
+    hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
+    return Unrolled(hidden, signals, [model.steps_over(length) for length in lengths])
 
 
 def piece(

@@ -150,7 +150,7 @@ class Transducer(nn.Module):
         if kind := self.kind():
             return _unroll_compiled(self, kind, inputs, lengths, noise)
         if self.config.buffers:
-            return definition.unroll_buffered(self, inputs, lengths)[0]
+            return definition.unroll_buffered(self, inputs, lengths)
         return definition.unroll(self, inputs, noise=noise)[0]
 
     def unroll_piece(
@@ -187,16 +187,6 @@ class Transducer(nn.Module):
     def steps_over(self, length: int) -> int:
         """How many steps are taken over an input of `length` symbols."""
         return self.config.steps_over(length)
-
-    @torch.no_grad()
-    def start(self, batch_size: int) -> definition.Run:
-        """A run over B sequences, whose `step` takes the next ids, [B, T]; without gradients.
-
-        Raises:
-            UsageError: the model has buffers.
-        """
-        self._refuse_buffers()
-        return definition.Run(self, batch_size)
 
     @torch.no_grad()
     def in_arrays(self) -> ArrayModel | None:

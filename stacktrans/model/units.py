@@ -6,10 +6,9 @@ The layers themselves are in `stacktrans.model.controllers`.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from stacktrans.model.controllers import Layer
     from stacktrans.settings.model_config import ModelConfig
 
 
@@ -32,11 +31,10 @@ class Units:
     cell: ClassVar[str | None] = None
 
     @classmethod
-    def layer(cls) -> type[Layer]:
-        """A layer of them, for which torch is loaded."""
+    def layer(cls) -> Any:
+        """The class of a layer of them, for which torch is loaded."""
         module, _, name = cls.torch_layer.partition(":")
-        found: type[Layer] = getattr(importlib.import_module(module), name)
-        return found
+        return getattr(importlib.import_module(module), name)
 
     @classmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 
-from stacktrans.common.checksums import check_sum
 from stacktrans.common.errors import CheckpointError, abridged
-from stacktrans.common.late import Late
+from stacktrans.common.files import check_sum
+from stacktrans.common.registry import Late
 from stacktrans.common.visible import visible
-from stacktrans.model.predictor import Numbers
+from stacktrans.decoding.model import Numbers
 from stacktrans.model.shapes import Shapes
 
 if TYPE_CHECKING:

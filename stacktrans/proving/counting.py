@@ -15,10 +15,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from stacktrans.machines.definition import Machine
-from stacktrans.proving.courses import Unproved
-from stacktrans.proving.runs import Run, Runs, Stack, changed, put
-from stacktrans.proving.stepping import Done, Stepping
-from stacktrans.proving.sums import Case, Sum, Undecided, at_least, divided, least, unknown
+from stacktrans.machines.running import NoRule, Stepper, Tables
+from stacktrans.proving.courses import Done, Stepping, Unproved
+from stacktrans.proving.symbolic import (
+    Case,
+    Run,
+    Runs,
+    Stack,
+    Sum,
+    Undecided,
+    at_least,
+    changed,
+    divided,
+    least,
+    put,
+    unknown,
+)
 from stacktrans.tasks.streams import Counting
 
 LONGEST_CYCLE = 6
@@ -29,6 +41,12 @@ MOST_STARTS = 50
 """The most different contents of memories that sequences begin with."""
 MANY = 5
 """Cells of a kind that a sequence leaves behind, from which on it is not known how many."""
+
+
+MOST_TRIED = 2_000
+"""The most sequences that are tried to find a shorter one that goes wrong."""
+Step = tuple[int, int | None]
+"""A symbol, and what is to be said to it; None where nothing is scored."""
 
 
 class Part(NamedTuple):
@@ -116,6 +134,19 @@ class Wrong(Exception):
 
     def __init__(self, counts: tuple[int, ...], before: tuple[tuple[int, ...], ...]) -> None:
         self.counts, self.before = counts, before
+        super().__init__()
+
+
+class Refuted(Exception):
+    """A machine, run as always, goes wrong.
+
+    Args:
+        wrong: the prompt of a sequence that goes wrong by itself; None if one does only in a row.
+        row: sequences that follow one another, of which the last goes wrong, likewise.
+    """
+
+    def __init__(self, wrong: tuple[int, ...] | None, row: tuple[int, ...] | None) -> None:
+        self.wrong, self.row = wrong, row
         super().__init__()
 
 
@@ -303,3 +334,65 @@ class Induction:
                 if onto // 2 in self._seen:
                     stacks[onto // 2].push(kind)
         return done
+
+
+def fits_pattern(machine: Machine, task: Counting) -> bool:
+    """Whether a machine has the alphabets and the layout of a pattern."""
+    own = machine.source, machine.target, machine.layout, machine.buffers
+    return own == (task.source.symbols, task.target.symbols, task.layout, None)
+
+
+def prove_pattern(machine: Machine, task: Counting) -> Counted:
+    """Follow all sequences of a pattern, any number of them in a row, from empty memories on.
+
+    An induction finds counts of a sequence that goes wrong. It is run to see whether it does.
+
+    Raises:
+        Refuted: something goes wrong.
+        Unproved: it cannot be said whether all are right.
+    """
+    parts, tables = parts_of(task), Tables(machine)
+    try:
+        return Induction(machine, parts).go()
+    except Wrong as wrong:
+        found = wrong
+    rows = [sequence(parts, counts) for counts in (*found.before, found.counts)]
+    if not goes_wrong(tables, [step for row in rows for step in row]):
+        raise Unproved("what sequences leave behind in memories is not known well enough")
+    if found.before:
+        raise Refuted(None, tuple(symbol for row in rows for symbol, _ in row))
+    counts = _shortest_wrong(tables, parts, found.counts)
+    known = next(index for index, part in enumerate(parts) if part.inner is not None)
+    prompt = [symbol for symbol, _ in sequence(parts, counts) if symbol < known]
+    raise Refuted((*prompt, known), None)
+
+
+def sequence(parts: Sequence[Part], counts: Sequence[int]) -> list[Step]:
+    """The symbols of a sequence with some counts."""
+    found: list[Step] = []
+    for part in parts:
+        length = part.length_of(counts)
+        found += [*[(part.symbol, part.inner)] * (length - 1), (part.symbol, part.last)]
+    return found
+
+
+def goes_wrong(tables: Tables, row: Sequence[Step]) -> bool:
+    """Whether a machine, run as always, says something wrong to symbols in a row."""
+    try:
+        said = [*Stepper(tables).run(symbol for symbol, _ in row)]
+    except NoRule:
+        return True
+    return any(right not in (None, own) for own, (_, right) in zip(said, row, strict=True))
+
+
+def _shortest_wrong(
+    tables: Tables, parts: Sequence[Part], counts: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Counts with the least sum that go wrong, if they are found soon; or the given ones."""
+    smaller = (
+        tuple(end - begin for begin, end in itertools.pairwise((0, *cuts, size)))
+        for size in range(len(counts), sum(counts))
+        for cuts in itertools.combinations(range(1, size), len(counts) - 1)
+    )
+    tried = itertools.islice(smaller, MOST_TRIED)
+    return next((each for each in tried if goes_wrong(tables, sequence(parts, each))), counts)

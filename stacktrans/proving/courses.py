@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
-from stacktrans.machines.definition import JOINT, SAME_LENGTH, Machine
+from stacktrans.machines.definition import Machine
+from stacktrans.machines.running import Tables, fits
 from stacktrans.proving.references import Reference, Step
-from stacktrans.proving.stepping import Done
 
 FINISHED, WRONG = "finished", "wrong"
 """Where a course ends: there is nothing more to say, or something wrong was said."""
@@ -24,6 +24,63 @@ MANY = 12
 
 class Unproved(Exception):
     """There is no proof; the message says why, in a sentence."""
+
+
+class Done(NamedTuple):
+    """What a machine does in a step.
+
+    Attributes:
+        signals: those of the rule that holds.
+        said: the output; `NO_OUTPUT` where it has learned none.
+        popped: the ends of memories at which something is popped, in this order.
+        pushed: then, the ends at which something is pushed, and its kind.
+        after: the next state.
+    """
+
+    signals: tuple[int, ...]
+    said: int
+    popped: tuple[int, ...]
+    pushed: tuple[tuple[int, int], ...]
+    after: int
+
+
+class Stepping:
+    """A machine's step as a function of what stands in its places, apart from any run.
+
+    Args:
+        machine: whose steps they are.
+
+    Attributes:
+        tables: of its rules.
+        seen: the numbers of the places of memories that some rule looks at.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self.tables = machine, Tables(machine)
+        self._known: dict[tuple[int, ...], Done | None] = {}
+        self.seen = {at for at in range(1, len(machine.places) - 1) if self.tables.matters(at)}
+
+    def step(self, places: tuple[int, ...]) -> Done | None:
+        """What is done; None if no rule says it."""
+        if places not in self._known:
+            self._known[places] = self._found(places)
+        return self._known[places]
+
+    def _found(self, places: tuple[int, ...]) -> Done | None:
+        rules, letters = self._machine.rules, self.tables.letters
+        found = (number for number, rule in enumerate(rules) if fits(rule, places, letters))
+        number = next(found, None)
+        if number is None:
+            return None
+        done, values = self.tables.done(number), (0, *places)  # before the places, what is fixed
+        said, after = (table[values[at]] for at, table in (done.output, done.after))
+        pushed = tuple((end, table[values[at]]) for end, (at, table) in done.pushes)
+        if after < 0 or any(kind < 0 for _, kind in pushed):
+            return None
+        pops = self._machine.memories.pops
+        signals = rules[number].signals
+        popped = tuple(end for signal, end in pops if signals[signal])
+        return Done(signals, said, popped, pushed, after)
 
 
 class Move(NamedTuple):
@@ -57,6 +114,7 @@ class Course(ABC):
 
     def __init__(self, machine: Machine, reference: Reference, letters: frozenset[int]) -> None:
         self.machine, self.reference, self._letters = machine, reference, letters
+        self.start = reference.start
 
     @abstractmethod
     def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
@@ -72,31 +130,24 @@ class Course(ABC):
             return WRONG
         return move.after
 
-    @abstractmethod
     def own(self, state: Any) -> Hashable:
         """The state of the reference in a state of this."""
+        return state  # type: ignore[no-any-return]
 
     def _reads(self, state: Hashable, top: Hashable | None) -> Iterator[Step]:
         steps = self.reference.reads(state, top)
         return (step for step in steps if step.symbol in self._letters)
 
     def _symbol(self, step: Step) -> int:
-        return self.machine.reads.first_source + step.symbol
+        return self.machine.layout.first_source + step.symbol
 
 
 class InStep(Course):
     """Each symbol is answered when it is read."""
 
-    def __init__(self, machine: Machine, reference: Reference, letters: frozenset[int]) -> None:
-        super().__init__(machine, reference, letters)
-        self.start = reference.start
-
     def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
         for step in self._reads(state, top):
             yield Move(self._symbol(step), step.symbol, step, step.said, step.after)
-
-    def own(self, state: Any) -> Hashable:
-        return state  # type: ignore[no-any-return]
 
 
 class Joint(Course):
@@ -107,7 +158,7 @@ class Joint(Course):
 
     def __init__(self, machine: Machine, reference: Reference, letters: frozenset[int]) -> None:
         super().__init__(machine, reference, letters)
-        (self._begin,), (self._separator,) = machine.reads.before, machine.reads.after
+        (self._begin,), (self._separator,) = machine.layout.before, machine.layout.after
         self.start = self._begin, reference.start
 
     def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
@@ -123,11 +174,12 @@ class Joint(Course):
                 yield self._answer(self._separator, own, top)
 
     def _answer(self, symbol: int, own: Hashable, top: Hashable | None) -> Move:
-        step, reads = self.reference.answers(own, top), self.machine.reads
+        step, layout = self.reference.answers(own, top), self.machine.layout
         assert step.said is not None
+        assert layout.first_target is not None
         if step.said < 0:
-            return Move(symbol, None, step, reads.end, FINISHED)
-        return Move(symbol, None, step, step.said, (reads.first_target + step.said, step.after))
+            return Move(symbol, None, step, layout.end, FINISHED)
+        return Move(symbol, None, step, step.said, (layout.first_target + step.said, step.after))
 
     def own(self, state: Any) -> Hashable:
         return state[1]  # type: ignore[no-any-return]
@@ -237,9 +289,9 @@ class Buffered(Course):
 
 def course_of(machine: Machine, reference: Reference, letters: frozenset[int]) -> Course:
     """The course of a machine and a reference; raises `Unproved`."""
-    kind = machine.reads.kind
-    if kind == SAME_LENGTH:
+    layout = machine.layout
+    if not (layout.feeds_back or layout.ends_answers):
         return (Buffered if machine.buffers else InStep)(machine, reference, letters)
-    if kind == JOINT and not machine.buffers:
+    if layout.feeds_back and not (layout.consecutive or machine.buffers):
         return Joint(machine, reference, letters)
     raise Unproved("answers in buffers that are longer or shorter than sources are not looked at")

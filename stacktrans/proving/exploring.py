@@ -14,12 +14,21 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stacktrans.common.ends import BOTTOM, TOP
 from stacktrans.machines.definition import EMPTY, Machine
-from stacktrans.proving.contents import BOTTOM, TOP, UNKNOWN, Contents, NotAsAssumed
-from stacktrans.proving.courses import FINISHED, WRONG, Course, Move, Unproved
+from stacktrans.proving.courses import FINISHED, WRONG, Course, Done, Move, Stepping, Unproved
 from stacktrans.proving.references import QUEUE
-from stacktrans.proving.stepping import Done, Stepping
-from stacktrans.proving.tapes import BACK, FRONT, Block, Broken, Lacking, Tape
+from stacktrans.proving.tapes import (
+    BACK,
+    FRONT,
+    UNKNOWN,
+    Block,
+    Broke,
+    Broken,
+    Contents,
+    Lacking,
+    Tape,
+)
 
 
 class Assumed(NamedTuple):
@@ -34,11 +43,6 @@ class Assumed(NamedTuple):
     tape: Tape
     along: Mapping[int, int]
     apart: Mapping[int, Contents]
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing is described that cannot be."""
-        return self.tape.exact and all(each.exact for each in self.apart.values())
 
 
 class Situation(NamedTuple):
@@ -66,19 +70,6 @@ class Way(NamedTuple):
 
     value: Any
     trail: Trail
-
-
-class Broke(Exception):
-    """What is assumed of a memory does not hold.
-
-    Args:
-        memory: its number; None for that of the task.
-        why: in words, after its name.
-    """
-
-    def __init__(self, memory: int | None, why: str) -> None:
-        self.memory, self.why = memory, why
-        super().__init__()
 
 
 @dataclass
@@ -191,10 +182,7 @@ class Explorer:
             kind = self._tape.read(situation.tape, self._parts[number], at, depth)
             return EMPTY if kind is None else kind  # type: ignore[return-value]
         held = situation.held[self._places[number]]
-        try:
-            kind = self._assumed.apart[number].read(held, side, depth)
-        except NotAsAssumed as problem:
-            raise Broke(number, str(problem)) from None
+        kind = self._assumed.apart[number].read(held, side, depth)
         if kind == UNKNOWN:
             raise Lacking(("kinds", number, side))
         return kind
@@ -227,17 +215,13 @@ class Explorer:
     def _held(self, situation: Situation, done: Done) -> tuple[Any, ...]:
         """What memories hold that are apart after a step."""
         found = []
-        for (number, contents), held in zip(
-            self._assumed.apart.items(), situation.held, strict=True
-        ):
+        apart = self._assumed.apart.items()
+        for (number, contents), held in zip(apart, situation.held, strict=True):
             popped = [end % 2 for end in done.popped if end // 2 == number]
             pushed = [(end % 2, kind) for end, kind in done.pushed if end // 2 == number]
             for _, kind in pushed:
                 self._add_kind(number, kind)
-            try:
-                found.append(contents.stepped(held, popped, pushed))
-            except NotAsAssumed as problem:
-                raise Broke(number, str(problem)) from None
+            found.append(contents.stepped(held, popped, pushed))
         return tuple(found)
 
     def _on_tape(self, tape: Any, move: Move, done: Done) -> Any:

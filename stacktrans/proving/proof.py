@@ -11,19 +11,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stacktrans.machines.definition import JOINT, PADDED, SAME_LENGTH, Machine
-from stacktrans.machines.running import NoRule, Tables, answer
-from stacktrans.proving.contents import AllKnown, Anything, Contents, EndsKnown
-from stacktrans.proving.counting import Counted
-from stacktrans.proving.courses import Course, Unproved, course_of
-from stacktrans.proving.exploring import Assumed, Broke, Explored, Explorer
-from stacktrans.proving.letters import STANDING, classes_of
-from stacktrans.proving.patterns import fits, prove_pattern
-from stacktrans.proving.references import QUEUE, Reference, reference_of
-from stacktrans.proving.stepping import Stepping
-from stacktrans.proving.tapes import BACK, FRONT, Block, Lines, Mistaken, Piles, Whole
+import numpy as np
+
+from stacktrans.decoding.decoder import decode
+from stacktrans.machines.definition import Machine
+from stacktrans.machines.running import Runner
+from stacktrans.proving.counting import Counted, Refuted, fits_pattern, prove_pattern
+from stacktrans.proving.courses import Course, Stepping, Unproved, course_of
+from stacktrans.proving.exploring import Assumed, Explored, Explorer
+from stacktrans.proving.references import QUEUE, STANDING, Reference, classes_of, reference_of
+from stacktrans.proving.tapes import (
+    BACK,
+    FRONT,
+    AllKnown,
+    Anything,
+    Block,
+    Broke,
+    Contents,
+    EndsKnown,
+    Lines,
+    Mistaken,
+    Piles,
+    Whole,
+)
 from stacktrans.tasks.base import NotASource, Task
-from stacktrans.tasks.layouts import InStep, JointSequence
 from stacktrans.tasks.streams import Counting
 
 MOST_SITUATIONS = 50_000
@@ -84,7 +95,7 @@ def prove(machine: Machine, task: Task) -> Result:
         return Result("no algorithm of this task is known")
     if not _fits(machine, task):
         return Result(_OTHER)
-    if machine.reads.backwards:
+    if machine.layout.backwards:
         return Result("only machines that read from the beginning are followed")
     if machine.memories.moves:
         return Result("lists are followed only where they count")
@@ -95,32 +106,20 @@ def prove(machine: Machine, task: Task) -> Result:
 
 
 def _by_induction(machine: Machine, task: Counting) -> Result:
-    if not fits(machine, task):
+    if not fits_pattern(machine, task):
         return Result(_OTHER)
     try:
-        found = prove_pattern(machine, task)
+        return Result(None, counted=prove_pattern(machine, task))
     except Unproved as problem:
         return Result(str(problem))
-    reason = _WRONG if found.wrong else _WRONG_IN_A_ROW if found.row else None
-    return Result(reason, found.wrong, found.row, counted=found.counted)
+    except Refuted as found:
+        return Result(_WRONG if found.wrong else _WRONG_IN_A_ROW, found.wrong, found.row)
 
 
 def _fits(machine: Machine, task: Task) -> bool:
     """Whether a machine has the alphabets and the layout of a task."""
-    layout, reads = task.layout, machine.reads
-    same = (machine.source, machine.target) == (task.source.symbols, task.target.symbols)
-    if isinstance(layout, JointSequence):
-        expected = (JOINT, layout.first_source, layout.first_target, layout.end)
-        marks = (reads.before, reads.after) == ((layout.begin,), (layout.separator,))
-        own = (reads.kind, reads.first_source, reads.first_target, reads.end)
-        return same and marks and own == expected
-    kind = SAME_LENGTH if task.same_length else PADDED
-    return (
-        same
-        and isinstance(layout, InStep)
-        and (reads.kind, reads.first_source, reads.first_target) == (kind, 0, -1)
-        and not reads.before
-    )
+    own = machine.source, machine.target, machine.layout
+    return own == (task.source.symbols, task.target.symbols, task.layout)
 
 
 class _Attempt:
@@ -128,15 +127,20 @@ class _Attempt:
 
     def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
         self._machine, self._task, self._reference = machine, task, reference
-        self._stepping, self._tables = Stepping(machine), Tables(machine)
+        self._stepping, self._runner = Stepping(machine), Runner(machine)
         self._classes = tuple(classes_of(machine, reference))
         letters = frozenset(each for own in self._classes for each in own[:STANDING])
         self._course: Course = course_of(machine, reference, letters)
         self._filled = set[tuple[Block, int]]()
+        # Of each memory, the ends that some rule looks at.
+        self._reads: list[list[int]] = [[] for _ in machine.kinds]
+        for place, end in enumerate(machine.memories.reads, start=1):
+            if place in self._stepping.seen:
+                self._reads[end // 2].append(end % 2)
 
     def result(self) -> Result:
         """See `prove`; raises `Unproved`."""
-        assumed = [self._first(number) for number in range(len(self._machine.kinds))]
+        assumed = [FEW if reads else UNREAD for reads in self._reads]
         while True:
             try:
                 explored = self._explored(assumed)
@@ -148,7 +152,8 @@ class _Attempt:
             if explored.wrong is not None:
                 whole = self._reference.whole(explored.wrong)
                 if self._is_wrong(whole):
-                    return self._refuted(whole)
+                    shortest = self._shortest(len(whole)) or whole
+                    return Result(_WRONG, tuple(shortest), reference=self._reference)
                 self._look_closer(assumed)
                 continue
             return Result(
@@ -158,16 +163,6 @@ class _Attempt:
                 explored=explored,
                 reference=self._reference,
             )
-
-    def _reads(self, number: int) -> list[int]:
-        """The ends of a memory that some rule looks at."""
-        reads = enumerate(self._machine.memories.reads, start=1)
-        return [
-            end % 2 for place, end in reads if end // 2 == number and place in self._stepping.seen
-        ]
-
-    def _first(self, number: int) -> str:
-        return FEW if self._reads(number) else UNREAD
 
     def _assume_less(self, assumed: list[str], broke: Broke) -> None:
         """Change what is assumed of the memory that does not do so; raises `Unproved`."""
@@ -182,26 +177,20 @@ class _Attempt:
         assumed[number] = _LADDER[_LADDER.index(assumed[number]) + 1]
 
     def _explored(self, assumed: Sequence[str]) -> Explored:
-        apart = {
-            number: self._contents(number, each)
-            for number, each in enumerate(assumed)
-            if each in (FEW, KEPT, ANYTHING)
-        }
-        along = {
-            number: BACK if each == ALONG else FRONT
-            for number, each in enumerate(assumed)
-            if each in (ALONG, TURNED)
-        }
+        apart, along = dict[int, Contents](), dict[int, int]()
+        for number, each in enumerate(assumed):
+            if each in (ALONG, TURNED):
+                along[number] = BACK if each == ALONG else FRONT
+            elif each == KEPT:
+                apart[number] = EndsKnown(number, self._reads[number])
+            elif each != UNREAD:
+                apart[number] = (AllKnown if each == FEW else Anything)(number)
         tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
-        return self._explorer(Assumed(tape, along, apart)).explore()
+        return self._explore(Assumed(tape, along, apart))
 
-    def _explorer(self, assumed: Assumed) -> Explorer:
-        return Explorer(self._machine, self._stepping, self._course, assumed, MOST_SITUATIONS)
-
-    def _contents(self, number: int, each: str) -> Contents:
-        if each == KEPT:
-            return EndsKnown(self._reads(number))
-        return AllKnown() if each == FEW else Anything()
+    def _explore(self, assumed: Assumed) -> Explored:
+        machine, stepping, course = self._machine, self._stepping, self._course
+        return Explorer(machine, stepping, course, assumed, MOST_SITUATIONS).explore()
 
     def _look_closer(self, assumed: list[str]) -> None:
         """Have one more memory go with the task's own; raises `Unproved` if none is left.
@@ -213,31 +202,24 @@ class _Attempt:
             raise Unproved("what can be read from its memories is not known well enough")
         assumed[apart[0]] = ALONG
 
-    def _refuted(self, source: list[int]) -> Result:
-        """The result if a source is answered wrongly."""
-        shortest = self._shortest(len(source)) or source
-        return Result(_WRONG, tuple(shortest), reference=self._reference)
-
     def _is_wrong(self, source: Sequence[int]) -> bool:
         """Whether the machine, run as always, answers a source otherwise than the task."""
         try:
             right = self._task.answer([self._machine.source[each] for each in source])
         except NotASource:
             return False
-        try:
-            said = answer(self._tables, source, len(right))
-        except NoRule:
-            return True
-        written = [self._machine.target[each] if each >= 0 else "" for each in said.outputs]
-        if len(written) != len(right) or not said.ended:
+        ids = np.array(source, np.int64)
+        (answer,) = decode(self._runner, self._machine.layout, [ids], len(right), logs=False)
+        written = [self._machine.target[each] if each >= 0 else "" for each in answer.target]
+        if answer.failed or len(written) != len(right) or not answer.ended:
             return True
         return any(known not in (None, one) for one, known in zip(written, right, strict=True))
 
     def _shortest(self, length: int) -> list[int] | None:
         """The shortest source that is answered wrongly, if it is not too long to be found."""
-        along = {number: BACK for number in range(len(self._machine.kinds)) if self._reads(number)}
+        along = {number: BACK for number, reads in enumerate(self._reads) if reads}
         try:
-            found = self._explorer(Assumed(Whole(), along, {})).explore().wrong
+            found = self._explore(Assumed(Whole(), along, {})).wrong
         except Unproved:
             return None
         whole = None if found is None else self._reference.whole(found)

@@ -11,14 +11,25 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from stacktrans.grammar import Bracketing
+from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Things
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.computed import (
+    WAIT,
+    BigramFlip,
+    Copy,
+    DelayedParity,
+    Parity,
+    Rearrangement,
+    Reverse,
+    WaitingReversal,
+)
 from stacktrans.tasks.grammatical import NextSymbol
-from stacktrans.tasks.rearrangement import BigramFlip, Copy, Rearrangement, Reverse
-from stacktrans.tasks.same_length import WAIT, DelayedParity, Parity, WaitingReversal
 
 STACK, QUEUE = "stack", "queue"
 FRESH = "fresh"
 """The state before anything is read of a source."""
+STANDING = 2
+"""How many letters of a class stand for all of it."""
 
 
 class Step(NamedTuple):
@@ -229,5 +240,75 @@ def _brackets(task: NextSymbol, found: Bracketing | None) -> Brackets | None:
     if found is None or not task.predict <= {*found.closing.values()}:
         return None
     numbers = {symbol: number for number, symbol in enumerate(task.source.symbols)}
-    closing = {numbers[opens]: numbers[closes] for opens, closes in found.closing.items()}
+    pairs = [(numbers[opens], numbers[closes]) for opens, closes in found.closing.items()]
+    closing = dict(sorted(pairs))  # so that of wrong sources the same one is always found
     return Brackets(closing, found.inner, frozenset(numbers[each] for each in task.predict))
+
+
+def classes_of(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
+    """The symbols of sources, by their numbers, in classes that machine and task treat alike.
+
+    A machine that only moves letters answers a source in which letters are replaced with its answer
+    in which they are replaced, even if several become one. Where its answer is wrong it says x
+    instead of y; then it is wrong, too, if y is replaced by one of two letters and all others that
+    are treated alike with it by the other. So the strings over two letters of each class stand for
+    all.
+    """
+    fixed, layout = {*_fixed(machine)}, machine.layout
+    symbols, outputs = machine.symbols.each, machine.outputs.each
+    firsts = [first for first in (layout.first_source, layout.first_target) if first is not None]
+    found: dict[object, list[int]] = {}
+    for number, symbol in enumerate(machine.source):
+        key: object = number
+        group = next((each for each in reference.alike if number in each), None)
+        if group is not None and machine.target[number : number + 1] == (symbol,):
+            letter = machine.letters.index(symbol)
+            things = [*(symbols[first + number] for first in firsts), outputs[number]]
+            if letter not in fixed and all(own == letter for _, own in things):
+                series = tuple(each for each, _ in things)
+                key = group, series, _treatment(machine, letter)
+        found.setdefault(key, []).append(number)
+    return [tuple(each) for each in found.values()]
+
+
+def _fixed(machine: Machine) -> Iterator[int | None]:
+    """The letters of things that are always the same, and of rules that compare letters: all."""
+    layout, rules = machine.layout, machine.rules
+    always = [(machine.symbols, each) for each in (*layout.before, *layout.after)]
+    if layout.blank is not None:
+        always.append((machine.symbols, layout.blank))
+    if machine.buffers:
+        always += [(machine.symbols, machine.nothing), (machine.outputs, 0)]
+    always += [(things, EMPTY) for things in machine.kinds]
+    always.append((machine.states, machine.start))
+    for rule in rules:
+        kinds = [machine.kinds[end // 2] for _, end in machine.memories.pushes]
+        terms = [(machine.outputs, rule.output), (machine.states, rule.after)]
+        terms += zip(kinds, rule.pushed, strict=True)
+        always += [
+            (things, term.thing)
+            for things, term in terms
+            if term is not None and term.place == CONSTANT
+        ]
+    yield from (things.each[number][1] for things, number in always)
+    if any(rule.equal for rule in rules):
+        yield from range(len(machine.letters))
+
+
+def _treatment(machine: Machine, letter: int) -> tuple[object, ...]:
+    """What tells letters apart: the series that have them, and the rules that hold for them."""
+
+    def of_letter(things: Things) -> list[tuple[int, int]]:
+        """The series in which the letter is, and its number there."""
+        each = enumerate(things.each)
+        return [(series, number) for number, (series, own) in each if own == letter]
+
+    every = (machine.symbols, machine.outputs, machine.states, *machine.kinds)
+    places = [*map(of_letter, machine.places)]
+    rules = [
+        tuple(series for series, number in there if own is None or number in own)
+        for rule in machine.rules
+        for own, there in zip(rule.when, places, strict=True)
+    ]
+    having = [tuple(series for series, _ in of_letter(things)) for things in every]
+    return tuple(having), tuple(rules)

@@ -1,4 +1,4 @@
-"""What a task's memory and memories of a machine hold, side by side.
+"""What a task's memory and memories of a machine hold, side by side, or what one holds alone.
 
 A tape is a row of blocks. A block is what was pushed in one step: a part for the task's memory, and
 one for each memory of the machine that goes with it. The parts of one memory, in a row, are its
@@ -11,10 +11,14 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
+from stacktrans.common.ends import TOP
+from stacktrans.machines.definition import EMPTY
+
 Block = tuple[tuple[Hashable, ...], ...]
+Blocks = tuple[Block, ...]
 MOST_BLOCKS = 8
 """The most blocks that are looked at: how far memories may be apart."""
 MOST_KNOWN = 2
@@ -22,6 +26,25 @@ MOST_KNOWN = 2
 FAR, OTHER_END = "falls behind the task's own", "is worked at another end than the task's own"
 FRONT, BACK = 0, 1
 """The ends of a row."""
+UNKNOWN = -2
+"""The kind that is read where it can be any that was ever pushed, or none."""
+MOST_CELLS = 3
+"""The most cells of a memory all of which are known."""
+Pushes = Sequence[tuple[int, int]]
+"""Ends of a memory, `TOP` or `BOTTOM`, and the kinds that are pushed there."""
+
+
+class Broke(Exception):
+    """What is assumed of a memory does not hold.
+
+    Args:
+        memory: its number; None for that of the task.
+        why: in words, after its name.
+    """
+
+    def __init__(self, memory: int | None, why: str) -> None:
+        self.memory, self.why = memory, why
+        super().__init__()
 
 
 class Lacking(Exception):
@@ -56,6 +79,17 @@ class Edge(NamedTuple):
     value: Any
 
 
+class Spot(NamedTuple):
+    """Where a cell is: the index of its block, and which cell of a part of that it is."""
+
+    block: int
+    cell: int
+
+
+Found = tuple[Blocks, Spot | None]
+"""Blocks, and where in them a cell is; None if there is none."""
+
+
 class Tape(ABC):
     """The tapes of one kind; one is any hashable thing.
 
@@ -68,7 +102,6 @@ class Tape(ABC):
     exact, whole = True, False
     start: Any
 
-    @abstractmethod
     def read(self, tape: Any, part: int, end: int, depth: int = 0) -> Hashable | None:
         """What is at an end of a part, or so deep under it; None if there is nothing.
 
@@ -76,10 +109,21 @@ class Tape(ABC):
             Lacking: it is not known; then there are several tapes that it can be.
             Broken: it is too far away.
         """
+        blocks, spot = self._spot(tape, part, end, depth)
+        return None if spot is None else blocks[spot.block][part][spot.cell]
+
+    def popped(self, tape: Any, part: int, end: int) -> Any:
+        """The tape without what `read` finds at an end of a part; raises the same errors."""
+        blocks, spot = self._spot(tape, part, end)
+        return tape if spot is None else self._with(tape, without(blocks, spot.block, part, end))
 
     @abstractmethod
-    def popped(self, tape: Any, part: int, end: int) -> Any:
-        """The tape without that; raises likewise."""
+    def _spot(self, tape: Any, part: int, end: int, depth: int = 0) -> Found:
+        """The blocks at an end, and where in them that is which `read` finds."""
+
+    @abstractmethod
+    def _with(self, tape: Any, blocks: Blocks) -> Any:
+        """The tape with other blocks at the end at which something is popped."""
 
     @abstractmethod
     def pushed(self, tape: Any, end: int, block: Block) -> Any:
@@ -107,7 +151,7 @@ class Tape(ABC):
         return None
 
 
-def without(blocks: tuple[Block, ...], index: int, part: int, end: int) -> tuple[Block, ...]:
+def without(blocks: Blocks, index: int, part: int, end: int) -> Blocks:
     """Blocks without the last or the first cell of one part of one of them."""
     block = blocks[index]
     cells = block[part][:-1] if end == BACK else block[part][1:]
@@ -115,14 +159,7 @@ def without(blocks: tuple[Block, ...], index: int, part: int, end: int) -> tuple
     return (*blocks[:index], changed, *blocks[index + 1 :])
 
 
-class Spot(NamedTuple):
-    """Where a cell is: the index of its block, and which cell of a part of that it is."""
-
-    block: int
-    cell: int
-
-
-def spot_of(blocks: tuple[Block, ...], part: int, end: int, depth: int = 0) -> Spot | None:
+def spot_of(blocks: Blocks, part: int, end: int, depth: int = 0) -> Spot | None:
     """Where the outermost cell of a part is, or one so deep under it; None if there is none."""
     order = range(len(blocks)) if end == FRONT else range(len(blocks) - 1, -1, -1)
     for index in order:
@@ -133,22 +170,17 @@ def spot_of(blocks: tuple[Block, ...], part: int, end: int, depth: int = 0) -> S
     return None
 
 
-def _cell(blocks: tuple[Block, ...], part: int, spot: Spot | None) -> Hashable | None:
-    return None if spot is None else blocks[spot.block][part][spot.cell]
-
-
 class Whole(Tape):
     """Tapes all of whose blocks are known, for a search among concrete strings."""
 
     whole = True
-    start: tuple[Block, ...] = ()
+    start: Blocks = ()
 
-    def read(self, tape: Any, part: int, end: int, depth: int = 0) -> Hashable | None:
-        return _cell(tape, part, spot_of(tape, part, end, depth))
+    def _spot(self, tape: Any, part: int, end: int, depth: int = 0) -> Found:
+        return tape, spot_of(tape, part, end, depth)
 
-    def popped(self, tape: Any, part: int, end: int) -> Any:
-        spot = spot_of(tape, part, end)
-        return tape if spot is None else without(tape, spot.block, part, end)
+    def _with(self, tape: Any, blocks: Blocks) -> Any:
+        return blocks
 
     def pushed(self, tape: Any, end: int, block: Block) -> Any:
         return (*tape, block) if end == BACK else (block, *tape)
@@ -165,7 +197,7 @@ class Pile(NamedTuple):
         under: the node of what is under them; None for nothing.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: Blocks
     under: Hashable
 
 
@@ -178,24 +210,18 @@ class Piles(Tape):
 
     start = Pile((), None)
 
-    def read(self, tape: Pile, part: int, end: int, depth: int = 0) -> Hashable | None:
-        return _cell(tape.blocks, part, self._spot(tape, part, end, depth))
-
-    def _spot(self, tape: Pile, part: int, end: int, depth: int = 0) -> Spot | None:
+    def _spot(self, tape: Pile, part: int, end: int, depth: int = 0) -> Found:
         if end == FRONT and tape.under is not None:
             raise Broken(part, OTHER_END)
         spot = spot_of(tape.blocks, part, end, depth)
         if spot is not None or tape.under is None:
-            return spot
+            return tape.blocks, spot
         if len(tape.blocks) >= MOST_BLOCKS:
             raise Broken(part, FAR)
         raise Lacking(tape.under)
 
-    def popped(self, tape: Pile, part: int, end: int) -> Pile:
-        spot = self._spot(tape, part, end)
-        if spot is None:
-            return tape
-        return tape._replace(blocks=without(tape.blocks, spot.block, part, end))
+    def _with(self, tape: Pile, blocks: Blocks) -> Pile:
+        return tape._replace(blocks=blocks)
 
     def pushed(self, tape: Pile, end: int, block: Block) -> Pile:
         if end == BACK:
@@ -237,9 +263,9 @@ class Line(NamedTuple):
         grown: whether a block was pushed since the tape was settled.
     """
 
-    front: tuple[Block, ...]
+    front: Blocks
     last: Block | None
-    back: tuple[Block, ...]
+    back: Blocks
     grown: bool = False
 
 
@@ -290,13 +316,7 @@ class Lines(Tape):
                 self._refuted |= {(block, own) for block, own in self._assumed if own == part}
                 raise Mistaken
 
-    def read(self, tape: Line, part: int, end: int, depth: int = 0) -> Hashable | None:
-        blocks, spot = self._spot(tape, part, end, depth)
-        return _cell(blocks, part, spot)
-
-    def _spot(
-        self, tape: Line, part: int, end: int, depth: int = 0
-    ) -> tuple[tuple[Block, ...], Spot | None]:
+    def _spot(self, tape: Line, part: int, end: int, depth: int = 0) -> Found:
         if not tape.back:
             return tape.front, spot_of(tape.front, part, end, depth)
         blocks = tape.back[-1:] if end == BACK else tape.front
@@ -312,8 +332,10 @@ class Lines(Tape):
     def popped(self, tape: Line, part: int, end: int) -> Line:
         if end == BACK and tape.back:
             raise Broken(part, OTHER_END)
-        blocks, spot = self._spot(tape, part, end)
-        return tape if spot is None else tape._replace(front=without(blocks, spot.block, part, end))
+        return super().popped(tape, part, end)  # type: ignore[no-any-return]
+
+    def _with(self, tape: Line, blocks: Blocks) -> Line:
+        return tape._replace(front=blocks)
 
     def pushed(self, tape: Line, end: int, block: Block) -> Line:
         if end == FRONT:
@@ -346,3 +368,97 @@ class Lines(Tape):
 def _owner(block: Block) -> int:
     """A part of a block that is not empty."""
     return max(part for part, cells in enumerate(block) if cells)
+
+
+class Contents:
+    """What is known of a memory alone: the kinds at its top and its bottom, or more.
+
+    Where the memory does not do what is assumed of it, there is an error.
+
+    Args:
+        memory: its number.
+    """
+
+    start: tuple[int, ...] = (EMPTY, EMPTY)
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+
+    def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
+        """The kind that is read at an end, or so deep under it; raises `Broke`."""
+        if depth:
+            raise Broke(self._memory, "is read below its ends")
+        return held[end]
+
+    def stepped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Pushes
+    ) -> tuple[int, ...]:
+        """What is held after a step that pops at some ends, and then pushes.
+
+        Raises:
+            Broke: that is not as assumed.
+        """
+        if any(kind == EMPTY for _, kind in pushed):
+            raise Broke(self._memory, "holds cells that cannot be told from none")
+        if popped and EMPTY not in held:
+            held = self._popped(held, popped, [end for end, _ in pushed])
+        for end, kind in pushed:
+            other = kind if EMPTY in held else held[1 - end]
+            held = (kind, other) if end == TOP else (other, kind)
+        return held
+
+    def _popped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
+    ) -> tuple[int, ...]:
+        """What is held after pops at some ends, where something is pushed at some afterwards."""
+        raise NotImplementedError
+
+
+class AllKnown(Contents):
+    """It never holds more than a few cells."""
+
+    start = ()
+
+    def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
+        return held[-1 - depth if end == TOP else depth] if len(held) > depth else EMPTY
+
+    def stepped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Pushes
+    ) -> tuple[int, ...]:
+        for end in popped:
+            held = held[:-1] if end == TOP else held[1:]
+        for end, kind in pushed:
+            held = (*held, kind) if end == TOP else (kind, *held)
+        if len(held) > MOST_CELLS:
+            raise Broke(self._memory, f"holds more than {MOST_CELLS} cells")
+        return held
+
+
+class EndsKnown(Contents):
+    """Nothing is popped from it, but what something is pushed in the place of.
+
+    Args:
+        memory: its number.
+        reads: the ends that are read.
+    """
+
+    def __init__(self, memory: int, reads: Sequence[int]) -> None:
+        super().__init__(memory)
+        self._reads = reads
+
+    def _popped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
+    ) -> tuple[int, ...]:
+        # What is at the other end is not known then, since both may have been the same cell.
+        if len(popped) > 1 or not popped == pushed == self._reads:
+            raise Broke(self._memory, "is popped")
+        return held
+
+
+class Anything(Contents):
+    """Where something was popped, anything can be read that was ever pushed, or nothing."""
+
+    def _popped(
+        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
+    ) -> tuple[int, ...]:
+        return UNKNOWN, UNKNOWN

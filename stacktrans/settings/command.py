@@ -1,18 +1,35 @@
-"""Commands that train with given settings, as they are written down for whoever repeats a run."""
+"""The options of `train` as settings, and settings as a command for whoever repeats a run."""
 
 import contextlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.registry import plugin_options
-from stacktrans.settings.layers import NAMED, Layer, Settings, overlay
+from stacktrans.settings.config import TaskConfig
+from stacktrans.settings.layers import NAMED, Layer, Settings, nested, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import defines_task, parted_task, parts_fitting
+from stacktrans.tasks.files import READING
+
+OPTIONS = {
+    "workers": "workers",
+    "seed": "seed",
+    "memory": "model.memory",
+    "controller": "model.controller",
+    "hidden": "model.controller.hidden_size",
+    "memory_size": "model.memory.size",
+    "buffered": "model",
+    "text": "task.parameters",
+    "data": "task",
+    "max_steps": "training.max_steps",
+    "time_limit": "training.time_limit",
+}
+"""The paths of the settings that have options, and arguments in Python, of their own."""
 
 SEED = "seed"
 _OPTIONS = {
@@ -21,6 +38,34 @@ _OPTIONS = {
     "model.controller.name": "--controller",
     SEED: "--seed",
 }
+
+
+def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[Layer]:
+    """A layer for each option that is given; None is not, nor is the memory auto.
+
+    Args:
+        given: values, by the names of `OPTIONS`.
+        prefix: of options on a command line, by which messages call them.
+    """
+    return [
+        Layer(prefix + name.replace("_", "-") if prefix else name, nested(OPTIONS[name], value))
+        for name, value in given.items()
+        if value is not None and (name, value) != ("memory", AUTO)
+    ]
+
+
+def written_like(task: TaskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+    """How new pairs in files are to be read: as those of a task were, unless given otherwise.
+
+    Args:
+        task: of the checkpoint.
+        given: parameters of `stacktrans.tasks.pairs.Pairs`; None for those not given.
+    """
+    known = task.parameters if task.generator == "pairs" else {}
+    like = {name: known.get(name) for name in READING}
+    if given.get("columns") is not None:
+        like["header"] = None  # which columns that are given decide
+    return like | {name: value for name, value in given.items() if value is not None}
 
 
 def training_command(layers: Sequence[Layer]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The settings of a run: their types, their defaults and what they mean.
+"""The settings of a run and of its task: their types, their defaults and what they mean.
 
 A default is what a run does when nothing is asked for, so most of them mean "off". What belongs
 together is a block that can be null.
@@ -6,22 +6,107 @@ together is a block that can be null.
 
 import functools
 import hashlib
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import Field, model_validator
 
-from stacktrans import __version__
-from stacktrans.settings.layers import overlaid
+from stacktrans.common import __version__
+from stacktrans.common.errors import UsageError
+from stacktrans.common.registry import GENERATORS
+from stacktrans.settings.layers import Layer, Settings, overlaid
 from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
-from stacktrans.settings.task_config import TaskConfig, paths_of
+from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.settings.values import Extended, Strict
+from stacktrans.settings.values import Range, Strict
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import LengthLaw, Lengths, Task
+
+
+class TaskLengths(Strict):
+    """Lengths of sources, in symbols."""
+
+    train: Range
+    """what is trained on."""
+    test: Range
+    """what generalisation is measured on."""
+
+
+class TaskLaws(Strict):
+    """How lengths are spread over each range."""
+
+    train: LengthLaw
+    """over the training range."""
+    test: LengthLaw
+    """over the test range."""
+
+
+def paths_of(generator: object) -> tuple[str, ...]:
+    """Which parameters of a generator are files; none of one that is unknown."""
+    if not isinstance(generator, str) or generator not in GENERATORS:
+        return ()  # which will be said when it is made
+    paths: tuple[str, ...] = GENERATORS.load(generator).paths
+    return paths
+
+
+class TaskConfig(Strict):
+    """What is learned."""
+
+    name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
+    """how the command line calls it."""
+    description: str = ""
+    """what it maps to what, for people."""
+    generator: str
+    """what makes its strings: one of `stacktrans list generators`."""
+    parameters: Settings = Field(default_factory=dict)
+    """what the generator is made with."""
+    paper: Annotated[str, Field(pattern=r"^[a-z]+[0-9]+$")] = "grefenstette2015"
+    """the paper that it is from, whose recipes it is trained with."""
+    lengths: TaskLengths | None = None
+    """training and test lengths; null where nothing is drawn, as of a text."""
+    length_law: LengthLaw | TaskLaws | None = None
+    """how lengths are spread over a range, or over each: uniformly if a file does not say; null
+    likewise."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lengths_are_uniform(cls, task: Any) -> Any:
+        """Where lengths are drawn and nothing is said of how, they are drawn uniformly."""
+        if isinstance(task, dict) and task.get("lengths") and task.get("length_law") is None:
+            return {**task, "length_law": "uniform"}
+        return task
+
+    def make(self) -> Task:
+        """The task that its generator makes; raises `TaskError` where it can't be made."""
+        return make_task(self.name, self.generator, self.parameters)
+
+    @property
+    def ranges(self) -> TaskLengths:
+        """The lengths of strings that are drawn; raises `UsageError` if none are."""
+        if self.lengths is None:
+            raise UsageError(f"task {self.name}: nothing is drawn; its strings are in files")
+        return self.lengths
+
+    def law_of(self, lengths: Lengths) -> LengthLaw:
+        """The law of any range, the task's own or another; raises `UsageError` as `ranges`."""
+        own, laws = self.ranges, self.length_law
+        assert laws is not None  # as there are lengths
+        if not isinstance(laws, TaskLaws):
+            return laws
+        return {own.train: laws.train, own.test: laws.test}.get(lengths, "uniform")
+
+
+class TaskFile(TaskConfig):
+    """What a file in `tasks/` says."""
+
+    recipes: dict[str, Settings] = Field(default_factory=dict)
+    """what was published of how it is trained: changes to the recipe `paper`, under its name."""
+
 
 FORMAT: Literal[3] = 3
-"""Version of the layout of configurations and checkpoints; see `stacktrans.settings.formats`."""
+"""Version of the layout of configurations and checkpoints."""
+
+NOT_RACED = "a run that starts from a checkpoint is not raced"
 
 
 class CarriedConfig(Strict):
@@ -60,10 +145,8 @@ class Seed(Strict):
     seed: SeedNumber = 1
 
 
-class RunConfig(Extended):
+class RunConfig(Strict):
     """Everything that decides what a run does."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset({"start_from"})
 
     format: Literal[3] = FORMAT
     """version of this layout."""
@@ -136,7 +219,7 @@ class RunConfig(Extended):
 
     def make_task(self) -> Task:
         """The task, laid out as the model reads it; raises `TaskError`."""
-        made = make_task(self.task.name, self.task.generator, self.task.parameters)
+        made = self.task.make()
         made.in_step = self.model.buffers is not None
         made.backwards = self.model.backwards
         return made
@@ -152,6 +235,33 @@ class RunConfig(Extended):
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
         return str(_as_yaml(self.model_dump(mode="json")))
+
+
+def base_of(config: RunConfig, origin: str, recipe: str | None) -> Layer:
+    """What all else that is asked for lies over.
+
+    That is the whole configuration of the checkpoint, but with no starts from other weights; or, if
+    a recipe is given, which says how to train, what else there is in it.
+
+    Args:
+        config: of the checkpoint.
+        origin: where it stands, for messages.
+        recipe: its name; None to train as the checkpoint was trained.
+
+    Raises:
+        UsageError: the recipe is a race.
+    """
+    if recipe == AUTO:
+        raise UsageError(f"recipe {AUTO}: {NOT_RACED}; expected another, or none")
+    settings = config.model_dump() | {"version": __version__, "start_from": None}
+    training = settings["training"]
+    training["restart"] = None
+    if config.training.stream:
+        training["data"]["stream"]["starts"] = 1
+    if recipe is not None:
+        settings = {name: settings[name] for name in ("seed", "threads", "task", "model")}
+        settings["training"] = {"restart": None}
+    return Layer(origin, settings)
 
 
 _DECIDES_NOTHING: Any = {

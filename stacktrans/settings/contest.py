@@ -7,7 +7,7 @@ from typing import Unpack
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
 from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
@@ -20,13 +20,10 @@ from stacktrans.settings.resolve import (
     seed_of,
     task_layers,
 )
-from stacktrans.settings.start_from import NOT_RACED
-from stacktrans.settings.strategies import Kind, strategies
-from stacktrans.settings.task_config import TaskConfig
-from stacktrans.tasks import make_task
+from stacktrans.settings.strategies import strategies
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import JointSequence, Layout, SameLength, Sentences, Stream
+from stacktrans.tasks.layout import Kind
 
 
 def contestants(
@@ -68,9 +65,13 @@ def contestants(
     first, *changes = task_layers(layers)
     task = checked_task(overlay([first, *changes]), [first, *changes])[1]
     tried = [*names] or _in_order(task)
-    found = _resolved(tried, kind_of(task), _memory(wanted), layers, bool(names))
+    found = _resolved(tried, task.layout.kind, _memory(wanted), layers, bool(names))
     found = found or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
-    return _limited(found, budget) if len(found) == 1 and budget else found
+    if len(found) > 1 or not budget:
+        return found
+    ((name, run),) = found.items()
+    limit = {"time_limit": run.training.time_limit or budget}
+    return {name: run.model_copy(update={"training": run.training.model_copy(update=limit)})}
 
 
 def _in_order(task: Task) -> list[str]:
@@ -85,11 +86,8 @@ def _read_once(layers: list[Layer], wanted: Settings) -> list[Layer]:
     of_task = task_layers(layers)
     settings = overlay(of_task)
     told = completed(settings, of_task, seed_of(wanted))
-    return layers if told is settings else [*layers, Layer("", {"task": _changes(told)})]
-
-
-def _changes(told: Settings) -> Settings:
-    return {name: told[name] for name in ("parameters", "lengths", "length_law")}
+    changes = {name: told.get(name) for name in ("parameters", "lengths", "length_law")}
+    return layers if told is settings else [*layers, Layer("", {"task": changes})]
 
 
 def _memory(wanted: Mapping[str, object]) -> str | None:
@@ -151,31 +149,10 @@ def _with_recipe(name: str, layers: Sequence[Layer]) -> RunConfig:
     return resolved([*layers, Layer("", {"recipe": name})])
 
 
-def _limited(found: Mapping[str, RunConfig], budget: float) -> dict[str, RunConfig]:
-    """Runs with a time limit, if they have none."""
-
-    def limited(run: RunConfig) -> RunConfig:
-        limit = {"time_limit": run.training.time_limit or budget}
-        return run.model_copy(update={"training": run.training.model_copy(update=limit)})
-
-    return {name: limited(run) for name, run in found.items()}
-
-
 def not_raced(task: TaskConfig, names: Container[str], memory: str | None) -> list[str]:
     """The strategies for a task, and a memory if one is given, that are not among some."""
-    kind = kind_of(make_task(task.name, task.generator, task.parameters))
+    kind = task.make().layout.kind
     return [name for name in strategies() if name not in names and not _problem(name, kind, memory)]
-
-
-def kind_of(task: Task) -> Kind:
-    """What a model reads and says of a task."""
-    kinds: dict[type[Layout], Kind] = {
-        Sentences: "text",  # which are a stream, too
-        Stream: "stream",
-        SameLength: "in step",
-        JointSequence: "pairs",
-    }
-    return next(kind for layout, kind in kinds.items() if isinstance(task.layout, layout))
 
 
 def title_of(configs: Mapping[str, RunConfig]) -> str:

@@ -4,7 +4,6 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -12,13 +11,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from stacktrans.common.complaints import MISSING, Complaint, complaints
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
-from stacktrans.common.kinds import alternatives, without_null
+from stacktrans.common.kinds import MISSING, Complaint, alternatives, complaints, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.packaged import BY_KIND, recipe_names
+from stacktrans.settings import packaged
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -198,7 +196,7 @@ def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
         return key
     parts = key.split(".")
     # What is in a block that may be null is looked for only if nothing else has the name.
-    for paths in (_plain_paths(known), setting_paths(known)):
+    for paths in (setting_paths(known, blocks=False), setting_paths(known)):
         for size in range(len(parts), 0, -1):
             name, within = ".".join(parts[:size]), parts[size:]
             matches = [path for path in paths if path == name or path.endswith(f".{name}")]
@@ -213,19 +211,12 @@ def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
 
 
 @functools.cache
-def setting_paths(known: type[BaseModel]) -> tuple[str, ...]:
-    """The paths of all settings, of sections and of what is in blocks that may be null."""
-    return tuple(_paths(known, blocks=True))
-
-
-@functools.cache
-def _plain_paths(known: type[BaseModel]) -> tuple[str, ...]:
-    """The paths of settings alone, but for those in blocks that may be null."""
-    return tuple(_paths(known))
-
-
-def _paths(model: type[BaseModel], prefix: str = "", blocks: bool = False) -> Iterator[str]:
+def setting_paths(known: type[BaseModel], blocks: bool = True) -> tuple[str, ...]:
     """The paths of settings; with `blocks`, also of sections, and in blocks that may be null."""
+    return tuple(_paths(known, "", blocks))
+
+
+def _paths(model: type[BaseModel], prefix: str, blocks: bool) -> Iterator[str]:
     for name, field in model.model_fields.items():
         sections, block = sections_of(field), is_block(field)
         if len(sections) != 1 or block or (blocks and prefix):
@@ -249,26 +240,19 @@ def is_block(field: FieldInfo) -> bool:
 
 
 def recipe_layers(
-    folder: Path, recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
+    recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
 ) -> list[Layer]:
     """What a recipe says in general, of a paper's tasks, and of a task, the last on top.
 
     Args:
-        folder: of recipes.
-        recipe: its name.
+        recipe: the name of one that there is.
         paper: of the task, or none.
         model: settings asked for, among them the memory.
         task_layers: of the task, with its changes to the recipe.
-
-    Raises:
-        UsageError: the recipe is unknown.
     """
-    known = recipe_names(folder)
-    if recipe not in known:
-        raise UsageError(unknown_name("recipe", recipe, known))
-    found = [read_layer(folder / f"{recipe}.yaml")]
-    if paper and (own := folder / paper / f"{recipe}.yaml").is_file():
-        found.append(read_layer(own))
+    folder = packaged.recipes()
+    files = [folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"]
+    found = [read_layer(path) for path in dict.fromkeys(files) if path.is_file()]
     found += [layer.section("recipes", recipe) for layer in task_layers]
     kinds = {
         "by_memory": MEMORIES.canonical(name_of(model["memory"])),
@@ -297,7 +281,7 @@ def checked(layers: Iterable[Layer]) -> list[Layer]:
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
     """A layer, and then what it says of the given memory, controller and generator alone."""
-    settings = {key: value for key, value in layer.settings.items() if key not in BY_KIND}
+    settings = {key: value for key, value in layer.settings.items() if key not in packaged.BY_KIND}
     parts = [Layer(layer.origin, settings, layer.node)]
     for key, name in kinds.items():
         special = layer.section(key, name)

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 from stacktrans.common.errors import unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.values import Extended, Named, Number, Scale, Size, Strict
+from stacktrans.settings.values import Named, Number, Scale, Size, Strict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,10 +147,8 @@ class ScaleConfig(Strict):
     """factor on the weights by which the controller sees the vectors read."""
 
 
-class StartConfig(Extended):
+class StartConfig(Strict):
     """How the weights of a transducer start."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset({"same_symbols"})
 
     gate_bias: dict[str, Number] = Field(default_factory=dict)
     """added to the initial biases of the controller's gates, by the gate's name. A negative bias of
@@ -181,10 +179,8 @@ class StartConfig(Extended):
         return next((self.signal_bias[key] for key in found), 0.0)
 
 
-class ModelConfig(Extended):
+class ModelConfig(Strict):
     """The shape of a transducer and how it starts."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset({"backwards"})
 
     memory: Annotated[SerializeAsAny[MemoryConfig], BeforeValidator(MemoryConfig.read)]
     """memory that the controller operates: one of `stacktrans list memories`, or {name: ..., size:

@@ -49,11 +49,11 @@ def checkpoint_in(path: Path) -> Path | None:
     return next(filter(is_checkpoint, places), None)
 
 
-def recipe_names(folder: Path | None = None) -> list[str]:
-    """The recipes in a folder; those of today unless it is given."""
-    return sorted(path.stem for path in (folder or recipes()).glob("*.yaml"))
+def recipe_names() -> list[str]:
+    """The names of all recipes."""
+    return sorted(path.stem for path in recipes().glob("*.yaml"))
 
 
 def recipes() -> Path:
-    """The folder of the recipes of today."""
+    """The folder of the recipes."""
     return Path(__file__).parent / "recipes"

@@ -12,12 +12,12 @@ from typing import TypedDict, Unpack
 
 from pydantic import ValidationError
 
-from stacktrans import __version__
+from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, shown, unknown_name
 from stacktrans.common.reading import STDIN
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.config import FORMAT, RunConfig, Seed
+from stacktrans.settings.config import FORMAT, RunConfig, Seed, TaskFile, paths_of
 from stacktrans.settings.layers import (
     Layer,
     Settings,
@@ -34,11 +34,10 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.strategies import layer_of, strategies
-from stacktrans.settings.task_config import TaskFile, paths_of
 from stacktrans.settings.values import Named
-from stacktrans.tasks import TaskError, default_parameters, make_task
+from stacktrans.tasks import TaskError, default_parameters
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layouts import JointSequence, Layout, SameLength
+from stacktrans.tasks.layout import Layout
 
 DEFAULT_RECIPE = "default"
 PUBLISHED = "paper"
@@ -116,7 +115,7 @@ def seed_of(wanted: Settings) -> int:
 def _made(task: TaskFile, layers: Sequence[Layer]) -> Task:
     """What a task makes; raises `UsageError` saying where it can't be made."""
     try:
-        return make_task(task.name, task.generator, task.parameters)
+        return task.make()
     except TaskError as error:
         raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
 
@@ -168,7 +167,7 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
 
     Args:
         recipe: name of a recipe, or of a strategy.
-        base: what all else lies over; see `stacktrans.settings.start_from`.
+        base: what all else lies over; see `stacktrans.settings.config`.
         task: name or file of a task.
         config: file of a configuration, whole or in part.
         settings: other settings, nested by section.
@@ -212,7 +211,10 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
     everything = layers if whole else [*recipes, *layers]
     merged = {"recipe": DEFAULT_RECIPE, **overlay(everything), "task": task_settings}
     users = [layer.section("model").settings for layer in layers]
-    merged["model"] = _fitting(merged.get("model", {}), users)
+    model = merged.get("model", {})
+    if not any(isinstance(said.get("buffers"), dict) for said in users):
+        model = {**model, "buffers": None}  # it is not for a recipe to say whether there are any
+    merged["model"] = parts_fitting(model, users)
     run = validated(RunConfig, merged, everything)
     _check_layout(run, made.layout, layers)
     return run
@@ -227,12 +229,9 @@ def _task_before(layers: Sequence[Layer], task: Layer) -> Task | None:
     return _made(validated(TaskFile, section.settings, [section]), [section])
 
 
-_IN_STEP = "has no targets after its sources; expected a task of pairs, such as reverse"
-
-
 def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> None:
     """Raise `UsageError` for settings that what a model reads of a task leaves no sense."""
-    if run.model.buffers and not isinstance(layout, JointSequence | SameLength):
+    if run.model.buffers and layout.consecutive:
         # In a stream the model reads the target, too, and may write what it says of a symbol after
         # it has read it.
         raise UsageError(
@@ -240,14 +239,12 @@ def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> No
             "buffered model, which would read the answer before it gives it; expected a task of "
             "pairs, such as reverse"
         )
-    if run.model.backwards and not isinstance(layout, JointSequence):
-        raise UsageError(
-            f"{nearest_place(layers, ('model', 'backwards'))}: task {run.task.name} {_IN_STEP}"
-        )
-    if run.training.source_loss and not isinstance(layout, JointSequence):
-        raise UsageError(
-            f"{nearest_place(layers, ('training', 'source_loss'))}: task {run.task.name} {_IN_STEP}"
-        )
+    for section, name in (("model", "backwards"), ("training", "source_loss")):
+        if getattr(getattr(run, section), name) and layout.kind != "pairs":
+            raise UsageError(
+                f"{nearest_place(layers, (section, name))}: task {run.task.name} has no targets "
+                "after its sources; expected a task of pairs, such as reverse"
+            )
 
 
 def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:
@@ -295,15 +292,6 @@ def _missing(given: Settings, expected: Settings, prefix: str = "") -> Iterator[
             yield from _missing(in_parts(given[name]), value, f"{prefix}{name}.")
 
 
-def _fitting(model: Settings, users: Sequence[Settings]) -> Settings:
-    """A model without settings of another memory or controller, or of buffers that no user wants.
-
-    Whether there are buffers is not for a recipe to say.
-    """
-    wanted = any(isinstance(said.get("buffers"), dict) for said in users)
-    return parts_fitting(model if wanted else {**model, "buffers": None}, users)
-
-
 def parts_fitting(model: Settings, users: Sequence[Settings]) -> Settings:
     """A model without settings of another memory or controller.
 
@@ -340,7 +328,7 @@ def _recipes_under(asked: Settings, of_task: Sequence[Layer]) -> list[Layer]:
     paper = validated(TaskFile, overlay(of_task), of_task).paper
     if strategy := strategies().get(name):
         name, paper = DEFAULT_RECIPE, strategy.paper
-    return recipe_layers(packaged.recipes(), name, paper, asked["model"], of_task)
+    return recipe_layers(name, paper, asked["model"], of_task)
 
 
 def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missing") -> None:

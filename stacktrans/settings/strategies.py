@@ -5,18 +5,16 @@ Each is what one idea changes of the default recipe, and can be given by its nam
 
 import functools
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.layers import Layer, Settings, overlaid, read_layer, validated
 from stacktrans.settings.values import Strict
+from stacktrans.tasks.layout import Kind
 
 FILE = Path(__file__).parent / "strategies.yaml"
-Kind = Literal["pairs", "in step", "stream", "text"]
-"""What a model reads and says: a target after its source, or buffered; a symbol for each symbol;
-the next symbol of a stream of sequences, or of a text."""
 
 
 class Strategy(Strict):

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import (
     Count,
-    Extended,
     Fraction,
     Loss,
     NotNegative,
@@ -227,10 +226,8 @@ ROUNDINGS = {
 """The ways to round, by their names."""
 
 
-class TrainingConfig(Extended):
+class TrainingConfig(Strict):
     """How a transducer is trained."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset({"source_loss"})
 
     optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"
     """update rule; "sgd" has no state."""

@@ -22,8 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from stacktrans.common.incoming import LONGEST
 from stacktrans.common.kinds import alternatives, no_truth_values, plain
+from stacktrans.common.reading import LONGEST
 from stacktrans.common.registry import Registry
 from stacktrans.tasks.base import Lengths
 
@@ -92,23 +92,6 @@ class Strict(BaseModel):
 def _kinds_of(model: type[Strict], field: str) -> set[Any]:
     """The types that a setting may have."""
     return set(map(plain, alternatives(model.model_fields[field].annotation)))
-
-
-class Extended(Strict):
-    """Settings of which some came later, and are written down only where they are not off.
-
-    So a run without them is written down as it was before there were any, and is the same run.
-    """
-
-    LATER: ClassVar[frozenset[str]]
-    """Those settings."""
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_off(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        settings: dict[str, Any] = serialize(self)
-        fields = type(self).model_fields
-        off = {name for name in self.LATER if getattr(self, name) == fields[name].default}
-        return {name: value for name, value in settings.items() if name not in off}
 
 
 class OneOf(Strict):

@@ -1,18 +1,31 @@
-"""Machines as tables, and as graphs in DOT."""
+"""Machines as tables, as graphs in DOT, as pictures, and as a page of Markdown."""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from stacktrans.common.visible import visible
-from stacktrans.common.wording import counted
+from stacktrans.common.visible import counted, visible
+from stacktrans.extraction.extracting import Extracted
 from stacktrans.machines.definition import CONSTANT, Machine, Rule
 from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
 
 if TYPE_CHECKING:
     from stacktrans.extraction.extracting import Extracted
+
+RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
+"""Of a state; from layer to layer of states, and in a layer from state to state; around all."""
+LINE, SMALL, LARGE = 24, 13, 17
+"""The height of a line of rules, and sizes of letters."""
+WIDE = 0.58
+"""The width of a letter, by its size."""
+INK, SOFT, FILL, SPOT, PAPER = "#1f2933", "#7b8794", "#e3f4f2", "#0b7a75", "#ffffff"
+MOST_RULES = 60
+"""How many rules are written out."""
 
 
 def machine_line(machine: Machine) -> str:
@@ -25,7 +38,7 @@ def machine_line(machine: Machine) -> str:
     states = counted(machine.states.size, "state")
     with_memories = f", {memories}" if memories else ""
     rules = counted(len(machine.rules), "rule")
-    backwards = ", backwards" if machine.reads.backwards else ""
+    backwards = ", backwards" if machine.layout.backwards else ""
     return f"{machine.task}: {states}{with_memories}, {rules}{backwards}"
 
 
@@ -94,20 +107,12 @@ def dot(machine: Machine) -> str:
     lines.append('  edge [fontname="sans-serif", fontsize=10];')
     lines += ["  start [shape=point];", "  start -> 0;"]
     for state in range(machine.states.size):
-        lines.append(f"  {state} [label={_quoted(thing(machine, machine.states, state))}];")
+        lines.append(f'  {state} [label="{_escaped(thing(machine, machine.states, state))}"];')
+    rules = [f"{number}  {when}: {what}" for number, when, what in numbered_rules(machine)]
     for edge in edges(machine):
-        label = "".join(f"{_rule_line(machine, number)}\\l" for number in edge.rules)
+        label = "".join(f"{_escaped(rules[number - 1])}\\l" for number in edge.rules)
         lines.append(f'  {edge.start} -> {edge.end} [label="{label}"];')
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def _rule_line(machine: Machine, number: int) -> str:
-    rule = machine.rules[number - 1]
-    return _escaped(f"{number}  {situation(machine, rule)}: {done(machine, rule)}")
-
-
-def _quoted(text: str) -> str:
-    return f'"{_escaped(text)}"'
 
 
 def _escaped(text: str) -> str:
@@ -118,3 +123,200 @@ def numbered_rules(machine: Machine) -> Iterator[tuple[int, str, str]]:
     """The number of each rule from 1, when it holds, and what it does."""
     for number, rule in enumerate(machine.rules, start=1):
         yield number, situation(machine, rule), done(machine, rule)
+
+
+def card(extracted: Extracted, source: str) -> str:
+    """What a machine is, in Markdown: its rules, and how far it agrees with its model.
+
+    Args:
+        extracted: the machine.
+        source: what the model was called that it was extracted from.
+    """
+    machine = extracted.machine
+    rules = "\n".join(
+        f"| {number} | {_cell(when)} | {_cell(done)} |"
+        for number, when, done in numbered_rules(machine)
+    )
+    agreement = "\n".join(
+        f"| {each.what} | {each.strings} | {each.agreeing} |" for each in extracted.agreement
+    )
+    return f"""# A machine for {machine.task}
+
+Extracted from `{source}` by `stacktrans extract`: {machine_line(machine)}.
+
+| rule | when | what is done |
+|---|---|---|
+{rules}
+
+The answers of model and machine, where signals of the model are made 0 or 1:
+
+| strings | number | same answer |
+|---|---|---|
+{agreement}
+"""
+
+
+def _cell(text: str) -> str:
+    """A text as it can stand in a table of Markdown."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def svg(machine: Machine) -> str:
+    """A machine as a picture."""
+    places, ways = _places(machine), edges(machine)
+    rules = [*numbered_rules(machine)]
+    shown = rules[:MOST_RULES]
+    left = max(x for x, _ in places) + RADIUS + MARGIN + 60
+    longest = max((len(condition) for _, condition, _ in shown), default=0)
+    middle = left + 44 + int(longest * SMALL * WIDE) + 24
+    width = middle + int(max((len(done) for *_, done in shown), default=0) * SMALL * WIDE) + MARGIN
+    top = 2 * MARGIN + LARGE
+    more = [f"and {len(rules) - len(shown)} more rules"] if len(rules) > len(shown) else []
+    height = max(
+        max(y for _, y in places) + RADIUS + 2 * MARGIN,
+        top + LINE * (len(shown) + 1 + len(more)) + MARGIN,
+    )
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" font-family="Helvetica, Arial, sans-serif">',
+        f'<rect width="{width}" height="{height}" fill="{PAPER}"/>',
+        '<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" '
+        f'markerHeight="7" orient="auto-start-reverse"><path d="M0 0 L10 5 L0 10 z" fill="{INK}"/>'
+        "</marker></defs>",
+        _text(MARGIN, MARGIN + 4, machine_line(machine), size=LARGE, weight="bold"),
+    ]
+    parts += [part for way in ways for part in _way(way, places)]
+    parts += [
+        part
+        for state, place in enumerate(places)
+        for part in _state(thing(machine, machine.states, state), place, first=not state)
+    ]
+    parts += _rules(shown, (left, middle, top))
+    for line in more:
+        parts.append(_text(left + 44, top + LINE * (len(shown) + 1), line, colour=SOFT))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _places(machine: Machine) -> list[tuple[int, int]]:
+    """Where states stand: in layers, by how many steps it takes to come to them."""
+    following: dict[int, list[int]] = {}
+    for edge in edges(machine):
+        following.setdefault(edge.start, []).append(edge.end)
+    layers = {0: 0}
+    waiting = deque([0])
+    while waiting:
+        state = waiting.popleft()
+        for other in following.get(state, []):
+            if other not in layers:
+                layers[other] = layers[state] + 1
+                waiting.append(other)
+    last = max(layers.values()) + 1
+    members: dict[int, list[int]] = {}
+    for state in range(machine.states.size):
+        members.setdefault(layers.get(state, last), []).append(state)
+    tallest = max(map(len, members.values()))
+    found = [(0, 0)] * machine.states.size
+    for number, layer in enumerate(sorted(members)):
+        for row, state in enumerate(members[layer]):
+            above = (tallest - len(members[layer])) / 2
+            x = MARGIN + 50 + RADIUS + ACROSS * number
+            found[state] = (x, int(MARGIN + 130 + RADIUS + DOWN * (row + above)))
+    return found
+
+
+def _state(name: str, place: tuple[int, int], first: bool) -> Iterator[str]:
+    x, y = place
+    if first:
+        yield _path(f"M{x - RADIUS - 42} {y} L{x - RADIUS - 2} {y}")
+    yield (
+        f'<circle cx="{x}" cy="{y}" r="{RADIUS}" fill="{FILL}" stroke="{INK}" stroke-width="1.6"/>'
+    )
+    yield _text(x, y + 5, name.removeprefix("state "), size=LARGE, anchor="middle")
+
+
+def _way(way: Edge, places: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """An arrow with the numbers of its rules."""
+    (x, y), (to_x, to_y) = places[way.start], places[way.end]
+    label = _numbers(way.rules)
+    if way.start == way.end:
+        yield _path(
+            f"M{x - 14} {y - RADIUS + 2} C{x - 52} {y - 105} {x + 52} {y - 105} "
+            f"{x + 14} {y - RADIUS + 2}"
+        )
+        yield _label(x, y - 88, label)
+        return
+    length = math.hypot(to_x - x, to_y - y)
+    across, down = (to_x - x) / length, (to_y - y) / length
+    bend = 36 + 0.12 * length  # to the side, so that there is room for the way back
+    middle_x = (x + to_x) / 2 + bend * down
+    middle_y = (y + to_y) / 2 - bend * across
+    begin = _towards(x, y, middle_x, middle_y)
+    end = _towards(to_x, to_y, middle_x, middle_y)
+    yield _path(f"M{begin} Q{middle_x:.0f} {middle_y:.0f} {end}")
+    label_x = (x + to_x) / 4 + middle_x / 2
+    label_y = (y + to_y) / 4 + middle_y / 2
+    yield _label(label_x, label_y, label)
+
+
+def _towards(x: float, y: float, to_x: float, to_y: float) -> str:
+    """The point of a state's edge that is nearest to another point."""
+    length = math.hypot(to_x - x, to_y - y)
+    reach = RADIUS + 2
+    return f"{x + reach * (to_x - x) / length:.1f} {y + reach * (to_y - y) / length:.1f}"
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    """Numbers, those that follow one another as a range."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    named = [
+        str(first) if first == last else f"{first}{', ' if last == first + 1 else '–'}{last}"
+        for first, last in parts
+    ]
+    return ", ".join(named[:4]) + (", ..." if len(named) > 4 else "")
+
+
+def _label(x: float, y: float, label: str) -> str:
+    width = len(label) * SMALL * WIDE + 14
+    return (
+        f'<rect x="{x - width / 2:.1f}" y="{y - 12:.1f}" width="{width:.1f}" height="22" rx="11" '
+        f'fill="{PAPER}" stroke="{SPOT}"/>'
+        + _text(x, y + 4, label, colour=SPOT, anchor="middle", weight="bold")
+    )
+
+
+def _rules(rules: Sequence[tuple[int, str, str]], at: tuple[int, int, int]) -> Iterator[str]:
+    left, middle, top = at
+    yield _text(left + 44, top - 4, "when", colour=SOFT)
+    yield _text(middle, top - 4, "what is done", colour=SOFT)
+    for row, (number, condition, done) in enumerate(rules, start=1):
+        y = top + LINE * row
+        yield _text(left + 28, y, str(number), colour=SPOT, anchor="end", weight="bold")
+        yield _text(left + 44, y, condition)
+        yield _text(middle, y, done)
+
+
+def _path(drawn: str) -> str:
+    return (
+        f'<path d="{drawn}" fill="none" stroke="{INK}" stroke-width="1.6" marker-end="url(#tip)"/>'
+    )
+
+
+def _text(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    size: int = SMALL,
+    colour: str = INK,
+    anchor: str = "start",
+    weight: str = "normal",
+) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" '
+        f'text-anchor="{anchor}" font-weight="{weight}">{escape(visible(text))}</text>'
+    )

@@ -1,36 +1,65 @@
-"""Plots in files, drawn with matplotlib: accuracy by length, and traces."""
+"""Plots in files, drawn with matplotlib: accuracies, traces, also animated, and memories."""
 
 import importlib.util
 import io
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_place_of, write_atomically
 from stacktrans.common.visible import visible
 from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.trace import Trace
+from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Step, Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.drawn_contents import colours_of, draw_blocks, highest, panels_of, rows_for
-from stacktrans.showing.traces import rows_of
+from stacktrans.showing.contents import Block, parts_of, symbol_text
+from stacktrans.showing.traces import rows_of, said
 from stacktrans.tasks.base import Lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from PIL.Image import Image
+
 
 CHART = (7.0, 3.5)
 """Width and height of a chart, in inches."""
 SUFFIXES = (".png", ".svg", ".pdf")
 
+COLOURS = (
+    *("#8ecdf2", "#f7c873", "#7fd0b3", "#f3e98a", "#e3b0cf", "#f0a37f"),
+    *("#9fb8e8", "#c5d98c", "#cdb9a0", "#b7b3e0"),
+)
+"""Light enough for black text; neighbours differ in lightness, too."""
+PLAIN = "#d9d9d9"
+"""Of marks, which are no symbols of a string, and of cells."""
+EDGE = "#444444"
+LEGIBLE = 0.3
+"""Rows of less strength are too thin for their symbol."""
+LONGEST_LABEL = 3
+MOST_LABELS = 600
+"""With more blocks than this nobody could read a symbol in them."""
+MOST_SHAPES = 5000
+"""More blocks than this are drawn as pixels, even in a file of shapes."""
+TALLEST = 12
+"""Strength that a panel is made for: one that has more is drawn smaller."""
+
+SECONDS, LAST_SECONDS = 0.8, 2.4
+"""How long a step is shown, and the last one."""
+COLOURS_IN_FILE = 64
+IN_VIEW = 25
+"""Steps whose inputs and outputs are shown at once."""
+WITH_NUMBERS = 12
+"""With more signals than this the bars have no numbers."""
+ACCENT = "#00695c"
+
 
 def check_plot(path: Path) -> None:
     """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
-    check_place_of(path)
+    check_place_of(path, *SUFFIXES)
     check_matplotlib()
 
 
@@ -130,3 +159,205 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
 
 def _name(axis: "Axes", name: str) -> None:
     axis.set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)
+
+
+class Placed(NamedTuple):
+    """A block where it is drawn: around `middle`, from `bottom` to `bottom` plus its height."""
+
+    block: Block
+    middle: float
+    bottom: float
+
+
+def colours_of(traces: Sequence[Trace]) -> dict[str, str]:
+    """A colour for each symbol that is read, in the order of their first appearance."""
+    marks = {BEGIN, SEPARATOR, END, NOTHING}
+    read = dict.fromkeys(step.input for trace in traces for step in trace.steps)
+    symbols = zip((symbol for symbol in read if symbol not in marks), itertools.cycle(COLOURS))
+    return dict(symbols)
+
+
+def piled(blocks: Sequence[Block], middle: float) -> Iterator[Placed]:
+    """Blocks one on another, from 0 up."""
+    bottoms = itertools.accumulate((block.height for block in blocks), initial=0.0)
+    for block, bottom in zip(blocks, bottoms, strict=False):
+        yield Placed(block, middle, bottom)
+
+
+def panels_of(trace: Trace) -> dict[str, list[Placed]]:
+    """The blocks of each part of a memory over time, those of a step around its place from 0."""
+    placed: dict[str, list[Placed]] = {name: [] for name in parts_of(trace.steps[0])}
+    for place, step in enumerate(trace.steps):
+        for name, blocks in parts_of(step).items():
+            placed[name] += piled(blocks, place)
+    return placed
+
+
+def highest(placed: Sequence[Placed]) -> float:
+    """How high blocks come, at least 1."""
+    return max((each.bottom + each.block.height for each in placed), default=1.0)
+
+
+def rows_for(placed: Sequence[Placed]) -> int:
+    """How many rows of a picture a panel is as high as."""
+    return min(max(math.ceil(highest(placed)), 1), TALLEST)
+
+
+def draw_blocks(
+    axis: "Axes", placed: Sequence[Placed], colours: Mapping[str, str], width: float = 0.9
+) -> None:
+    """Draw blocks of some width, with the symbols of those that are high enough."""
+    import numpy as np
+    from matplotlib.collections import PolyCollection
+
+    corners = np.array([(-width / 2, 0), (-width / 2, 1), (width / 2, 1), (width / 2, 0)])
+    shapes = [corners * (1, each.block.height) + (each.middle, each.bottom) for each in placed]
+    collection = PolyCollection(
+        shapes,
+        facecolors=[colours.get(each.block.symbol, PLAIN) for each in placed],
+        edgecolors=EDGE,
+        linewidths=0.5,
+        rasterized=len(placed) > MOST_SHAPES,
+    )
+    axis.add_collection(collection)
+    for block, middle, bottom in placed if len(placed) <= MOST_LABELS else ():
+        label = symbol_text(block.symbol)
+        if block.step and block.height >= LEGIBLE and len(label) <= LONGEST_LABEL:
+            axis.text(
+                *(middle, bottom + block.height / 2, label),
+                ha="center",
+                va="center",
+                fontsize=8 if len(label) == 1 else 6,
+                parse_math=False,
+                clip_on=True,
+            )
+
+
+def check_animation(path: Path) -> None:
+    """Raise `UsageError` if a file can't be an animation, or its folder is missing."""
+    check_place_of(path, ".gif")
+    check_matplotlib()
+
+
+def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:
+    """Write a GIF with a picture for each step: input, output, signals, and what the memory holds.
+
+    Raises:
+        UsageError: matplotlib is not installed.
+    """
+    picture = _Picture(trace, config)
+    from PIL.Image import Dither
+
+    # All have the colours of the one with the most on the memory, or they would flicker.
+    palette = picture.of_step(fullest(trace.steps)).quantize(COLOURS_IN_FILE)
+    first, *others = (
+        picture.of_step(place).quantize(palette=palette, dither=Dither.NONE)
+        for place in range(len(trace.steps))
+    )
+    seconds = [*[SECONDS] * len(others), LAST_SECONDS]
+    content = io.BytesIO()
+    first.save(
+        content,
+        "GIF",
+        save_all=True,
+        append_images=others,
+        duration=[round(1000 * each) for each in seconds],
+        loop=0,
+    )
+    write_atomically(path, content.getvalue())
+
+
+def fullest(steps: Sequence[Step]) -> int:
+    """The place of the step, from 0, after which most symbols are on the memory."""
+    symbols = [
+        {block.symbol for blocks in parts_of(step).values() for block in blocks} for step in steps
+    ]
+    return max(range(len(steps)), key=lambda place: len(symbols[place]))
+
+
+class _Picture:
+    """A figure in which each step is drawn in turn."""
+
+    def __init__(self, trace: Trace, config: RunConfig) -> None:
+        self._steps = trace.steps
+        panels = panels_of(trace)
+        self._highest = max([1.0, *map(highest, panels.values())])
+        self._colours = colours_of([trace])
+        signals = len(trace.steps[0].signals)
+        height = 1.8 + max(2.4, 0.22 * signals)
+        self._figure = empty_figure(max(6.4, 3 + 1.3 * len(panels)), min(height, 20))
+        self._figure.suptitle(visible(model_line(config)), fontsize=10, parse_math=False)
+
+    def of_step(self, place: int) -> "Image":
+        """The picture of a step, by its place from 0."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from PIL import Image
+
+        step = self._steps[place]
+        for axis in [*self._figure.axes]:
+            axis.remove()
+        held = parts_of(step)
+        grid = self._figure.add_gridspec(
+            2,
+            1 + max(len(held), 1),
+            height_ratios=[1, 2.4],
+            width_ratios=[1.6, *[1] * max(len(held), 1)],
+            hspace=0.25,
+            wspace=0.4,
+            top=0.86,
+        )
+        self._draw_lines(self._figure.add_subplot(grid[0, :]), place)
+        _draw_signals(self._figure.add_subplot(grid[1, 0]), step)
+        for column, (name, blocks) in enumerate(held.items(), start=1):
+            axis = self._figure.add_subplot(grid[1, column])
+            draw_blocks(axis, [*piled(blocks, 0)], self._colours, width=1)
+            axis.set(xlim=(-0.6, 0.6), ylim=(0, self._highest), xticks=[])
+            axis.set_xlabel(name, parse_math=False)
+            axis.spines[["top", "right"]].set_visible(False)
+            axis.locator_params(axis="y", integer=True, nbins=5)
+        canvas: Any = FigureCanvasAgg(self._figure)
+        canvas.draw()
+        pixels = bytes(canvas.buffer_rgba())
+        return Image.frombytes("RGBA", canvas.get_width_height(), pixels).convert("RGB")
+
+    def _draw_lines(self, axis: "Axes", place: int) -> None:
+        """Inputs and outputs around a step, which is marked."""
+        first = min(max(0, place - IN_VIEW // 2), max(0, len(self._steps) - IN_VIEW))
+        shown = self._steps[first : first + IN_VIEW]
+        axis.axis("off")
+        axis.set(xlim=(first - 0.7, first + max(len(shown), IN_VIEW // 2) - 0.3), ylim=(-0.6, 1.6))
+        axis.set_title(f"step {place + 1} of {len(self._steps)}", fontsize=9, loc="left")
+        axis.axvspan(place - 0.45, place + 0.45, color=ACCENT, alpha=0.25)
+        for height, name in ((1, "input"), (0, "output")):
+            axis.text(first - 0.8, height, name, ha="right", va="center", fontsize=9)
+        for number, step in enumerate(shown, start=first):
+            # What is answered later is not known yet.
+            answer = said(step) if number <= place else ""
+            for height, symbol in ((1, symbol_text(step.input)), (0, visible(answer))):
+                axis.text(
+                    *(number, height, symbol),
+                    ha="center",
+                    va="center",
+                    fontsize=11 if len(symbol) <= 1 else 7,
+                    color="black" if number <= place else "0.6",
+                    parse_math=False,
+                )
+
+
+def _draw_signals(axis: "Axes", step: Step) -> None:
+    """A bar for each signal."""
+    names, strengths = [visible(name) for name in step.signals], [*step.signals.values()]
+    places = range(len(names))
+    axis.barh(places, strengths, color=ACCENT, height=0.6)
+    axis.set_yticks(places, names, fontsize=9, parse_math=False)
+    axis.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6), xticks=[0, 0.5, 1])
+    axis.spines[["top", "right"]].set_visible(False)
+    for place, strength in enumerate(strengths if len(names) <= WITH_NUMBERS else ()):
+        inside = strength > 0.6
+        axis.text(
+            *(strength + (-0.03 if inside else 0.03), place, f"{strength:.2f}"),
+            ha="right" if inside else "left",
+            va="center",
+            fontsize=8,
+            color="white" if inside else "black",
+        )

@@ -94,17 +94,18 @@ def _action_table(trace: Trace) -> Table:
     )
     following = [*(step.input for step in trace.steps[1:]), ""]
     for step, symbol in zip(trace.steps, following, strict=True):
-        actions = (_action(step, name) for name in names)
+        actions = (f"{best_action(step, name)} {_numbers(step.tops[name][0])}" for name in names)
         table.add_row(step.step, step.input, symbol, said(step), _probability(step), *actions)
     return table
 
 
-def _action(step: Step, name: str) -> str:
+def best_action(step: Step, name: str) -> str:
+    """The most probable action of a stack or list, with its probability."""
     own = step.by_stack()[name]
     best = max(own, key=own.__getitem__)
     # The name of a signal ends with the number of its stack if there are several.
     action = best.removesuffix(f" {name.split()[1]}")
-    return f"{action} {own[best]:.2f} {_numbers(step.tops[name][0])}"
+    return f"{action} {own[best]:.2f}"
 
 
 def _numbers(cell: Sequence[float]) -> str:

@@ -1,23 +1,41 @@
-"""What came of verifying a model, as a table and as JSON."""
+"""What came of verifying a model, and its proof: as tables, in sentences and as JSON."""
 
+from __future__ import annotations
+
+from collections.abc import Hashable
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
 
 from stacktrans.common.errors import clipped
-from stacktrans.common.visible import shell_text, visible
+from stacktrans.common.visible import counted, listed, shell_text, visible
 from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.verification import Verification
-from stacktrans.machines.definition import Machine
+from stacktrans.machines.definition import Machine, Things
+from stacktrans.machines.words import thing
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
-from stacktrans.showing.proofs import proof_json, proof_lines
+from stacktrans.proving.counting import Counted
+from stacktrans.proving.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
+from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.tasks.base import with_marks
 
 LONGEST_SHOWN = 500
 """Symbols of a counterexample that are shown."""
+
+MOST_SHOWN = 6
+"""How many things are listed."""
+_RIGHT = "proved: right on all strings of the task, whatever their length"
+_ASSUMED = {
+    UNREAD: "nothing is read from it",
+    FEW: "it holds few cells, and all of them are followed",
+    KEPT: "nothing is popped from it, so that only its ends count",
+    ANYTHING: "what it holds does not matter",
+}
+Cells = tuple[tuple[str, ...], tuple[str, ...]]
+"""What the task's own memory has, and a memory of the machine instead."""
 
 
 def verification_view(found: Verification, checkpoint: Checkpoint, name: str) -> RenderableType:
@@ -64,12 +82,143 @@ def verification_json(found: Verification, machine: Machine | None) -> dict[str,
     return {
         "right": found.right,
         "stages": [asdict(stage) for stage in found.stages],
-        "counterexample": wrong
-        and {
-            "source": wrong.source,
-            "target": wrong.target,
-            "answer": wrong.answer,
-            "first_wrong": wrong.first_wrong,
-        },
+        "counterexample": wrong and prediction_json(wrong),
         "proof": found.proof and machine and proof_json(found.proof, machine),
+    }
+
+
+def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
+    """A proof in sentences, or why there is none, after so many strings were right."""
+    if not proof.proved:
+        of = f"right on all {tried:,} strings, which proves nothing of others"
+        return [of, f"{'wrong' if proof.row else 'no proof'}: {_why(proof, machine)}"]
+    if proof.counted:
+        return [_RIGHT, *_induction(proof.counted)]
+    assert proof.explored is not None
+    pairs = {pair for number in _along(proof) for pair in _cells(proof, machine, number)}
+    memory = proof.reference and proof.reference.memory
+    own = f", which has a {memory}" if memory else ", which has no memory"
+    counts = [
+        counted(len(proof.explored.states), "pair of states", "pairs of states"),
+        *([counted(len(pairs), "pair of kinds", "pairs of kinds")] if pairs else []),
+        counted(proof.explored.situations, "situation"),
+    ]
+    memories = enumerate(machine.memories.names)
+    lines = [
+        _RIGHT,
+        f"bisimulation with the task's own machine{own}: {', '.join(counts)}",
+        *(f"{name}: {_memory(proof, machine, number)}" for number, name in memories),
+        *(f"{name}: where the task's is {_some(own)}" for name, own in _states(proof, machine)),
+    ]
+    alike = [len(each) for each in proof.classes if len(each) > 2]
+    if alike:
+        lines.append(f"two letters stand for {' and for '.join(map(str, alike))} treated alike")
+    return [visible(each) for each in lines]
+
+
+def _why(proof: Result, machine: Machine) -> str:
+    """Why there is no proof."""
+    symbols = [machine.source[each] for each in proof.row or ()]
+    written = (" " if machine.words[0] else "").join(symbols)
+    return visible(f"{proof.reason}, in {written}" if written else str(proof.reason))
+
+
+def _induction(found: Counted) -> list[str]:
+    parts = [
+        counted(found.cases, "case"),
+        counted(found.steps, "step"),
+        counted(found.repeated, "cycle that is repeated", "cycles that are repeated"),
+    ]
+    rests = counted(found.starts - 1, "rest", "different rests")
+    others = f", or with {rests} of those before" if found.starts > 1 else ""
+    return [
+        f"induction over the counts: {', '.join(parts)}",
+        f"any number of sequences in a row: each begins with empty memories{others}",
+    ]
+
+
+def _along(proof: Result) -> list[int]:
+    return [number for number, each in enumerate(proof.assumed) if each in (ALONG, TURNED)]
+
+
+def _memory(proof: Result, machine: Machine, number: int) -> str:
+    """What holds of a memory."""
+    assumed = proof.assumed[number]
+    if assumed in _ASSUMED:
+        return _ASSUMED[assumed]
+    pairs = [
+        f"{' '.join(kinds) or 'nothing'} for {' '.join(own) or 'nothing'}"
+        for own, kinds in _cells(proof, machine, number)
+    ]
+    return f"goes with the task's own, cell by cell: {_some(pairs)}"
+
+
+def _some(parts: list[str]) -> str:
+    """Some things in a row, as far as they are not too many."""
+    more = [f"{len(parts) - MOST_SHOWN} more"] if len(parts) > MOST_SHOWN else []
+    return listed([*parts[:MOST_SHOWN], *more])
+
+
+def _cells(proof: Result, machine: Machine, number: int) -> list[Cells]:
+    """What a memory has for what the task's own has, each once."""
+    assert proof.explored is not None
+    assert proof.reference is not None
+    part, found = _along(proof).index(number) + 1, dict[Cells, None]()
+    things, reference = machine.kinds[number], proof.reference
+    many = {each for own in proof.classes if len(own) > 2 for each in own}
+    for block in sorted(proof.explored.blocks, key=repr):
+        own = tuple(
+            "a letter" if cell in many else reference.shown(cell, machine.source)
+            for cell in block[0]
+        )
+        kinds = tuple(_kind(machine, things, int(str(each)), many) for each in block[part])
+        if own or kinds:
+            found[own, kinds] = None
+    return [*found]
+
+
+def _kind(machine: Machine, things: Things, number: int, many: set[int]) -> str:
+    """A kind; those of letters that are treated alike by what they have in common."""
+    series, letter = things.each[number]
+    symbols = {machine.source[each] for each in many}
+    if letter is not None and machine.letters[letter] in symbols:
+        return f"a {things.series[series].name}"
+    return thing(machine, things, number)
+
+
+def _states(proof: Result, machine: Machine) -> list[tuple[str, list[str]]]:
+    """The states of the task's own machine that go with each state."""
+    assert proof.explored is not None
+    found: dict[str, list[str]] = {}
+    for own, state in sorted(proof.explored.states, key=lambda pair: (pair[1], str(pair[0]))):
+        found.setdefault(thing(machine, machine.states, state), []).append(_state(own, machine))
+    return [*found.items()]
+
+
+def _state(own: Hashable, machine: Machine) -> str:
+    return f"after {machine.source[own]}" if isinstance(own, int) else str(own)
+
+
+def proof_json(proof: Result, machine: Machine) -> dict[str, Any]:
+    """The same for `--json`."""
+    held: dict[str, Any] = {"proved": proof.proved, "reason": proof.reason}
+    if proof.row:
+        held["row"] = [machine.source[each] for each in proof.row]
+    if proof.counted:
+        return {**held, "induction": asdict(proof.counted)}
+    if not proof.proved or proof.explored is None:
+        return held
+    along = _along(proof)
+    return {
+        **held,
+        "situations": proof.explored.situations,
+        "states": dict(_states(proof, machine)),
+        "memories": {
+            name: {
+                "is": proof.assumed[number],
+                "cells": _cells(proof, machine, number) if number in along else [],
+            }
+            for number, name in enumerate(machine.memories.names)
+        },
+        "alike": [[machine.source[each] for each in own] for own in proof.classes if own[1:]],
     }

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
 
+from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.task_config import TaskConfig
 from stacktrans.settings.values import Range, Strict, Strings
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, Task
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from stacktrans.common.statistics import bootstrap_interval, confidence_interval, spread
+from stacktrans.showing.scores import bootstrap_interval, confidence_interval, spread
 from stacktrans.sweeps.file import Choice, Claim, Figure, Part, SweepFile
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.work import Record, is_complete

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.incoming import split_words
 from stacktrans.common.ragged import Ragged
+from stacktrans.common.reading import split_words
 
 Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

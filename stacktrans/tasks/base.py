@@ -10,13 +10,12 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.incoming import LONGEST
 from stacktrans.common.kinds import no_truth_values
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
-from stacktrans.grammar.depth import DEEPEST
+from stacktrans.common.reading import DEEPEST, LONGEST
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNKNOWN, Alphabet, Ids
-from stacktrans.tasks.layouts import JointSequence, Layout, Padded, Pair, SameLength, Steps
+from stacktrans.tasks.layout import Layout, Pair, Steps
 
 
 @dataclass(frozen=True)
@@ -109,10 +108,10 @@ class Task(ABC):
         """How its pairs become what a model reads and says."""
         sizes = len(self.source), len(self.target)
         if self.same_length:
-            return SameLength(*sizes)
+            return Layout.synchronous(*sizes)
         if self.in_step:
-            return Padded(*sizes, self.steps, self.backwards)
-        return JointSequence(*sizes, lambda: self.steps, self.backwards)
+            return Layout.padded(*sizes, self.steps, self.backwards)
+        return Layout.joint(*sizes, lambda: self.steps, self.backwards)
 
     @property
     def steps(self) -> Steps:
@@ -148,7 +147,7 @@ class Task(ABC):
             NotASource: it is empty, and only its symbols are read.
         """
         ids = self.source.encode(source)
-        if not len(ids) and not isinstance(self.layout, JointSequence | Padded):
+        if not (len(ids) or len(self.layout.prompt(ids))):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
 

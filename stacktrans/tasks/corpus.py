@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.incoming import decode_line, split_words
+from stacktrans.common.reading import decode_line, read_lines, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.contents import read_lines
-from stacktrans.tasks.layouts import ENDING, Pair, Sentences
+from stacktrans.tasks.layout import ENDING, Layout, Pair
 
 END = "</s>"
 """The symbol that ends every sentence, and is said as any other."""
@@ -95,7 +94,7 @@ class Corpus(Task):
         self.source = self.target = self.vocabulary = Vocabulary(symbols, unknown, words=words)
         if len(self.vocabulary) > vocabulary:
             raise ValueError(f"known has more symbols than a vocabulary of {vocabulary} has")
-        self.layout = Sentences(len(self.vocabulary), follow=0)
+        self.layout = Layout.text(len(self.vocabulary), end=0)
 
     def file(self, part: str) -> str:
         """The file of a part; raises `UsageError` if none is named."""

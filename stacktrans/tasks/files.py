@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, clipped, shown
-from stacktrans.common.incoming import LONGEST
-from stacktrans.common.reading import parsed_json
-from stacktrans.tasks.columns import COLUMNS, columns_of, found_columns
-from stacktrans.tasks.contents import read_content
+from stacktrans.common.errors import StacktransError, UsageError, clipped, shown
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.reading import LONGEST, parsed_json, read_content
+from stacktrans.tasks.columns import COLUMNS, LOOKED_AT, columns_of, found_columns, normalized
 from stacktrans.tasks.flat import Numbers
 from stacktrans.tasks.lines import RawLines
-from stacktrans.tasks.symbols import LOOKED_AT, normalized
 
 PARTS = ("train", "dev", "test")
 CALLED = {"train": "training", "dev": "development", "test": "test"}
@@ -24,6 +22,11 @@ CALLED = {"train": "training", "dev": "development", "test": "test"}
 TRAIN, DEV, TEST = range(3)
 NAMED = 3
 """How many of some lines are named."""
+
+READING = ("columns", "symbols", "separator", "normalize", "header")
+"""How files are read, of what is in a request."""
+SHARE_APART = 10
+"""One pair in so many is kept apart for a set that has no file."""
 
 
 class Request(NamedTuple):
@@ -57,10 +60,6 @@ class Request(NamedTuple):
         """The files that there are, by their sets."""
         named = (self.train, self.dev, self.test)
         return ((part, Path(file)) for part, file in enumerate(named) if file is not None)
-
-
-READING = ("columns", "symbols", "separator", "normalize", "header")
-"""How files are read, of what is in a request."""
 
 
 @dataclass
@@ -200,3 +199,64 @@ def check_file(part: str, file: object) -> None:
         str(file).encode()
     except UnicodeEncodeError:
         raise ValueError(f"{part} is {shown(file)}; expected a name in UTF-8") from None
+
+
+class Keys(NamedTuple):
+    """Numbers for what is the same: [n] for sources with their features, and for whole pairs."""
+
+    source: Numbers
+    pair: Numbers
+
+
+def keep_apart(lines: Lines, keys: Keys, sizes: Numbers, request: Request) -> list[str]:
+    """Take what has no file of its own from the training pairs; says what, a sentence for each.
+
+    The longest sources are to be tested on, others at random to choose by. Lines with the same
+    source stay together.
+
+    Args:
+        sizes: [n] the length of each source.
+
+    Raises:
+        UsageError: there are too few different sources.
+    """
+    said = []
+    name, all_training = lines.names[0], int((lines.parts == TRAIN).sum())
+    wanted = max(1, all_training // SHARE_APART)
+    for part, file in ((TEST, request.test), (DEV, request.dev)):
+        if file is not None:
+            continue
+        rows = np.flatnonzero(lines.parts == TRAIN)
+        group = _numbered(keys.source[rows])
+        if part == TEST:
+            order = np.lexsort((group, -sizes[rows]))
+        else:
+            rng = generator(request.split, Purpose.SPLIT)
+            order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
+        ordered = group[order]
+        ends = np.flatnonzero(np.diff(ordered, append=-1)) + 1
+        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1)
+        taken = rows[order[: ends[last]]]
+        if len(taken) == len(rows):
+            need = 1 + (request.test is None) + (request.dev is None)
+            raise UsageError(
+                f"{name}: too few different sources to keep some apart; expected at least {need}, "
+                "or files of their own for what is not trained on"
+            )
+        lines.parts[taken] = part
+        how = "the longest" if part == TEST else f"at random (seed {request.split})"
+        lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
+        said.append(
+            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are kept apart as the "
+            f"{CALLED[PARTS[part]]} set (lengths {lengths})"
+        )
+    return said
+
+
+def _numbered(keys: Numbers) -> Numbers:
+    """[n] for each of some keys its number, in the order in which they come first."""
+    # That of the keys themselves is another in every process.
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    numbers = np.empty(len(first), dtype=np.int64)
+    numbers[np.argsort(first)] = np.arange(len(first))
+    return numbers[group]

@@ -24,7 +24,7 @@ from stacktrans.tasks.base import (
     NotASource,
     Task,
 )
-from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.layout import Pair
 
 LONGEST_FOLLOWED = 1000
 """Symbols of a sentence after which it is no longer told what can come next: the time that this

@@ -9,15 +9,20 @@ from typing import Literal, NamedTuple
 
 from stacktrans.common.errors import StacktransError, clipped
 from stacktrans.common.files import write_atomically
-from stacktrans.common.incoming import check_length, decode_line
 from stacktrans.common.messages import complain
-from stacktrans.common.reading import name_of, parsed_json
+from stacktrans.common.reading import (
+    PACKED,
+    check_length,
+    decode_line,
+    name_of,
+    parsed_json,
+    read_content,
+)
 from stacktrans.common.visible import json_text
 from stacktrans.tasks.alphabets import UnknownSymbol
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import headed
-from stacktrans.tasks.contents import PACKED, read_content
-from stacktrans.tasks.layouts import Pair
+from stacktrans.tasks.layout import Pair
 
 PairFormat = Literal["tsv", "jsonl"]
 

@@ -14,16 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stacktrans.common.errors import UsageError, shown
-from stacktrans.common.incoming import LONGEST
-from stacktrans.common.reading import STDIN, name_of
+from stacktrans.common.reading import LONGEST, PACKED, STDIN, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.columns import SEPARATORS, columns_of
-from stacktrans.tasks.contents import PACKED
+from stacktrans.tasks.columns import SEPARATORS, UNITS, Known, Sources, Writing, columns_of
 from stacktrans.tasks.files import CALLED, PARTS, TEST, TRAIN, Request, check_file
-from stacktrans.tasks.layouts import Pair, Steps
+from stacktrans.tasks.layout import Pair, Steps
 from stacktrans.tasks.sets import Sets, read_sets
-from stacktrans.tasks.symbols import UNITS, Known, Sources, Writing
 
 
 class Pairs(Task):

@@ -1,28 +1,216 @@
-"""The sets of pairs in files: to train on, to choose by and to test on."""
+"""The sets of pairs in files, as they are written, and what is odd about them."""
 
-from collections.abc import Mapping, Sequence
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import StacktransError, shown
-from stacktrans.tasks.alphabets import MOST_SYMBOLS
+from stacktrans.common.ragged import Ragged, lengthened
+from stacktrans.common.reading import changed
+from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.columns import found_separator
-from stacktrans.tasks.contents import changed
-from stacktrans.tasks.files import DEV, TEST, TRAIN, Lines, Request, check_sizes, read_files
-from stacktrans.tasks.flat import Flat, Numbering, Numbers, keys
-from stacktrans.tasks.layouts import Pair, Steps
-from stacktrans.tasks.oddities import mixed_forms, odd_first_lines, oddities, unsayable
-from stacktrans.tasks.splits import Keys, keep_apart
-from stacktrans.tasks.symbols import UNITS, Known, Writing, found_unit, in_order
-from stacktrans.tasks.written import Column, PairSequence, WrittenPairs
+from stacktrans.tasks.columns import UNITS, Known, Writing, found_separator, found_unit, in_order
+from stacktrans.tasks.files import (
+    CALLED,
+    DEV,
+    NAMED,
+    PARTS,
+    TEST,
+    TRAIN,
+    Keys,
+    Lines,
+    Request,
+    check_sizes,
+    keep_apart,
+    read_files,
+)
+from stacktrans.tasks.flat import Chosen, Numbering, Numbers, keys, numbered, renumbered
+from stacktrans.tasks.layout import Pair, Steps
+
+ALMOST_NONE = 0.25
+"""A first line with so small a share of symbols that come again is odd."""
 
 REPLACED = 0.25
 """A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
 and this is a (Kiperwasser and Goldberg 2016, section 4.2)."""
+Chances = npt.NDArray[np.float64]
+
+
+def odd_first_lines(lines: Lines, strings: Mapping[str, Ragged]) -> Iterator[str]:
+    """Which files begin with a line almost all of whose symbols come nowhere else in them.
+
+    Args:
+        strings: of the columns, [n] each, as numbers of symbols.
+    """
+    for file in range(len(lines.names)):
+        rows = lines.files == file
+        shared = distinct = known = total = 0
+        for column in ("source", "target"):
+            within = strings[column].within(rows)
+            counts = np.bincount(within.values)
+            first = np.bincount(within[0], minlength=len(counts))
+            again = counts > first
+            shared, distinct = shared + (again & (first > 0)).sum(), distinct + (first > 0).sum()
+            known, total = known + again.sum(), total + (counts - first).sum()
+        # Where few symbols come twice, as in a list of words, this is nothing special.
+        if shared <= ALMOST_NONE * distinct and 0 < 2 * known <= total:
+            place = lines.place(int(rows.argmax()))
+            why = "the first line shares almost no symbols with the others"
+            yield f"{place}: {why}; is it a header?"
+
+
+def mixed_forms(lines: Lines, request: Request) -> Iterator[str]:
+    """Whether some strings are decomposed in Unicode and others composed, if any form is fine."""
+    if request.normalize is not None:
+        return
+    others = [
+        (row, text)
+        for strings in lines.strings.values()
+        for row, text in enumerate(strings)
+        if not text.isascii()
+    ]
+    # Some characters are decomposed in both forms, and so longer in NFC.
+    decomposed = [
+        each for each in others if len(unicodedata.normalize("NFC", each[1])) < len(each[1])
+    ]
+    if decomposed and not all(unicodedata.is_normalized("NFD", text) for _, text in others):
+        row, text = decomposed[0]
+        yield (
+            f"{len(decomposed):,} strings have letters in decomposed form (NFD), such as "
+            f"{shown(text)} ({lines.place(row)}), others in composed form (NFC), which are "
+            "different symbols; see --normalize"
+        )
+
+
+def oddities(lines: Lines, keys: Keys) -> Iterator[str]:
+    """What is odd about some pairs, a sentence for each kind: repeated ones, and other answers."""
+    training = np.flatnonzero(lines.parts == TRAIN)
+    if len(again := _again(keys.pair[training])):
+        verb = "pair repeats" if len(again) == 1 else "pairs repeat"
+        where = lines.places(training[again])
+        yield f"{len(again):,} {verb} an earlier one of the training set ({where})"
+    for part, others in ((DEV, [TRAIN]), (TEST, [TRAIN, DEV])):
+        rows = np.flatnonzero(lines.parts == part)
+        for other in others:
+            known = keys.source[lines.parts == other]
+            seen = rows[np.isin(keys.source[rows], known)]
+            if len(seen):
+                called, elsewhere = CALLED[PARTS[part]], CALLED[PARTS[other]]
+                inflated = ", so that accuracy on it tells less" if other == TRAIN else ""
+                verb = "is" if len(seen) == 1 else "are"
+                yield (
+                    f"{len(seen):,} of {len(rows):,} sources of the {called} set {verb} in the "
+                    f"{elsewhere} set, too{inflated} ({lines.places(seen)})"
+                )
+    several, examples = _several_answers(keys)
+    if several:
+        pairs = "; ".join(f"{lines.place(one)} and {lines.place(other)}" for one, other in examples)
+        more = "; ..." if several > len(examples) else ""
+        verb = "source has" if several == 1 else "sources have"
+        yield f"{several:,} {verb} more than one answer ({pairs}{more})"
+
+
+def unsayable(lines: Lines, targets: Ragged) -> Iterator[str]:
+    """Which targets to choose by or to test on no answer can match, a sentence for each set.
+
+    Args:
+        targets: [n] the ids of each.
+    """
+    lost = np.zeros(len(targets), dtype=np.bool_)
+    lost[targets.rows[targets.values == UNSAYABLE]] = True
+    for part in (DEV, TEST):
+        of_part = lines.parts == part
+        if len(rows := np.flatnonzero(lost & of_part)):
+            has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
+            yield (
+                f"{len(rows):,} of {of_part.sum():,} targets of the {CALLED[PARTS[part]]} set "
+                f"{has} symbols that no target to train on has, and {counts} as wrong "
+                f"({lines.places(rows)})"
+            )
+
+
+def _again(keys: Numbers) -> Numbers:
+    """The indices of numbers that have come before."""
+    _, first = np.unique(keys, return_index=True)
+    new: Chosen = np.zeros(len(keys), dtype=np.bool_)
+    new[first] = True
+    return np.flatnonzero(~new)
+
+
+def _several_answers(keys: Keys) -> tuple[int, list[tuple[int, int]]]:
+    """How many sources have several answers, and two lines of each of the first ones."""
+    _, distinct = np.unique(keys.pair, return_index=True)
+    rows = np.sort(distinct)
+    _, first, group, counts = np.unique(
+        keys.source[rows], return_index=True, return_inverse=True, return_counts=True
+    )
+    several = np.flatnonzero(counts > 1)
+    earliest = several[np.argsort(first[several])][:NAMED]
+    found = [rows[np.flatnonzero(group == each)[:2]] for each in earliest]
+    return len(several), [(int(one), int(other)) for one, other in found]
+
+
+@dataclass(frozen=True)
+class Column:
+    """What stands in a column of n lines.
+
+    Attributes:
+        strings: [n] the numbers of the symbols of each.
+        symbols: what each number stands for.
+        writing: how symbols are written.
+        name: of the column.
+    """
+
+    strings: Ragged
+    symbols: Sequence[str]
+    writing: Writing
+    name: str
+
+    def __getitem__(self, index: int) -> str:
+        symbols = [self.symbols[number] for number in self.strings[index]]
+        return self.writing.joined(self.name, symbols)
+
+
+class PairSequence(Sequence[Pair]):
+    """Pairs that are put together when they are asked for."""
+
+    @abstractmethod
+    def pair(self, index: int) -> Pair:
+        """The pair of an index from 0."""
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        places = range(len(self))[index]
+        return [*map(self.pair, places)] if isinstance(places, range) else self.pair(places)
+
+
+class WrittenPairs(PairSequence):
+    """Pairs as ids and as they are written, which takes longer to look up.
+
+    Args:
+        pairs: as ids alone, n of them.
+        columns: what stands in the columns of their lines.
+    """
+
+    def __init__(self, pairs: Sequence[Pair], columns: Sequence[Column]) -> None:
+        self.pairs, self.columns = pairs, columns
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def pair(self, index: int) -> Pair:
+        written = tuple(column[index] for column in self.columns)
+        return self.pairs[index]._replace(written=written)
 
 
 class PairSet(PairSequence):
@@ -34,7 +222,7 @@ class PairSet(PairSequence):
         targets: ids of each target.
     """
 
-    def __init__(self, sources: Flat, sizes: Numbers, targets: Flat) -> None:
+    def __init__(self, sources: Ragged, sizes: Numbers, targets: Ragged) -> None:
         self.sources, self.sizes, self.targets = sources, sizes, targets
         self._order = np.argsort(sizes, kind="stable")
         self._ordered = sizes[self._order]
@@ -43,7 +231,8 @@ class PairSet(PairSequence):
         return len(self.sizes)
 
     def pair(self, index: int) -> Pair:
-        return Pair(self.sources[index], self.targets[index], None, int(self.sizes[index]))
+        source, target = (each[index].astype(np.int64) for each in (self.sources, self.targets))
+        return Pair(source, target, None, int(self.sizes[index]))
 
     @property
     def lengths(self) -> Lengths:
@@ -133,7 +322,7 @@ def _read_sets(request: Request) -> Sets:
     request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
     numbering = {column: Numbering(writing.splitter(column)) for column in lines.columns}
     strings = {  # each column is forgotten as soon as it is in numbers
-        column: Flat.of(lines.strings.pop(column), numbers) for column, numbers in numbering.items()
+        column: numbered(lines.strings.pop(column), own) for column, own in numbering.items()
     }
     for column, flat in strings.items():
         check_sizes(lines, column, flat.lengths)
@@ -156,11 +345,13 @@ def _read_sets(request: Request) -> Sets:
     every = frozenset((column, each) for column, found in symbols.items() for each in found)
     known = Known.of(symbols, lines.columns, writing)
     ids = {
-        column: strings[column].renumbered(numbers.as_ids(*known.ids_of(column)))
+        column: renumbered(strings[column], numbers.as_ids(*known.ids_of(column)))
         for column, numbers in numbering.items()
     }
     notes += unsayable(lines, ids["target"])
-    read = in_order(ids["source"], ids["features"]) if writing.features else ids["source"]
+    read = ids["source"]
+    if writing.features:
+        read = lengthened(*in_order(read, ids["features"]))
     sets = []
     for part in (TRAIN, DEV, TEST):
         chosen = lines.parts == part
@@ -213,13 +404,10 @@ def _check_symbols(symbols: Mapping[str, Sequence[str]], name: str) -> None:
         )
 
 
-Chances = npt.NDArray[np.float64]
-
-
 def chances_of_unknown(pairs: PairSet, count: int) -> Chances:
     """[count] for each id that is read, how probably it is read as unknown in training."""
     counts = np.zeros(count, dtype=np.int64)
-    codes = pairs.sources.codes
+    codes = pairs.sources.values
     for start in range(0, len(codes), 1 << 20):
         counts += np.bincount(codes[start : start + (1 << 20)], minlength=count)
     return REPLACED / (REPLACED + counts.astype(np.float64))

@@ -4,19 +4,92 @@ A sequence is a prompt and an answer, which is what can be known of it: given th
 symbol of the answer is certain.
 """
 
+import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.common.incoming import LONGEST
+from stacktrans.common.errors import shown
+from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, drawn_lengths
-from stacktrans.tasks.layouts import Pair, Stream
-from stacktrans.tasks.patterns import blocks_of
+from stacktrans.tasks.layout import Layout, Pair
+
+_BLOCK = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
+LONGEST_RUN = 100
+"""The longest that a run is written, in characters."""
 
 _PROBLEM = re.compile(r"(0|1[01]*)\+(0|1[01]*)=")
+
+
+class Block(NamedTuple):
+    """A run of one symbol.
+
+    Attributes:
+        symbol: a single character.
+        terms: what its length is the sum of: each a product of numbers and counts.
+        introduces: the count that is met here for the first time; None if there is none.
+    """
+
+    symbol: str
+    terms: tuple[tuple[int | str, ...], ...]
+    introduces: str | None
+
+    def times(self, counts: Mapping[str, int]) -> int:
+        """How long the run is."""
+        return sum(
+            math.prod(counts[factor] if isinstance(factor, str) else factor for factor in term)
+            for term in self.terms
+        )
+
+
+def blocks_of(pattern: str) -> list[Block]:
+    """The runs of a pattern.
+
+    Each is a symbol, or one with how often it comes: `a^n`, `a^2n`, `a^(n+m)`, `a^nm`. A count
+    that is met for the first time stands alone. Raises `ValueError` that says what is wrong.
+    """
+    if not isinstance(pattern, str) or not pattern.split():
+        raise ValueError(f"pattern is {shown(pattern)}; expected one like 'a^n b^n'")
+    blocks: list[Block] = []
+    known: set[str] = set()
+    for written in pattern.split():
+        block = _block(pattern, written, known)
+        if block.symbol in {earlier.symbol for earlier in blocks}:
+            raise ValueError(f"pattern '{pattern}': '{block.symbol}' has two runs")
+        blocks.append(block)
+        known |= {block.introduces} if block.introduces else set()
+    if not known:
+        raise ValueError(f"pattern '{pattern}': there is nothing to count")
+    return blocks
+
+
+def _block(pattern: str, written: str, known: set[str]) -> Block:
+    found = _BLOCK.fullmatch(written)
+    if not found or len(written) > LONGEST_RUN:
+        raise ValueError(
+            f"pattern {shown(pattern)}: can't read {shown(written)}; expected one like 'a^n' "
+            f"of at most {LONGEST_RUN} characters"
+        )
+    symbol, alone, together = found.groups()
+    terms = tuple(
+        tuple(
+            int(factor) if factor.isdigit() else factor for factor in re.findall(r"\d+|[a-z]", term)
+        )
+        for term in (alone or together or "1").split("+")
+    )
+    if any(factor == 0 for term in terms for factor in term):
+        raise ValueError(f"pattern '{pattern}': '{written}' has 0 as a number; expected 1 or more")
+    new = {factor for term in terms for factor in term if isinstance(factor, str)} - known
+    if new and terms != ((*new,),):
+        raise ValueError(
+            f"pattern '{pattern}': '{written}' counts {', '.join(sorted(new))} for the first time; "
+            "such a count stands alone"
+        )
+    return Block(symbol, terms, next(iter(new), None))
 
 
 class StreamTask(Task):
@@ -75,7 +148,7 @@ class Counting(StreamTask):
         self._runs = re.compile("".join(runs) + re.escape(self._turn))
         self._pattern = pattern
         self.smallest = len(self._counts)
-        self.layout = Stream(len(self.source), follow=0)
+        self.layout = Layout.stream(len(self.source), follow=0)
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
         cuts = generator.choice(size - 1, size=len(self._counts) - 1, replace=False) + 1
@@ -130,7 +203,7 @@ class Memorization(StreamTask):
 
     def __init__(self, symbols: int = 2) -> None:
         self.source = self.target = meaningless_symbols(symbols, DIGITS[1:], ["="])
-        self.layout = Stream(len(self.source))
+        self.layout = Layout.stream(len(self.source))
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
         drawn = generator.integers(len(self.source) - 1, size=size)
@@ -156,7 +229,7 @@ class Addition(StreamTask):
 
     def __init__(self) -> None:
         self.source = self.target = Alphabet(["0", "1", "+", "=", "."], words=False)
-        self.layout = Stream(len(self.source), last=self.source.symbols.index("."))
+        self.layout = Layout.stream(len(self.source), last=self.source.symbols.index("."))
 
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
         length = int(generator.integers(size, endpoint=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.visible import shell_text, visible
-from stacktrans.inference.decoding import transduce
+from stacktrans.decoding.decoder import decode
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
@@ -62,7 +62,7 @@ def _use(checkpoint: Checkpoint, directory: str, source: str | None) -> Iterator
     symbols = _sample(checkpoint) if source is None else written.split(source)
     if not 0 < len(symbols) <= LONGEST_EXAMPLE:
         return
-    (answer,) = transduce(checkpoint.predictor, checkpoint.layout, [written.encode(symbols)])
+    (answer,) = decode(checkpoint.predictor, checkpoint.layout, [written.encode(symbols)])
     source = shell_text([written.join(symbols)])
     say = "echo" if _PLAIN.fullmatch(source) else "printf '%s\\n'"
     yield f"$ {say} {source} | stacktrans transduce {directory}"

@@ -1,10 +1,12 @@
 """What training minimises, and how the weights follow: optimisers, and the mean of weights."""
 
 import copy
-from typing import Any, NamedTuple
+import inspect
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from stacktrans.memory.buffers import buffer_penalty
 from stacktrans.model.definition import Unrolled
@@ -12,9 +14,28 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import BUFFER_SIGNALS
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.tasks.layouts import Batch
-from stacktrans.training import optimizers
+from stacktrans.tasks.layout import Batch
 from stacktrans.training.state import check_alike, check_keys, check_value
+
+T = TypeVar("T", bound=Optimizer)
+_DECORATED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+"""The methods of all optimizers that load what `torch.compile` needs when they are first called."""
+
+
+def _alone(optimizer: type[T]) -> type[T]:
+    """An optimizer of torch without what it loads for `torch.compile`.
+
+    Loading that takes each process nearly a second before its first batch, and nothing is compiled
+    by it here. Its methods are those of the given optimizer without their decorators.
+    """
+    methods = {name: inspect.unwrap(getattr(Optimizer, name)) for name in _DECORATED}
+    step = torch.no_grad()(inspect.unwrap(optimizer.step))
+    return cast(type[T], type(optimizer.__name__, (optimizer,), {**methods, "step": step}))
+
+
+Adam = _alone(torch.optim.Adam)
+RMSprop = _alone(torch.optim.RMSprop)
+SGD = _alone(torch.optim.SGD)
 
 
 class Objective(NamedTuple):
@@ -73,10 +94,10 @@ def make_optimizer(
         weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
     shared: Any = {"lr": rate, "weight_decay": config.weight_decay}
     if config.optimizer == "adam":
-        return optimizers.Adam(weights, betas=(0.9, 0.999), fused=True, **shared)
+        return Adam(weights, betas=(0.9, 0.999), fused=True, **shared)
     if config.optimizer == "sgd":
-        return optimizers.SGD(weights, foreach=True, **shared)
-    return optimizers.RMSprop(weights, alpha=0.9, foreach=True, **shared)
+        return SGD(weights, foreach=True, **shared)
+    return RMSprop(weights, alpha=0.9, foreach=True, **shared)
 
 
 def stepped(optimizer: torch.optim.Optimizer) -> bool:
@@ -148,3 +169,35 @@ class RunningMean:
         check_alike("average", found, {**self.state_dict(), "begun": begun})
         self.model.load_state_dict(found["model"])
         self._begun = bool(begun)
+
+
+class SourcePrediction(nn.Module):
+    """A classifier over a model's own read-out, which is trained with it and not kept.
+
+    An answer of a symbol tells little of what a source should have been remembered by. A source
+    that repeats itself tells that at each of its symbols, and what has been learned by that is
+    there for the answer.
+
+    Args:
+        model: of which sources it is to predict the symbols.
+    """
+
+    def __init__(self, model: Transducer) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(model.classifier.in_features, model.inputs)
+
+    def forward(self, model: Transducer, batch: Batch, unrolled: Unrolled) -> Tensor:
+        """The mean cross-entropy, in nats, of what is read after each symbol of a source: [].
+
+        Args:
+            model: what was run.
+            batch: of sources that are followed by their targets, over which it was run.
+            unrolled: what came of that.
+        """
+        inputs = torch.from_numpy(batch.inputs)
+        # All before the first symbol of a target, which the model is trained to say.
+        reading = ~torch.from_numpy(batch.mask)
+        reading &= torch.arange(inputs.shape[1]) < torch.tensor(batch.lengths).unsqueeze(1)
+        shown = model.output(unrolled.hidden[reading.to(unrolled.hidden.device)])
+        following = inputs.roll(-1, dims=1)[reading].to(shown.device)
+        return nn.functional.cross_entropy(cast(Tensor, self.classifier(shown)), following)

@@ -14,22 +14,19 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
-from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, write_atomically
+from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, unfinished, write_atomically
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
+from stacktrans.common.reading import comes_once, read_content, read_copies
 from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import CONFIG
 from stacktrans.model.devices import find_device
-from stacktrans.model.directories import unfinished
 from stacktrans.settings.command import alone as command_alone
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, TaskConfig, paths_of
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.contents import read_copies
-from stacktrans.training.copies import copies_of, copy
-from stacktrans.training.records import BUDGETS, SUMMARY
+from stacktrans.training.records import BUDGETS, SUMMARY, RaceState, Standing, read_race
 from stacktrans.training.saving import TrainingError, has_last, held_open
-from stacktrans.training.standings import RaceState, Standing, read_race
 from stacktrans.training.trainer import Trainer
 from stacktrans.training.turns import forget, take_turn
 
@@ -383,3 +380,26 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def copy(task: TaskConfig, folder: Path) -> None:
+    """Copy what comes only once, as standard input does, of what a task names, to a folder.
+
+    So all processes of a race can read it. The folder is made if need be.
+    """
+    for name, path in _named(task).items():
+        if comes_once(path):
+            folder.mkdir(exist_ok=True)
+            write_atomically(folder / name, read_content(path))
+
+
+def copies_of(task: TaskConfig, folder: Path) -> dict[Path, Path]:
+    """The copies in a folder, by what they are copies of."""
+    named = _named(task).items()
+    return {path: folder / name for name, path in named if (folder / name).is_file()}
+
+
+def _named(task: TaskConfig) -> dict[str, Path]:
+    """The files that a task names, by its parameters."""
+    names, given = paths_of(task.generator), task.parameters
+    return {name: Path(given[name]) for name in names if given.get(name) is not None}

@@ -1,8 +1,7 @@
-"""Making a model use its memory with hard signals (joulin2015, section 3.3)."""
+"""Making a model use its memory with hard signals (joulin2015, section 3.3), and pruning it."""
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,13 +11,10 @@ from stacktrans.model.devices import computing_with
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
-from stacktrans.tasks.layouts import Layout, Pair
+from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.training.objective import indecision
-from stacktrans.training.pruning import Accuracies, as_good, without_needless
+from stacktrans.training.start import Start
 from stacktrans.training.state import Part, Weights
-
-if TYPE_CHECKING:
-    from stacktrans.training.start import Start
 
 SHARPNESS = 4096.0
 """What the signals of a model are sharpened by that loses nothing when it is hard. Signals are 0 or
@@ -26,6 +22,9 @@ SHARPNESS = 4096.0
 
 SETTLED_AFTER = 200
 """Batches after which the mean of weights has forgotten those before."""
+
+Accuracies = tuple[float, float]
+"""Coarse accuracy of a model as it is, and hard."""
 
 
 def rounding_of(training: TrainingConfig) -> "Rounding":
@@ -46,9 +45,7 @@ class Rounding(Part):
         self._first_rate = training.settle.rate if training.settle else 1.0
         self._solved = training.solved.accuracy
 
-    def certain(
-        self, start: "Start", go_on: Callable[[], None], may_fail: bool
-    ) -> Transducer | None:
+    def certain(self, start: Start, go_on: Callable[[], None], may_fail: bool) -> Transducer | None:
         """The model of the weights `uncertain`: rounded, pruned, and hard where that loses nothing.
 
         Args:
@@ -79,7 +76,7 @@ class Rounding(Part):
         sharp.sharpen(SHARPNESS)
         return sharp
 
-    def _fine_tune(self, start: "Start", go_on: Callable[[], None]) -> None:
+    def _fine_tune(self, start: Start, go_on: Callable[[], None]) -> None:
         """Train with signals that are ever less undecided; the last weights or the best stay."""
         assert self.uncertain is not None
         assert self._rounding is not None
@@ -105,11 +102,11 @@ class Rounding(Part):
         if rounding.best:
             start.model.load_state_dict(kept)
 
-    def _measured(self, model: Transducer, start: "Start") -> Accuracies:
+    def _measured(self, model: Transducer, start: Start) -> Accuracies:
         with computing_with(start.source.threads):
             return self._accuracies(model, start)
 
-    def _accuracies(self, model: Transducer, start: "Start") -> Accuracies:
+    def _accuracies(self, model: Transducer, start: Start) -> Accuracies:
         return accuracies(model, start.source.layout, start.source.validation(start.moment))
 
     def _is_certain(self, before: Accuracies) -> bool:
@@ -126,7 +123,7 @@ class Rounding(Part):
 class LosslessRounding(Rounding):
     """Makes a model hard that loses nothing by it, and leaves any other as it is."""
 
-    def _fine_tune(self, start: "Start", go_on: Callable[[], None]) -> None:
+    def _fine_tune(self, start: Start, go_on: Callable[[], None]) -> None:
         super()._fine_tune(start, go_on)
         # Each of the last weights may be a little wrong, where their mean is not.
         for _ in range(SETTLED_AFTER):
@@ -134,7 +131,7 @@ class LosslessRounding(Rounding):
             go_on()
         start.model.load_state_dict(start.average.model.state_dict())
 
-    def _accuracies(self, model: Transducer, start: "Start") -> Accuracies:
+    def _accuracies(self, model: Transducer, start: Start) -> Accuracies:
         """As `accuracies`, on fewer strings if there are wrong ones among the first."""
 
         def worst() -> float:
@@ -161,3 +158,75 @@ def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accu
     soft = score(predictor_of(model), layout, pairs).coarse_accuracy
     with model.made_hard(True):
         return soft, score(predictor_of(model), layout, pairs).coarse_accuracy
+
+
+def as_good(found: Accuracies, before: Accuracies) -> bool:
+    """Whether neither accuracy has become worse."""
+    return all(now >= was for now, was in zip(found, before, strict=True))
+
+
+def without_needless(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:
+    """The model without the stacks or lists that it does not need, soft or hard."""
+    if not prunable(model):
+        return model
+    before = measured(model)
+    return least(model, lambda smaller: as_good(measured(smaller), before))
+
+
+def prunable(model: Transducer) -> bool:
+    """Whether some of a model's memory may be left out."""
+    return model.memory.count > 1 and bool(model.controller.read_weights)
+
+
+def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transducer:
+    """The model with as few stacks or lists as a depth-first search finds to be as good.
+
+    Each in turn is left out, if what remains is as good as the whole, and from there on those
+    after it, until nothing more can be left out.
+    """
+
+    def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
+        best = kept
+        later = [index for index in kept if index >= first]
+        for place, index in enumerate(later):
+            if len(kept) - len(later) + place >= len(best):
+                break  # not even without all that come after would fewer be left
+            fewer = tuple(other for other in kept if other != index)
+            if fewer and as_good(pruned(model, fewer)):
+                found = search(fewer, index)
+                best = min(best, found, key=len)
+        return best
+
+    return pruned(model, search(tuple(range(model.memory.count)), 0))
+
+
+def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
+    """A prunable model with only those stacks or lists whose indices are kept, one at least.
+
+    To its controller the others are empty for ever, as far as its biases can say so.
+    """
+    if not prunable(model):
+        raise TypeError("only some of several stacks or lists can be left out")
+    memory = model.memory
+    fewer = model.config.memory.model_copy(update={"count": len(kept)})
+    config = model.config.model_copy(update={"memory": fewer})
+    smaller = Transducer(config, model.inputs, len(model.classifier.weight))
+    weights = dict(model.state_dict())
+    own, count = torch.tensor(list(kept)), memory.count
+    size = model.config.memory_size
+    rows = {"signals": len(memory.signal_names) // count, "values": memory.pushes // count * size}
+    for part, each in rows.items():
+        for kind in ("weight", "bias"):
+            name = f"operation.{part}.{kind}"
+            if name in weights:
+                weights[name] = weights[name].unflatten(0, (-1, each))[own].flatten(0, 1)
+    below = weights["controller.layers.0.below_weight"]
+    by_memory = below.unflatten(1, (count, -1))
+    weights["controller.layers.0.below_weight"] = by_memory[:, own].flatten(1)
+    if "controller.layers.0.bias" in weights:
+        left_out = torch.ones(count, dtype=torch.bool).index_fill(0, own, False)
+        empty = memory.initial_reads(1, size, below).view(count, -1)[left_out].flatten()
+        silent = (by_memory[:, left_out].flatten(1) * empty).sum(dim=1)
+        weights["controller.layers.0.bias"] = weights["controller.layers.0.bias"] + silent
+    smaller.to(device=below.device, dtype=below.dtype).load_state_dict(weights)
+    return smaller.eval()

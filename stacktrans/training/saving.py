@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import Field
 
-from stacktrans import __version__
+from stacktrans.common import __version__
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import (
     CANDIDATES,
@@ -22,12 +22,12 @@ from stacktrans.common.files import (
     is_race,
     locked,
     tidy,
+    unfinished,
     write_atomically,
 )
 from stacktrans.common.registry import resuming
 from stacktrans.common.visible import shell_text
 from stacktrans.model import checkpoint
-from stacktrans.model.directories import unfinished
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights
 from stacktrans.settings.config import RunConfig
@@ -43,6 +43,7 @@ from stacktrans.training.records import (
     decided_by,
     reported_on,
 )
+from stacktrans.training.rounding import rounding_of
 from stacktrans.training.sources import Source
 from stacktrans.training.start import Start, Starts
 from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
@@ -201,11 +202,12 @@ class SavedRun:
         self.config, self.source, self.device, self.command = source.config, source, device, command
         self._first = first
         self.progress, self.starts = Progress(), Starts(source.config, attempt)
+        self.rounding = rounding_of(source.config.training)
 
     @functools.cached_property
     def start(self) -> Start:
         """The start that learns now; its weights are drawn when it is first asked for."""
-        return Start(self.source, self.device, self.starts, self._first)
+        return Start(self.source, self.device, self.starts, self.rounding, self._first)
 
     @property
     def step(self) -> int:
@@ -300,7 +302,7 @@ class SavedRun:
         self.progress.ended = rule
         if self.config.is_made_hard:
             # Made certain, they take the place of what they came from, which is kept until then.
-            self.start.rounding.uncertain = self.load_best().model.state_dict()
+            self.rounding.uncertain = self.load_best().model.state_dict()
 
     def load_best(self) -> checkpoint.Checkpoint:
         """The weights that are kept."""
@@ -382,6 +384,7 @@ class SavedRun:
             return
         other.starts.began, other.starts.judged = began, self.starts.judged
         self.starts, self.start, ours.ended = other.starts, other.start, theirs.ended
+        self.rounding = other.rounding
         for record in records:
             moved = {"step": record["step"] + began, "seconds": round(ours.seconds, 3)}
             self.write_record({**record, **moved})

@@ -15,13 +15,16 @@ from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
-from stacktrans.settings.task_config import TaskLengths
+from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
-from stacktrans.tasks.layouts import Batch, Pair, Stream
+from stacktrans.tasks.files import DEV, TEST, TRAIN
+from stacktrans.tasks.flat import Chosen
+from stacktrans.tasks.layout import Batch, Pair
+from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.sets import PairSet, chances_of_unknown
 from stacktrans.training.records import Accuracy, Record, Summary
 from stacktrans.training.state import Part
 
@@ -37,6 +40,9 @@ MOST_BATCHES = 100
 
 Ran = tuple[Batch, Unrolled]
 """A batch, and the result of running a model over it."""
+
+LONGEST_SHARE = 0.1
+"""The share of the development set, its longest sources, that is measured by itself."""
 
 
 class Moment(NamedTuple):
@@ -218,14 +224,14 @@ class Strings(Source):
     def batch(self, moment: Moment) -> Batch:
         """The batch of a moment."""
         training, lengths = self.config.training, self._shortest(moment.share)
-        in_a_row = training.sequences if isinstance(self.layout, Stream) else 1
+        in_a_row = training.sequences if self.layout.consecutive else 1
         if training.batch_symbols:
             symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
             rows = max(1, round(symbols / self._mean_length(lengths) / in_a_row))
         else:
             rows = training.batch_strings
         pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * in_a_row)
-        return self.layout.joined([pairs[row::rows] for row in range(rows)])
+        return self.layout.batch([pairs[row::rows] for row in range(rows)])
 
     def _mean_length(self, lengths: Lengths) -> float:
         """About how long the sources are that are drawn of these lengths."""
@@ -274,7 +280,7 @@ class Examples(Strings):
         return self._drawn(2, self.ranges.test, self._test_size)
 
     def batch(self, moment: Moment) -> Batch:
-        return self.layout.batch(self.chosen(moment))
+        return self.layout.batch([[pair] for pair in self.chosen(moment)])
 
     def chosen(self, moment: Moment) -> list[Pair]:
         """The examples of a moment's batch."""
@@ -306,3 +312,107 @@ class Examples(Strings):
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
         return Accuracy.of(score(predictor_of(model), self.layout, pairs))
+
+
+class Files(Strings):
+    """Draws each batch from the training set, and measures on the others.
+
+    Now and then a symbol that is rare in the training set is read as an unknown one, so that the
+    model learns to do without. The test set is used for the summary alone.
+
+    Attributes:
+        development: the pairs that are measured, the same every time.
+
+    Raises:
+        UsageError: a file can't be read, or is not what it was when the run began.
+        StacktransError: a line is not a pair.
+    """
+
+    def __init__(self, config: RunConfig, task: Pairs) -> None:
+        super().__init__(config, task)
+        data = task.data
+        self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
+        self._chances = chances_of_unknown(self._train, len(task.source))
+        self._unknown = task.source.unknowns()
+        self.notes = data.notes
+        self.development = self._some(development, 0)
+
+    def _some(self, pairs: PairSet, which: int) -> list[Pair]:
+        """As many of the pairs as are measured, at random but always the same."""
+        most = self.config.training.measure.strings
+        if len(pairs) <= most:
+            return [*pairs]
+        rng = generator(self.config.seed, Purpose.EXAMPLES, which)
+        return [pairs[index] for index in np.sort(rng.permutation(len(pairs))[:most]).tolist()]
+
+    def check(self) -> None:
+        self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
+
+    @property
+    def _law(self) -> LengthLaw:
+        law = self.config.training.length_law
+        return law or self.config.task.law_of(self.ranges.train)
+
+    def strings(
+        self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
+    ) -> list[Pair]:
+        """Draw `count` pairs of the training set, of these lengths."""
+        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
+        drawn = self._train.draw(rng, lengths, count, self._law)
+        return [self._with_unknowns(pair, rng) for pair in drawn]
+
+    def _with_unknowns(self, pair: Pair, rng: np.random.Generator) -> Pair:
+        """A pair with some rare symbols of the source unknown."""
+        ids = pair.source
+        unknown = rng.random(len(ids)) < self._chances[ids]
+        return pair._replace(source=np.where(unknown, self._unknown[ids], ids))
+
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        scores = score(predictor_of(model), self.layout, self.development)
+        record.development = Accuracy.of(scores)
+        longer = self._longer(moment.share)
+        record.train, record.test = (_accuracy(scores, chosen) for chosen in (~longer, longer))
+        record.longest = _accuracy(scores, self._longer(1.0))
+
+    def accuracies(
+        self, model: Transducer, purpose: Purpose, moment: Moment
+    ) -> tuple[Accuracy, Accuracy]:
+        """Accuracy on the shorter and the longer development strings, or on all of them."""
+        scores = score(predictor_of(model), self.layout, self.development)
+        longer, whole = self._longer(moment.share), Accuracy.of(scores)
+        return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
+
+    def _longer(self, share: float) -> Chosen:
+        """[n] which development sources are longer than those trained on, or the longest of all."""
+        sizes = np.array([pair.length for pair in self.development])
+        if share < 1:
+            longer: Chosen = sizes > self._shortest(share).longest
+        else:
+            longest = np.argsort(sizes, kind="stable")[len(sizes) - self._longest_count :]
+            # If all are equally long, none is longer than others.
+            longer = np.isin(np.arange(len(sizes)), longest) & (sizes > sizes.min())
+        return longer
+
+    @property
+    def _longest_count(self) -> int:
+        return math.ceil(LONGEST_SHARE * len(self.development))
+
+    def validation(self, moment: Moment) -> list[Pair]:
+        return self.development
+
+    def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
+        summary.train = Accuracy.of(
+            score(predictor_of(model), self.layout, self._some(self._train, 1))
+        )
+        summary.development = Accuracy.of(score(predictor_of(model), self.layout, self.development))
+        summary.test = self.tested(model, moment)
+
+    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+        return Accuracy.of(score(predictor_of(model), self.layout, [*self._test[:most]]))
+
+
+def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:
+    """Accuracy on some of the strings, if there are any."""
+    if not chosen.any():
+        return None
+    return Accuracy.of(scores.of(chosen))

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.controllers import GateNoise, no_noise
-from stacktrans.model.same_symbols import start_alike
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import CurriculumConfig
-from stacktrans.training.inherited import FirstWeights
+from stacktrans.training.inherited import FirstWeights, start_alike
 from stacktrans.training.objective import (
     RunningMean,
+    SourcePrediction,
     check_optimizer,
     indecision,
     make_optimizer,
@@ -23,8 +23,6 @@ from stacktrans.training.objective import (
     stepped,
 )
 from stacktrans.training.records import Record
-from stacktrans.training.rounding import rounding_of
-from stacktrans.training.source_prediction import SourcePrediction
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.state import (
     Count,
@@ -214,6 +212,7 @@ class Start:
         source: of what is learned.
         device: where to compute.
         starts: of the run, of which this is the latest.
+        rounding: what is saved with it of how it will be rounded.
         first: gives the weights to begin with; None for those that are drawn.
 
     Attributes:
@@ -226,6 +225,7 @@ class Start:
         source: Source,
         device: torch.device,
         starts: Starts,
+        rounding: Part,
         first: FirstWeights | None = None,
     ) -> None:
         self._config, self._training = source.config, source.config.training
@@ -233,14 +233,14 @@ class Start:
         self._device, self._clip = device, self._training.gradient_clip
         self.losses, self.settling = Losses(), Settling()
         self.curriculum = Curriculum(self._training.curriculum, source, self._attempt)
-        self.rounding = rounding_of(self._training)
+        self._rounding = rounding
         self.draw()
         if first:
             for model in (self.model, self.average.model):
                 first(model)
             if not self._training.stream:  # which has sequences grow longer by itself
                 self._pass_over_what_is_learned()
-        self.rule = rule_of(self._config, starts, self.model.state_dict())
+        self.rule = rule_of(self._config, starts.worse_than_before, self.model.state_dict())
 
     def draw(self) -> None:
         """Begin with the weights that the seed and the attempt say, and with the first batch."""
@@ -382,7 +382,7 @@ class Start:
     @property
     def _parts(self) -> tuple[Part, ...]:
         own = (self.losses, self.curriculum, self.settling)
-        return (*own, self.rule, self.rounding, self.source)
+        return (*own, self.rule, self._rounding, self.source)
 
     def state_dict(self) -> dict[str, Any]:
         """What `load_state_dict` takes; the model's weights are saved apart."""

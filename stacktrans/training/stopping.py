@@ -1,9 +1,11 @@
 """When weights are better than others, and when a start has learned what it can."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import (
     DevelopmentConfig,
@@ -15,8 +17,18 @@ from stacktrans.settings.training_config import (
 from stacktrans.training.records import Record, merit
 from stacktrans.training.state import Count, Merit, Part, Weights, check_value
 
-if TYPE_CHECKING:
-    from stacktrans.training.start import Start, Starts
+
+class Learner(Protocol):
+    """What a rule may change of a start."""
+
+    model: Transducer
+
+    @property
+    def rate(self) -> float:
+        """The learning rate."""
+
+    def multiply_rate(self, factor: float) -> None:
+        """Change the learning rate."""
 
 
 class Rule(Part, ABC):
@@ -34,7 +46,7 @@ class Rule(Part, ABC):
         return [*merit(record).values()]
 
     @abstractmethod
-    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
         """Go by a record and its merit; the key of `RULES` by which the start ends, if it does."""
 
 
@@ -46,7 +58,7 @@ class Solved(Rule):
     def __init__(self, training: TrainingConfig) -> None:
         self._solved = training.stop.solved if training.stop else None
 
-    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
         if self._solved is None:
             return None
         also = record.train if self._solved.ranges == "both" else record.test
@@ -80,7 +92,7 @@ class Patience(Rule):
             return [-record.loss, *super().merit(record)]
         return [record.development.symbols, *super().merit(record)] if record.development else []
 
-    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
         own = merit[:1]
         self.since += 1
         self.count += 1
@@ -110,7 +122,7 @@ class Development(Rule):
         self._patience = given.patience if given else usual
         self.best = []
 
-    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
         assert record.development  # as there is a merit
         reached = [record.development.coarse, record.development.fine]
         self.since += 1
@@ -140,8 +152,10 @@ class Falling(Rule):
     best: Merit
     kept: Weights
 
-    def __init__(self, stream: StreamConfig, starts: "Starts", weights: Weights) -> None:
-        self._stream, self._starts = stream, starts
+    def __init__(
+        self, stream: StreamConfig, is_worse: Callable[[float], bool], weights: Weights
+    ) -> None:
+        self._stream, self._is_worse = stream, is_worse
         self.best, self.kept = list[float](), deepcopy(weights)
 
     @property
@@ -151,14 +165,14 @@ class Falling(Rule):
     def merit(self, record: Record) -> list[float]:
         return [] if record.validation is None else [-record.validation, *super().merit(record)]
 
-    def judge(self, record: Record, merit: list[float], start: "Start") -> str | None:
+    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
         if (own := merit[:1]) > self.best:
             self.best, self.kept = own, deepcopy(start.model.state_dict())
         else:
             start.model.load_state_dict(self.kept)
             start.multiply_rate(self._stream.RATE_DECAY)
         compared, self.epochs = self.compares_next, self.epochs + 1
-        worse = compared and self._starts.worse_than_before(-self.best[0])
+        worse = compared and self._is_worse(-self.best[0])
         over = start.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
         return "starts" if over or worse else None
 
@@ -166,11 +180,17 @@ class Falling(Rule):
         check_value("stopping.epochs", self.epochs, self.epochs <= self._stream.epochs)
 
 
-def rule_of(config: RunConfig, starts: "Starts", weights: Weights) -> Rule:
-    """What ends the starts of a run, of which one has begun with these weights."""
+def rule_of(config: RunConfig, is_worse: Callable[[float], bool], weights: Weights) -> Rule:
+    """What ends a start of a run.
+
+    Args:
+        config: of the run.
+        is_worse: whether a validation loss is worse than those of the starts before.
+        weights: that the start has begun with.
+    """
     training = config.training
     if training.stream:
-        return Falling(training.stream, starts, weights)
+        return Falling(training.stream, is_worse, weights)
     stop = training.stop
     if config.of_files and not (stop and stop.converged):
         return Development(stop)

@@ -21,7 +21,7 @@ from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Lengths, Task
 from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
-from stacktrans.tasks.layouts import Batch, Pair, Stream
+from stacktrans.tasks.layout import Batch, Pair
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import Moment, Ran, Source
 from stacktrans.training.state import Count
@@ -101,7 +101,7 @@ class Streams(Pieces):
 
     def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
         super().__init__(config, task)
-        if not isinstance(task.layout, Stream):
+        if task.layout.kind != "stream":
             raise UsageError(f"training.data.stream: task {config.task.name} is not a stream")
         if stream.sequences is None:
             place = "training.data.stream.sequences"
@@ -118,7 +118,7 @@ class Streams(Pieces):
         every = StreamConfig.EMPTY_AFTER
         for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
-            yield from cut(self.layout.joined(parts, True), self._steps)
+            yield from cut(self.layout.batch(parts, everything=True), self._steps)
 
     def lengths_of(self, epoch: int) -> Lengths:
         """The lengths of an epoch, from 0: the longest grows by one an epoch."""

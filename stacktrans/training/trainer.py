@@ -1,4 +1,4 @@
-"""The loop of training: batches, records, starts, and the end of a run."""
+"""The loop of training: what a run is trained on, batches, records, starts, and its end."""
 
 import contextlib
 import json
@@ -14,26 +14,43 @@ from typing import Protocol, Self
 
 import torch
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import complain
+from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablations
 from stacktrans.model.devices import computing_with
+from stacktrans.model.transducer import Transducer, compiled_kind, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, overlay, validated
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.layout import Layout
+from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.ahead import Ahead
 from stacktrans.training.inherited import FirstWeights, inherited
 from stacktrans.training.model_card import model_card
-from stacktrans.training.preparing import prepared
-from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved, started_from
+from stacktrans.training.records import (
+    BUDGETS,
+    SUMMARY,
+    Record,
+    Summary,
+    achieved,
+    raced,
+    started_from,
+)
 from stacktrans.training.saving import FailedStart, SavedRun
-from stacktrans.training.standings import raced
+from stacktrans.training.sources import Examples, Files, Source, Strings
+from stacktrans.training.streams import Streams, Texts
 
 WITHOUT = 200
 """Test strings that a model is measured on without its parts."""
 END_SECONDS = 5.0
 """Within so many seconds of the process that they work for, others have ended, too."""
+
+_BYTES = 4
+_COPIES = 3
+"""Of the weights: themselves, their gradients, and their mean."""
 
 
 class Interrupted(Exception):
@@ -215,14 +232,14 @@ class Trainer:
     def _made_certain(self) -> bool:
         """Round and prune the kept weights, if asked for; whether the run ends so."""
         start, may_fail = self.state.start, self.state.starts.another_allowed
-        if start.rounding.uncertain is None:
+        if self.state.rounding.uncertain is None:
             return True
 
         def go_on() -> None:
             if self.stop_requested:
                 raise Interrupted(self.stop_requested)
 
-        best = start.rounding.certain(start, go_on, may_fail)
+        best = self.state.rounding.certain(start, go_on, may_fail)
         if best is None:
             self._fail("the model is wrong when it is hard")
             return False
@@ -250,7 +267,7 @@ class Trainer:
                 return
             raise FailedStart(reason, self.directory, measured=bool(state.progress.best))
         state.starts.failed, state.progress.ended = True, None
-        state.start.rounding.uncertain = None
+        state.rounding.uncertain = None
 
     def _restart(self) -> None:
         state = self.state
@@ -267,7 +284,7 @@ class Trainer:
         """Measure the kept weights, write the summary and close the run."""
         state, progress = self.state, self.state.progress
         if outcome not in BUDGETS:
-            progress.outcome, state.start.rounding.uncertain = outcome, None
+            progress.outcome, state.rounding.uncertain = outcome, None
         if not progress.best:
             progress.best_step = state.step
             state.save_best()
@@ -321,6 +338,77 @@ def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int
     trainer = Trainer(config, directory, device, "", attempt)
     with stopping(trainer), contextlib.suppress(StacktransError):  # which the run itself will meet
         trainer.run_ahead(lambda: os.getppid() == parent)
+
+
+def prepared(config: RunConfig, device: torch.device) -> Source:
+    """What a run is trained on, before anything is made or written.
+
+    Raises:
+        NoSuchLength: there are no strings to train or to test on.
+        UsageError: the kernel is unknown, there is no room, or a setting does not fit the task.
+    """
+    task = config.make_task()
+    stream, examples = config.training.stream, config.training.examples
+    source: Source
+    if isinstance(task, Corpus):
+        source = Texts(config, task)
+    elif isinstance(task, Pairs):
+        if config.training.data:
+            raise UsageError("training.data: not for pairs in files; expected null")
+        source = Files(config, task)
+    elif stream:
+        source = Streams(config, task, stream)
+    else:
+        source = Examples(config, task, examples) if examples else Strings(config, task)
+    model, weight = config.model, torch.empty(0, device=device)
+    compiled_kind(model, make_memory(model), weight, model.kernel)
+    check_room(config, source.layout)
+    source.check()
+    return source
+
+
+def check_room(config: RunConfig, layout: Layout) -> None:
+    """Raise `UsageError` if a run surely needs more memory than this machine has."""
+    there = _bytes_of_machine()
+    model = without_numbers(config.model, layout.inputs, layout.outputs)
+    weights = _BYTES * _COPIES * count_weights(model)
+    if weights > there:
+        raise UsageError(f"model: its weights {_refusal(weights, there)}")
+    # Of a batch at least gates, states and outputs are kept.
+    rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in model.controller.all_layers)
+    training = config.training
+    steps = training.batch_symbols or training.batch_strings * _steps(config)
+    needed = weights + _BYTES * steps * (rows + layout.outputs)
+    if needed > there:
+        size = training.batch_size if training.batch_symbols else f"{training.batch_size} strings"
+        raise UsageError(f"training.batch_size: {size} at once {_refusal(needed, there)}")
+
+
+def count_weights(model: Transducer) -> int:
+    """How many numbers a model holds, those that are not learned included."""
+    return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
+
+
+def _steps(config: RunConfig) -> int:
+    """At least how many steps a sequence of a batch has on average."""
+    training = config.training
+    if training.stream:
+        return training.stream.steps
+    shortest, longest = config.task.ranges.train
+    law = training.length_law or config.task.length_law
+    return shortest if law or training.curriculum else (shortest + longest) // 2
+
+
+def _bytes_of_machine() -> float:
+    """The machine's memory; infinite where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+
+
+def _refusal(needed: float, there: float) -> str:
+    return f"need at least {needed / 2**30:,.1f} GiB; this machine has {there / 2**30:,.1f}"
 
 
 if __name__ == "__main__":

@@ -6,15 +6,13 @@ from pathlib import Path
 import torch
 
 from stacktrans.common.errors import StacktransError, is_out_of_memory
-from stacktrans.common.plugins import blamed
-from stacktrans.common.registry import use_plugins
+from stacktrans.common.registry import blamed, use_plugins
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.records import Record, merit
+from stacktrans.training.records import Record, Standing, merit
 from stacktrans.training.saving import FailedStart, has_last
-from stacktrans.training.standings import Standing
 from stacktrans.training.trainer import Trainer
 
 _trainers: dict[Path, Trainer] = {}

@@ -11,7 +11,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stacktrans.common.late import Late
+from stacktrans.common.ends import TOP, Ends, side_by_side
+from stacktrans.common.registry import Late
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import lines_of
 from stacktrans.memory.actions.steps import ActionKernel
@@ -68,6 +69,15 @@ class ActionMemory(Memory[State]):
     @property
     def push_names(self) -> tuple[str, ...]:
         return tuple(f"{self.kind} {number}" for number in range(1, self.count + 1))
+
+    @property
+    def ends(self) -> Ends:
+        names = self.push_names if self.count > 1 else (self.kind,)
+        return side_by_side([self._ends_of_one()] * self.count, names, self.signal_names)
+
+    @abstractmethod
+    def _ends_of_one(self) -> Ends:
+        """The ends of one stack or list."""
 
     @property
     def reads(self) -> int:
@@ -188,6 +198,16 @@ class ActionStack(ActionMemory[StackCells]):
         push, pop, stay = self._probabilities(signals)
         return StackCells(self._mixed(state.cells, values.unsqueeze(2), push, pop, stay))
 
+    def _ends_of_one(self) -> Ends:
+        return Ends(
+            (self.kind,),
+            pops=((1, TOP),),
+            pushes=((0, TOP),),
+            reads=(TOP,) * self.depth,
+            signal_names=self.actions,
+            depths=tuple(range(self.depth)),
+        )
+
     def kernel(self) -> Kernel:
         return ActionKernel.of(self, lists=False)
 
@@ -248,6 +268,19 @@ class ActionList(ActionMemory[ListCells]):
             head,
             self._mixed(state.left, state.head, insert + right, left, stay),
             self._mixed(state.right, state.head, left, right, insert + stay),
+        )
+
+    def _ends_of_one(self) -> Ends:
+        left, right = TOP, 2 + TOP  # the head is the top of what is left of it
+        beside = range(self.depth - 1)
+        return Ends(
+            (self.kind, f"{self.kind} right of its head"),
+            pops=(),
+            pushes=((0, left),),
+            reads=(left, *(right if cell % 2 else left for cell in beside)),
+            signal_names=self.actions,
+            depths=(0, *(cell // 2 + (cell % 2 == 0) for cell in beside)),
+            moves=((1, left, right), (2, right, left)),
         )
 
     def kernel(self) -> Kernel:

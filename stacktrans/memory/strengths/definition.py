@@ -27,9 +27,10 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stacktrans.common.late import Late
+from stacktrans.common.ends import BOTTOM, TOP, Ends
+from stacktrans.common.registry import Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.rows import BOTTOM, TOP, rows_held, shares
+from stacktrans.memory.strengths.rows import rows_held, shares
 from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
@@ -62,16 +63,16 @@ class StrengthMemory(Memory[Strengths]):
     Each signal is a strength in [0, 1].
     """
 
-    signal_names: ClassVar[tuple[str, ...]]
-    ends: ClassVar[tuple[str, ...]]
+    push_names: ClassVar[tuple[str, ...]]
+    ends: ClassVar[Ends]
 
     @property
-    def push_names(self) -> tuple[str, ...]:
-        return self.ends
+    def signal_names(self) -> tuple[str, ...]:
+        return self.ends.signal_names
 
     @property
     def reads(self) -> int:
-        return len(self.ends)
+        return len(self.ends.reads)
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> Strengths:
         """The empty memory: no rows."""
@@ -87,7 +88,7 @@ class StrengthMemory(Memory[Strengths]):
 
     @abstractmethod
     def read_weights(self, state: Strengths) -> Tensor:
-        """[B, len(ends), rows]: how much of each row each read is made of."""
+        """[B, reads, rows]: how much of each row each read is made of."""
 
     def row_origins(self, steps: int) -> list[int]:
         """For a memory after `steps` steps, the step (from 0) that pushed each row."""
@@ -98,7 +99,7 @@ class StrengthMemory(Memory[Strengths]):
         rows = zip((self.name,), rows_held(store), strict=True) if contents else ()
         return Reading(
             held=held,
-            parts=dict(zip(self.ends, parts, strict=True)),
+            parts=dict(zip(self.push_names, parts, strict=True)),
             rows={name: HeldRows(*own) for name, own in rows},
         )
 
@@ -106,10 +107,10 @@ class StrengthMemory(Memory[Strengths]):
         weights = self.read_weights(state)[0]
         steps = weights.shape[1] // self.pushes
         origins = torch.tensor(self.row_origins(steps), device=weights.device)
-        by_step = weights.new_zeros(len(self.ends), steps).index_add_(1, origins, weights)
+        by_step = weights.new_zeros(self.reads, steps).index_add_(1, origins, weights)
         return Reading(
             held=float(state.strengths.sum()),
-            parts=dict(zip(self.ends, by_step, strict=True)),
+            parts=dict(zip(self.push_names, by_step, strict=True)),
             rows={self.name: HeldRows(origins, state.strengths[0])},
         )
 
@@ -169,8 +170,10 @@ class Stack(StrengthMemory):
     """
 
     name = "stack"
-    signal_names = ("pop", "push")
-    ends = ("top",)
+    push_names = ("top",)
+    ends = Ends(
+        ("stack",), pops=((0, TOP),), pushes=((1, TOP),), reads=(TOP,), signal_names=("pop", "push")
+    )
 
     def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
         pop, push = signals[:, :1], signals[:, 1:]
@@ -184,7 +187,7 @@ class Stack(StrengthMemory):
         return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
 
     def kernel(self) -> Kernel:
-        return StrengthKernel.of(pops=[(0, TOP)], pushes=[(1, TOP)], reads=[TOP])
+        return StrengthKernel.of(self.ends)
 
 
 class Queue(StrengthMemory):
@@ -194,8 +197,14 @@ class Queue(StrengthMemory):
     """
 
     name = "queue"
-    signal_names = ("pop", "push")
-    ends = ("front",)
+    push_names = ("front",)
+    ends = Ends(
+        ("queue",),
+        pops=((0, BOTTOM),),
+        pushes=((1, TOP),),
+        reads=(BOTTOM,),
+        signal_names=("pop", "push"),
+    )
 
     def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
         pop, push = signals[:, :1], signals[:, 1:]
@@ -208,7 +217,7 @@ class Queue(StrengthMemory):
         return read_by(state.strengths).unsqueeze(1)  # equation 5
 
     def kernel(self) -> Kernel:
-        return StrengthKernel.of(pops=[(0, BOTTOM)], pushes=[(1, TOP)], reads=[BOTTOM])
+        return StrengthKernel.of(self.ends)
 
 
 class Deque(StrengthMemory):
@@ -219,8 +228,14 @@ class Deque(StrengthMemory):
     """
 
     name = "deque"
-    signal_names = ("pop top", "push top", "pop bottom", "push bottom")
-    ends = ("top", "bottom")
+    push_names = ("top", "bottom")
+    ends = Ends(
+        ("deque",),
+        pops=((0, TOP), (2, BOTTOM)),
+        pushes=((1, TOP), (3, BOTTOM)),
+        reads=(TOP, BOTTOM),
+        signal_names=("pop top", "push top", "pop bottom", "push bottom"),
+    )
 
     def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
         pop_top, push_top, pop_bottom, push_bottom = signals.split(1, dim=1)
@@ -241,6 +256,4 @@ class Deque(StrengthMemory):
         return [*reversed(range(steps)), *range(steps)]
 
     def kernel(self) -> Kernel:
-        return StrengthKernel.of(
-            pops=[(0, TOP), (2, BOTTOM)], pushes=[(1, TOP), (3, BOTTOM)], reads=[TOP, BOTTOM]
-        )
+        return StrengthKernel.of(self.ends)

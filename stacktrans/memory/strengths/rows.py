@@ -12,7 +12,7 @@ can be put back: what has to be recorded is only, for each pop, the row at the e
 strength of the boundary before it.
 
 Several memories side by side are one with a ring each, whose rows are numbered together: the ends
-of the n-th ring, from 0, are 2 n + TOP and 2 n + BOTTOM, so that the other end is `end ^ 1`.
+of its rings are numbered as in `stacktrans.common.ends`.
 """
 
 from collections.abc import Iterator
@@ -20,19 +20,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.kernels.arithmetic import copy
 from stacktrans.kernels.arrays import fresh, fresh_zeros, room_for, taken
 from stacktrans.kernels.compiling import Array, compiled, compiled_entry
 
-TOP, BOTTOM = 0, 1
-"""The ends of the first ring."""
 
-
-class Ends(NamedTuple):
-    """What a step does with a memory: all pops, then all pushes, then all reads, in this order.
+class EndArrays(NamedTuple):
+    """The table of `stacktrans.common.ends` as arrays.
 
     Attributes:
-        pops: [pops, 2] the signal, and the end it pops from; those of a ring stand together.
+        pops: [pops, 2] the signal, and the end it pops from.
         pushes: [pushes, 2] the signal, and the end it pushes to.
         reads: [reads] the ends read.
     """
@@ -40,6 +38,13 @@ class Ends(NamedTuple):
     pops: Array
     pushes: Array
     reads: Array
+
+    @classmethod
+    def of(cls, ends: Ends) -> "EndArrays":
+        """Those of a table without moves and depths."""
+        pops, pushes = np.array(ends.pops, np.int64), np.array(ends.pushes, np.int64)
+        reads = np.array(ends.reads, np.int64)
+        return cls(pops.reshape(-1, 2), pushes.reshape(-1, 2), reads)
 
 
 class Rows(NamedTuple):
@@ -58,7 +63,7 @@ class Rows(NamedTuple):
         old: how many rows there were before the first step.
     """
 
-    ends: Ends
+    ends: EndArrays
     strength: Array
     links: Array
     values: Array
@@ -120,7 +125,7 @@ class Backward(NamedTuple):
         grad_values: [B, rows, m] zeros; become the gradients of the values.
     """
 
-    ends: Ends
+    ends: EndArrays
     strength: Array
     links: Array
     values: Array
@@ -130,7 +135,7 @@ class Backward(NamedTuple):
     grad_values: Array
 
 
-def empty_rows(ends: Ends, rings: int, values: Array, steps: int) -> Rows:
+def empty_rows(ends: EndArrays, rings: int, values: Array, steps: int) -> Rows:
     """A memory without rows, which may get as many as there are values."""
     batch, rows, _ = values.shape
     links = np.empty((batch, 2 * rings, rows + 1), dtype=np.int32)
@@ -139,7 +144,7 @@ def empty_rows(ends: Ends, rings: int, values: Array, steps: int) -> Rows:
     return Rows(ends, strength, links, values, *_records(ends, batch, steps, values.dtype))
 
 
-def _records(ends: Ends, batch: int, steps: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+def _records(ends: EndArrays, batch: int, steps: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     """Room for `Rows.first_before` and `Rows.strength_before`."""
     shape = (batch, steps, len(ends.pops))
     return np.empty(shape, dtype=np.int32), np.empty(shape, dtype=dtype)

@@ -15,18 +15,18 @@ read, it has no part in it. A row pushed with strength 0 has the gradient of the
 step, whether or not they get that far, and of the first pop after it, if it is taken away by it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
+from stacktrans.common.ends import Ends
 from stacktrans.kernels import kernel
 from stacktrans.kernels.arithmetic import add_scaled, dot
 from stacktrans.kernels.arrays import fresh
 from stacktrans.kernels.compiling import Array, compiled
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.memory.strengths.rows import Backward, Ends, Rows, empty_rows, push_row
+from stacktrans.memory.strengths.rows import Backward, EndArrays, Rows, empty_rows, push_row
 
 
 @dataclass(frozen=True)
@@ -38,31 +38,14 @@ class StrengthKernel(Kernel):
         rings: how many memories stand side by side.
     """
 
-    ends: Ends
-    rings: int = 1
+    ends: EndArrays
+    rings: int
 
     @classmethod
-    def of(
-        cls, pops: list[tuple[int, int]], pushes: list[tuple[int, int]], reads: list[int]
-    ) -> Self:
-        """One that does what `Ends` says, as lists."""
-        tables = [np.array(lines, dtype=np.int64).reshape(-1, 2) for lines in (pops, pushes)]
-        ends = Ends(tables[0], tables[1], np.array(reads, dtype=np.int64))
-        return cls(len(pops) + len(pushes), len(pushes), len(reads), ends)
-
-    @classmethod
-    def side_by_side(cls, kernels: Iterable[Self]) -> Self:
-        """One that does what all of them do, each with its own signals, pushes and reads."""
-        pops, pushes, reads = [], [], []
-        signals = rings = 0
-        for each in kernels:
-            later = np.array([signals, 2 * rings])
-            pops.append(each.ends.pops + later)
-            pushes.append(each.ends.pushes + later)
-            reads.append(each.ends.reads + 2 * rings)
-            signals, rings = signals + each.signals, rings + each.rings
-        ends = Ends(*map(np.concatenate, (pops, pushes, reads)))
-        return cls(signals, len(ends.pushes), len(ends.reads), ends, rings)
+    def of(cls, ends: Ends) -> Self:
+        """One that does what a table says, which has no moves and no depths."""
+        counts = len(ends.signal_names), len(ends.pushes), len(ends.reads)
+        return cls(*counts, EndArrays.of(ends), len(ends.names))
 
     def store(self, room: Room) -> Rows:
         """See `Kernel.store`; nothing is known of what is held."""

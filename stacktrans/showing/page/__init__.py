@@ -15,21 +15,22 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_place_of, write_atomically
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import counted, visible
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Part, Step, Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text
-from stacktrans.showing.traces import verdict
-from stacktrans.showing.words import step_words
+from stacktrans.showing.traces import best_action, verdict
 
 SUFFIXES = (".html", ".htm")
 DIGITS = 4
 """Decimal places of the numbers in a page."""
 IN_SCRIPTS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 """How characters that could end a script, or begin a comment in one, are written in JSON."""
+
+NAMED = 3
+"""How many rows of a memory are named, those that it is nearest to."""
 
 
 class Shown(NamedTuple):
@@ -48,9 +49,7 @@ class Shown(NamedTuple):
 
 def check_page(path: Path) -> None:
     """Raise `UsageError` if a file can't be a page, or its folder is missing."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{path}: expected a file that ends in {', '.join(SUFFIXES)}")
-    check_place_of(path)
+    check_place_of(path, *SUFFIXES)
 
 
 def write_page(models: Sequence[Shown], path: Path) -> None:
@@ -167,3 +166,45 @@ def _shares(blocks: Sequence[Block], parts: Sequence[Part]) -> list[float]:
         left[block.step] = left.get(block.step, 0.0) - share
         shares.append(share)
     return shares
+
+
+def step_words(step: Step, count: int) -> str:
+    """A step of `count` in sentences: what is read, answered and done, and what is held then."""
+    sentences = [f"Step {step.step} of {count}", f"reads {symbol_text(step.input)}"]
+    if step.output is not None:
+        aside = "" if step.scored else ", which is not scored"
+        sentences.append(
+            f"answers {symbol_text(step.output)} with probability {step.probability:.2f}{aside}"
+        )
+    sentences += [
+        f"read {end}: {_named([(part.symbol, part.weight) for part in parts]) or 'nothing'}"
+        for end, parts in step.reads.items()
+    ]
+    if step.lines:
+        sentences += [_action(step, name) for name in step.lines]
+    else:
+        signals = [f"{name} {strength:.2f}" for name, strength in step.signals.items()]
+        sentences.insert(len(sentences) - len(step.reads), ", ".join(signals))
+        sentences += [f"{name}: {_held_in_words(step, name)}" for name in step.contents]
+    return ". ".join(each[0].upper() + each[1:] for each in sentences if each) + "."
+
+
+def _action(step: Step, name: str) -> str:
+    """The most probable action of a stack or list, and how many cells it then has."""
+    return f"{name}: {best_action(step, name)}, {counted(len(step.lines[name].filled), 'cell')}"
+
+
+def _held_in_words(step: Step, name: str) -> str:
+    """What a part of a memory holds, from the end where it is used."""
+    held = step.contents[name]
+    if not held:
+        return "empty"
+    from_top = order_of(step, name) == "bottom first"
+    nearest = held[::-1] if from_top else held
+    named = _named([(row.symbol, row.strength) for row in nearest[:NAMED]])
+    more = f", and {len(held) - NAMED} more" if len(held) > NAMED else ""
+    return f"from the {'top' if from_top else 'front'} {named}{more}"
+
+
+def _named(shares: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{symbol_text(symbol)} {share:.2f}" for symbol, share in shares)

@@ -8,26 +8,24 @@ probable an answer is. And as nothing is more probable than what it continues, w
 is first can't be overtaken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.decoding import Answer, after_prefixes, marks_of, side_by_side, transduce
-from stacktrans.model.of_machine import MachineModel
-from stacktrans.model.predictor import Marks, Numbers, Predictor, log_softmax
+from stacktrans.common.ragged import STEPS_AT_ONCE, batches_of
+from stacktrans.decoding.decoder import NONE, STEPS_IN_A_PIECE, Answer, decode, log_softmax
+from stacktrans.decoding.model import Model, Numbers
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.layouts import JointSequence, Layout, Stream
+from stacktrans.tasks.layout import Layout
 
 WIDEST = 4096
 """The most hypotheses of a source that are kept."""
-NO_SYMBOL = -1
-"""The absence of a symbol, among ids."""
 
 
 def search(
-    model: Predictor,
+    model: Model,
     layout: Layout,
     sources: Sequence[Ids],
     width: int,
@@ -37,8 +35,8 @@ def search(
 ) -> list[list[Answer]]:
     """The most probable answers to sources that are found, for each the best first.
 
-    A beam of width 1 finds the greedy answers, and so does any where a model does not read what it
-    has said, or is a machine: then there is nothing to search, and one answer to each source.
+    A beam of width 1 finds the greedy answers, and so does any where a model does not read its
+    outputs, or is certain of them: then there is nothing to search, and one answer to each source.
 
     Args:
         model: what answers.
@@ -46,7 +44,7 @@ def search(
         sources: ids of source symbols.
         width: how many hypotheses of each source are kept at each step.
         best: the most answers to each source, no more than `width`.
-        limit: as for `transduce`. The score of an answer that is cut off is that of its symbols.
+        limit: as for `decode`. The score of an answer that is cut off is that of its symbols.
         logs: whether probabilities are asked for where nothing is searched by them.
 
     Raises:
@@ -54,13 +52,17 @@ def search(
     """
     if width > WIDEST:
         raise UsageError(f"a beam of {width}: expected at most {WIDEST}")
-    certain = width == 1 or isinstance(model, MachineModel)
-    if certain or not isinstance(layout, JointSequence | Stream):
-        return [[answer] for answer in transduce(model, layout, sources, limit, logs)]
+    if width == 1 or model.certain or not layout.feeds_back:
+        return [[answer] for answer in decode(model, layout, sources, limit, logs)]
+    limits = [layout.limit(len(source), limit) for source in sources]
+    sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
     answers: dict[int, list[Answer]] = {}
-    for group, most in side_by_side(layout, sources, limit, width):
-        same = [sources[index] for index in group]
-        answers.update(zip(group, _search(model, layout, same, width, best, most), strict=True))
+    for group in batches_of(sizes, STEPS_AT_ONCE // width):
+        for length in {len(sources[index]) for index in group}:
+            same = [index for index in group if len(sources[index]) == length]
+            prompts = np.stack([layout.prompt(sources[index]) for index in same])
+            found = _search(model, layout, prompts, width, best, limits[same[0]])
+            answers.update(zip(same, found, strict=True))
     return [answers[index] for index in range(len(sources))]
 
 
@@ -71,7 +73,7 @@ class _Beam(NamedTuple):
         scores: [N, K] the logarithms of their probabilities; -inf where there is none.
         running: [N, K] which of them have not ended.
         parents: [N, K] which hypothesis of the step before each continues, or is.
-        symbols: [N, K] what it says after it; `NO_SYMBOL` for nothing.
+        symbols: [N, K] what it says after it; `NONE` for nothing.
     """
 
     scores: Numbers
@@ -84,10 +86,10 @@ class _Beam(NamedTuple):
         """The empty answer alone."""
         scores = np.full((count, width), -np.inf)
         scores[:, 0] = 0
-        ids = np.full((count, width), NO_SYMBOL)
+        ids = np.full((count, width), NONE)
         return cls(scores, scores == 0, ids, ids)
 
-    def next(self, logs: Numbers, marks: Marks) -> "_Beam":
+    def next(self, logs: Numbers, layout: Layout) -> "_Beam":
         """The most probable after a step, by the logarithms [N, K, outputs] of each output."""
         count, width = self.scores.shape
         found = _highest(logs, min(width, logs.shape[2]))
@@ -96,27 +98,27 @@ class _Beam(NamedTuple):
         continued = np.where(self.running[..., None], self.scores[..., None] + values, -np.inf)
         stayed = np.where(self.running, -np.inf, self.scores)
         scores = np.concatenate([stayed, continued.reshape(count, -1)], axis=1)
-        nothing = np.full_like(self.symbols, NO_SYMBOL)
+        nothing = np.full_like(self.symbols, NONE)
         said = np.concatenate([nothing, found.reshape(count, -1)], axis=1)
         scores, order = _sorted(scores)
         scores, order = scores[:, :width], order[:, :width]
         symbols, later = np.take_along_axis(said, order, axis=1), order - width
         parents = np.where(later < 0, order, later // each)
         # A score that is not a number runs no further: it would be the highest for ever.
-        running = (later >= 0) & (scores > -np.inf) & (symbols != marks.end)
-        symbols = np.where(symbols == marks.end, NO_SYMBOL, symbols)
-        return _Beam(scores, running & (symbols != marks.last), parents, symbols)
+        running = (later >= 0) & (scores > -np.inf) & (symbols != layout.end)
+        symbols = np.where(symbols == layout.end, NONE, symbols)
+        return _Beam(scores, running & (symbols != layout.last), parents, symbols)
 
-    def cut_off(self, logs: Numbers, marks: Marks) -> "_Beam":
+    def cut_off(self, logs: Numbers, layout: Layout) -> "_Beam":
         """The same after the last step: each ends if that is most probable, or else is cut off."""
         best = logs.argmax(axis=2)
-        ending = self.running & (best == marks.end)
+        ending = self.running & (best == layout.end)
         values = np.take_along_axis(logs, best[..., None], axis=2)[..., 0]
         # What is not a number must not go unsaid.
         counted = ending | (self.running & np.isnan(values))
         scores, order = _sorted(np.where(counted, self.scores + values, self.scores))
         running = np.take_along_axis(self.running & ~ending, order, axis=1)
-        return _Beam(scores, running, order, np.full_like(order, NO_SYMBOL))
+        return _Beam(scores, running, order, np.full_like(order, NONE))
 
 
 def _highest(logs: Numbers, count: int) -> Ids:
@@ -135,50 +137,57 @@ def _sorted(scores: Numbers) -> tuple[Numbers, Ids]:
 
 
 def _search(
-    model: Predictor,
-    layout: JointSequence | Stream,
-    sources: Sequence[Ids],
-    width: int,
-    best: int,
-    limit: int,
+    model: Model, layout: Layout, prompts: Ids, width: int, best: int, limit: int
 ) -> list[list[Answer]]:
-    """The best answers to sources of one length, found side by side."""
-    run, hidden = after_prefixes(model, layout, sources)
-    count, marks = len(sources), marks_of(layout)
+    """The best answers to prompts of one length, [N, T], found side by side."""
+    count, first = len(prompts), layout.first_target or 0
+    state = model.start(count, prompts.shape[1])
+    for piece in _pieces(prompts):
+        asked = np.zeros(piece.shape, np.bool_)
+        asked[:, -1] = True
+        logits = model.advance(state, piece, asked)
     rows = np.arange(count)[:, None]
     chosen = np.repeat(rows, width, axis=1)
+    logits = logits[chosen.ravel()]
     beams = [_Beam.first(count, width)]
     while True:
-        run.choose(chosen.ravel())
+        state = model.select(state, chosen.ravel())
         if len(beams) > 1:
-            inputs = np.where(beams[-1].running, beams[-1].symbols + marks.first_target, 0)
-            hidden = run.hidden(inputs.reshape(-1, 1))[:, -1]
-        else:
-            hidden = np.repeat(hidden, width, axis=0)
-        logs = log_softmax(model.read_out(hidden)).reshape(count, width, -1)
+            inputs = np.where(beams[-1].running, beams[-1].symbols + first, 0)
+            logits = model.advance(state, inputs.reshape(-1, 1))
+        logs = log_softmax(logits).reshape(count, width, -1)
         if len(beams) > limit:
-            beams.append(beams[-1].cut_off(logs, marks))
+            beams.append(beams[-1].cut_off(logs, layout))
             break
-        beams.append(beams[-1].next(logs, marks))
+        beams.append(beams[-1].next(logs, layout))
         if not beams[-1].running[:, :best].any():
             break
         chosen = rows * width + beams[-1].parents
-    found = _answers(beams, best, endless=marks.end is None and marks.last is None)
-    return [[each._replace(target=layout.in_turn(each.target)) for each in row] for row in found]
+    return _answers(layout, beams, best)
 
 
-def _answers(beams: Sequence[_Beam], best: int, endless: bool) -> list[list[Answer]]:
-    """The best of the last hypotheses, with all that they have said."""
+def _pieces(prompts: Ids) -> Iterator[Ids]:
+    size = max(1, STEPS_IN_A_PIECE // len(prompts))
+    for start in range(0, prompts.shape[1], size):
+        yield prompts[:, start : start + size]
+
+
+def _answers(layout: Layout, beams: Sequence[_Beam], best: int) -> list[list[Answer]]:
+    """The best of the last hypotheses, with all of their symbols."""
     place = np.repeat(np.arange(best)[None], len(beams[0].scores), axis=0)
-    said = []
+    found = []
     for beam in reversed(beams[1:]):
-        said.append(np.take_along_axis(beam.symbols, place, axis=1))
+        found.append(np.take_along_axis(beam.symbols, place, axis=1))
         place = np.take_along_axis(beam.parents, place, axis=1)
-    symbols = np.stack(said[::-1], axis=2).tolist()
+    symbols = np.stack(found[::-1], axis=2)
     scores, running = (part[:, :best].tolist() for part in beams[-1][:2])
     return [
         [
-            Answer([symbol for symbol in row if symbol != NO_SYMBOL], score, endless or not goes_on)
+            Answer(
+                layout.in_turn(row[row != NONE]).tolist(),
+                score,
+                not (layout.ends_answers and goes_on),
+            )
             for row, score, goes_on in zip(*of_source, strict=True)
             if score != -np.inf
         ]

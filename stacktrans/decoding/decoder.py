@@ -1,0 +1,468 @@
+"""The decoder: how the outputs of any model become answers in any layout.
+
+It feeds outputs back, stops, and keeps the buffers. Strings of similar length are run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, joined, starts_of
+from stacktrans.decoding.model import Buffers, Mixed, Model, Numbers
+from stacktrans.tasks.alphabets import NOT_KNOWN, Ids, Mask
+from stacktrans.tasks.layout import Layout
+
+STEPS_IN_A_PIECE = 2**13
+"""Steps of all strings of a batch that are taken at once: few enough to stay in a cache."""
+EXPECTED = 64
+"""Symbols of an answer that are expected besides two for each that is read, if so many may be."""
+NONE = -1
+"""The index of no answer symbol."""
+
+
+def log_softmax(logits: Numbers) -> Numbers:
+    """The logarithms of probabilities, [..., n], by logits; NaN where numbers overflow."""
+    with np.errstate(all="ignore"):
+        lower = logits - logits.max(axis=-1, keepdims=True)
+        found: Numbers = lower - np.log(np.exp(lower).sum(axis=-1, keepdims=True))
+    return found
+
+
+def likeliest(logits: Numbers) -> tuple[Ids, Numbers]:
+    """The most probable outputs [n] and the logarithms of their probabilities, of [n, outputs].
+
+    Where numbers overflow the output is -1, and the logarithm NaN; where no output is possible, as
+    every logit is -inf, it is `NOT_KNOWN` and 0.
+    """
+    chosen = outputs_of(logits)
+    share = np.take_along_axis(log_softmax(logits), np.maximum(chosen, 0)[:, None], axis=1)[:, 0]
+    share[chosen == NOT_KNOWN] = 0
+    found: Ids = np.where(np.isnan(share), -1, chosen)
+    return found, share
+
+
+def outputs_of(logits: Numbers) -> Ids:
+    """The most probable outputs alone; see `likeliest`."""
+    chosen: Ids = logits.argmax(axis=1)
+    highest = logits[np.arange(len(chosen)), chosen]
+    if not np.isfinite(highest).all():
+        chosen[~np.isfinite(highest)] = -1
+        chosen[highest == -np.inf] = NOT_KNOWN
+    return chosen
+
+
+class Answer(NamedTuple):
+    """A model's answer to a source.
+
+    Attributes:
+        target: the target symbols' ids.
+        log_probability: of the whole answer, its end included, in nats; NaN where the model has no
+            answer, and otherwise 0 if it was not asked for.
+        ended: whether the model ended it; otherwise it was cut off.
+    """
+
+    target: list[int]
+    log_probability: float
+    ended: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether the model has no answer; see `Model.failure`."""
+        return self.log_probability != self.log_probability
+
+
+@dataclass(frozen=True, eq=False)
+class Answers(Sequence[Answer]):
+    """The answers to n sources.
+
+    Attributes:
+        targets: the target symbols' ids.
+        log_probabilities: [n] as `Answer` has them.
+        ended: [n] whether the model ended each.
+    """
+
+    targets: Ragged
+    log_probabilities: Numbers
+    ended: Mask
+
+    def __len__(self) -> int:
+        return len(self.ended)
+
+    def __getitem__(self, index: Any) -> Any:
+        log_probability = float(self.log_probabilities[index])
+        return Answer(self.targets[index].tolist(), log_probability, bool(self.ended[index]))
+
+
+class Outputs(NamedTuple):
+    """The most probable outputs for n strings.
+
+    Attributes:
+        symbols: outputs; -1 where the model has none.
+        logs: the logarithms of their probabilities; None if they were not asked for.
+    """
+
+    symbols: Ragged
+    logs: Ragged | None
+
+
+class Step(NamedTuple):
+    """A step of B of the strings.
+
+    Attributes:
+        items: [B] which of the strings that were given.
+        ids: [B] what was read, or most of it.
+        logits: [B, outputs].
+        answers: [B] which symbol of its answer each output belongs to, from 0; `NONE` for none.
+        state: the model's, after the step.
+    """
+
+    items: Ids
+    ids: Ids
+    logits: Numbers
+    answers: Ids
+    state: Any
+
+
+Observer = Callable[[Step], None]
+"""Is called after each step."""
+
+
+def decode(
+    model: Model,
+    layout: Layout,
+    sources: Sequence[Ids],
+    limit: int | None = None,
+    logs: bool = True,
+    observe: Observer | None = None,
+) -> Answers:
+    """The greedy answers to sources, in their order.
+
+    Args:
+        model: what answers.
+        layout: of its task.
+        sources: ids of source symbols.
+        limit: the most symbols of an answer; None for the layout's. It is ignored where outputs
+            are synchronous.
+        logs: whether probabilities are asked for.
+        observe: is called with each step.
+    """
+    prompts = Ragged.of([layout.prompt(source) for source in sources])
+    if not layout.feeds_back:
+        outputs = predict(model, prompts, None, logs, observe)
+        targets, ended = layout.decode(outputs.symbols)
+    else:
+        limits = np.array([layout.limit(len(source), limit) for source in sources], np.int64)
+        run = partial(_follow, model, layout, prompts, limits, logs, observe)
+        outputs = _in_groups(run, _expected(prompts, limits), model.threads)
+        targets, ended = layout.decode(outputs.symbols, limits)
+    return Answers(targets, _totals(layout, outputs, targets), ended)
+
+
+def predict(
+    model: Model,
+    strings: Sequence[Ids],
+    asked: Sequence[Mask] | None = None,
+    logs: bool = True,
+    observe: Observer | None = None,
+) -> Outputs:
+    """The outputs for symbols that are given, one for each.
+
+    Args:
+        model: what predicts; with buffers, it writes an output for each symbol.
+        strings: ids of what is read.
+        asked: of each symbol, whether its output is asked for; None for all.
+        logs: whether probabilities are asked for.
+        observe: is called with each step.
+    """
+    given = Ragged.of(strings)
+    where = None if asked is None else Ragged.of(asked)
+    lengths = given.lengths
+    if model.buffers:
+        run = partial(_written, model, given, where, logs, observe)
+        return _in_groups(run, steps_over(model.buffers, lengths), model.threads)
+    run = partial(_synchronous, model, given, where, logs, observe)
+    return _in_groups(run, lengths, model.threads)
+
+
+def steps_over(buffers: Buffers, lengths: Ids) -> Ids:
+    """How many steps are taken over inputs of some lengths."""
+    return buffers.steps_per_symbol * lengths + buffers.extra_steps
+
+
+class _Collected:
+    """Outputs of the strings of a group, as they come.
+
+    Args:
+        logs: whether their probabilities are asked for.
+    """
+
+    def __init__(self, logs: bool) -> None:
+        self._logs = logs
+        self._strings = [np.empty(0, np.int64)]
+        self._symbols = [np.empty(0, np.int64)]
+        self._shares: list[Numbers] = [np.empty(0)]
+
+    def add(self, strings: Ids, logits: Numbers) -> Ids:
+        """Add the most probable outputs for some strings, and give them back."""
+        if not len(strings):
+            return strings
+        if self._logs:
+            symbols, shares = likeliest(logits)
+            self._shares.append(shares)
+        else:
+            symbols = outputs_of(logits)
+        self._strings.append(strings)
+        self._symbols.append(symbols)
+        return symbols
+
+    def outputs(self, count: int) -> Outputs:
+        """Those for so many strings, in their order."""
+        strings = np.concatenate(self._strings)
+        order = np.argsort(strings, kind="stable")
+        starts = starts_of(np.bincount(strings, minlength=count))
+        symbols = Ragged(np.concatenate(self._symbols)[order], starts)
+        shares = Ragged(np.concatenate(self._shares)[order], starts) if self._logs else None
+        return Outputs(symbols, shares)
+
+
+def _in_groups(run: Callable[[Ids], Outputs], steps: Ids, threads: int) -> Outputs:
+    """Run strings in groups, and put the outputs in their order.
+
+    Args:
+        run: gives the outputs for a group of strings, by their indices.
+        steps: [n] the most steps that each takes.
+        threads: how many groups are run at the same time.
+    """
+    # The longest first.
+    groups = [np.array(group[::-1]) for group in batches_of(steps.tolist(), STEPS_AT_ONCE)]
+    if threads > 1 and len(groups) > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            parts = [*pool.map(run, groups)]
+    else:
+        parts = [*map(run, groups)]
+    if not parts:
+        return Outputs(Ragged.of([]), None)
+    back = np.argsort(np.concatenate(groups))
+    logs = [part.logs for part in parts if part.logs is not None]
+    symbols = joined([part.symbols for part in parts]).chosen(back)
+    return Outputs(symbols, joined(logs).chosen(back) if logs else None)
+
+
+def _totals(layout: Layout, outputs: Outputs, targets: Ragged) -> Numbers:
+    """[n] the logarithms of the probabilities of answers, as `Answer` has them."""
+    symbols, lengths = outputs.symbols, targets.lengths
+    if layout.end is not None:  # which is counted, too
+        after = symbols.cut(np.minimum(lengths + 1, symbols.lengths))
+        lengths = lengths + (after.lengths > lengths) * (after.last(-1) == layout.end)
+    counted = symbols.cut(lengths)
+    missing = counted.values == -1
+    if layout.feeds_back or layout.ends_answers:  # otherwise what is not scored need not be known
+        missing |= counted.values == NOT_KNOWN
+    shares = outputs.logs.cut(lengths).values if outputs.logs else np.zeros(len(counted.values))
+    weights = np.where(missing, np.nan, shares)
+    return np.bincount(counted.rows, weights, minlength=len(targets))
+
+
+def _expected(prompts: Ragged, limits: Ids) -> Ids:
+    """About how many steps each prompt and its answer take; limits may be far from that."""
+    lengths = prompts.lengths
+    return lengths + np.minimum(limits, 2 * lengths + EXPECTED)
+
+
+def _follow(
+    model: Model,
+    layout: Layout,
+    prompts: Ragged,
+    limits: Ids,
+    logs: bool,
+    observe: Observer | None,
+    group: Ids,
+) -> Outputs:
+    """The outputs after prompts, each of which is the next input."""
+    assert layout.first_target is not None
+    prompts, limits = prompts.chosen(group), limits[group]
+    lengths, found = prompts.lengths, _Collected(logs)
+    ids, longest = prompts.padded(), int(lengths.max())
+    # The step after which there is room for one symbol more than the limit.
+    final = lengths + limits - 1
+    state = model.start(len(group), int(_expected(prompts, limits).max()))
+    first = 0 if observe else int(lengths.min()) - 1
+    size = max(1, STEPS_IN_A_PIECE // len(group))
+    for start in range(0, first, size):
+        piece = ids[:, start : min(start + size, first)]
+        model.advance(state, piece, np.zeros(piece.shape, np.bool_))
+    strings, going = np.arange(len(group)), np.ones(len(group), np.bool_)
+    chosen = np.zeros_like(strings)
+    for step in count(first):
+        read = chosen + layout.first_target
+        if step < longest:
+            read = np.where(step < lengths, ids[:, min(step, longest - 1)], read)
+        asked = going & (step >= lengths - 1)
+        logits = model.advance(state, read[:, None], None if observe else asked[:, None])
+        if observe:
+            answers = np.where(asked, step + 1 - lengths, NONE)
+            observe(Step(group[strings], read, logits, answers, state))
+            logits = logits[asked]
+        symbols = found.add(strings[asked], logits)
+        ends = (symbols < 0) | (step >= final[asked])
+        for mark in (layout.end, layout.last):
+            if mark is not None:
+                ends |= symbols == mark
+        chosen[asked] = np.where(ends, 0, symbols)
+        going[asked] = ~ends
+        if not going.any():
+            break
+        if _to_select(going, observe):
+            kept = np.flatnonzero(going)
+            state = model.select(state, kept)
+            ids, strings, going = ids[kept], strings[kept], going[kept]
+            lengths, final, chosen = lengths[kept], final[kept], chosen[kept]
+    return found.outputs(len(group))
+
+
+def _synchronous(
+    model: Model,
+    strings: Ragged,
+    asked: Ragged | None,
+    logs: bool,
+    observe: Observer | None,
+    group: Ids,
+) -> Outputs:
+    """The outputs for symbols that are given."""
+    strings = strings.chosen(group)
+    ids, lengths, found = strings.padded(), strings.lengths, _Collected(logs)
+    where = np.arange(ids.shape[1]) < lengths[:, None]
+    if asked is not None:
+        where = asked.chosen(group).padded() & where
+    state = model.start(len(group), ids.shape[1])
+    size = 1 if observe else max(1, STEPS_IN_A_PIECE // len(group))
+    for start in range(0, ids.shape[1], size):
+        piece, own = ids[:, start : start + size], where[:, start : start + size]
+        if not observe:
+            found.add(np.nonzero(own)[0], model.advance(state, piece, own))
+            continue
+        left = np.count_nonzero(lengths > start)  # the longest come first
+        if left < len(state.signals):
+            state = model.select(state, np.arange(left))
+        piece, own = piece[:left, 0], own[:left, 0]
+        logits = model.advance(state, piece[:, None])
+        observe(Step(group[:left], piece, logits, np.where(own, start, NONE), state))
+        found.add(np.flatnonzero(own), logits[own])
+    return found.outputs(len(group))
+
+
+def _to_select(going: Mask, observe: Observer | None) -> bool:
+    """Whether strings that have ended are left out; otherwise they go on reading, whatever it is.
+
+    What is left has to be copied, so this waits until only half of them go on, but for an observer,
+    who is to see no other.
+    """
+    left = int(np.count_nonzero(going))
+    return 2 * left <= len(going) or (observe is not None and left < len(going))
+
+
+def _written(
+    model: Model,
+    strings: Ragged,
+    asked: Ragged | None,
+    logs: bool,
+    observe: Observer | None,
+    group: Ids,
+) -> Outputs:
+    """The outputs that are written to a buffer, as many as there are inputs (hao2018, 3.2).
+
+    The input buffer is popped with the strength of reading on at the step before, and then read
+    with strength 1. The n-th output is read with strength 1 after n - 1 has been popped: it is
+    made of the logits of all steps that have a part in it.
+    """
+    assert model.buffers is not None
+    strings = strings.chosen(group)
+    lengths, longest, every = strings.lengths, int(strings.lengths.max()), np.arange(len(group))
+    steps = steps_over(model.buffers, lengths)
+    state, buffers = model.start(len(group), int(steps.max())), _OutputBuffers(model, lengths)
+    # After the last input nothing is read.
+    ids = np.pad(strings.padded(NONE), ((0, 0), (0, 2)), constant_values=NONE)
+    position = np.zeros(len(group), state.signals.dtype)
+    for step in range(int(steps.max())):
+        place = np.fmin(position, lengths[every]).astype(np.int64)
+        first = ids[every, place]
+        mixed = Mixed(first, ids[every, place + 1], position - np.floor(position))
+        logits = model.advance(state, mixed)
+        position = position + state.signals[:, -2]
+        # What is done after the answer does not matter: a machine may have no rule for it.
+        writing = (step < steps[every]) & ~(buffers.written[every] >= lengths[every])
+        strengths = np.where(writing, state.signals[:, -1], 0)
+        answers = buffers.write(every, strengths, logits)
+        if observe:
+            observe(Step(group[every], first, logits, answers, state))
+        going = step + 1 < steps[every]
+        if not observe:  # what follows does not matter
+            going &= ~(buffers.written[every] >= lengths[every])
+        if not going.any():
+            break
+        if _to_select(going, observe):
+            kept = np.flatnonzero(going)
+            state, every, position = model.select(state, kept), every[kept], position[kept]
+    where = np.arange(longest) < lengths[:, None]
+    if asked is not None:
+        where &= asked.chosen(group).padded()
+    found = _Collected(logs)
+    found.add(np.nonzero(where)[0], buffers.read()[where])
+    return found.outputs(len(group))
+
+
+class _OutputBuffers:
+    """The output buffers of B strings, of which each symbol is kept as a sum of logits.
+
+    Args:
+        model: what writes.
+        lengths: [B] how many symbols are read of each.
+
+    Attributes:
+        written: [B] the sum of the strengths written, less what is dropped.
+    """
+
+    def __init__(self, model: Model, lengths: Ids) -> None:
+        assert model.buffers is not None
+        self._skip, self._lengths = model.buffers.output_skip, lengths
+        self._sums: Numbers = np.zeros((len(lengths), int(lengths.max()), 0))
+        self._totals, self.written = np.zeros((2, len(lengths)))
+
+    def write(self, strings: Ids, strengths: Numbers, logits: Numbers) -> Ids:
+        """Write logits with strengths.
+
+        Args:
+            strings: [n] which of them.
+            strengths: [n] 0 to 1.
+            logits: [n, outputs].
+
+        Returns:
+            [n] the symbol that each is part of, the first of two; `NONE` for none.
+        """
+        if not self._sums.shape[2]:
+            self._sums = np.zeros((*self._sums.shape[:2], logits.shape[1]), logits.dtype)
+        # Strengths are added up in double precision, as torch does it.
+        self._totals[strings] += strengths
+        before = self.written[strings].astype(logits.dtype)
+        after = np.maximum(self._totals[strings].astype(logits.dtype) - self._skip, 0)
+        self.written[strings] = after
+        number, limits = np.floor(before), self._lengths[strings]
+        places = np.fmin(number, limits).astype(np.int64)
+        shares = np.minimum(after - number, 1) - np.minimum(before - number, 1)
+        for later, share in enumerate((shares, np.minimum(after - number - 1, 1))):
+            rows = np.flatnonzero((share > 0) & (places + later < limits))
+            own = strings[rows], places[rows] + later
+            self._sums[own] += share[rows, None] * logits[rows]
+        return np.where((shares > 0) & (places < limits), places, NONE)
+
+    def read(self) -> Numbers:
+        """[B, symbols, outputs] the logits of all symbols; NaN where strengths overflow."""
+        self._sums[np.isnan(self._totals)] = np.nan
+        return self._sums

@@ -1,0 +1,96 @@
+"""The protocol of everything that can be run: a network, by its definition or compiled; a machine.
+
+A model has a state for each batch of strings. It is advanced by symbols, and gives logits.
+"""
+
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy.typing as npt
+
+from stacktrans.tasks.alphabets import Ids, Mask
+
+Numbers = npt.NDArray[Any]
+"""Floating-point numbers in the precision of a model."""
+
+
+class Mixed(NamedTuple):
+    """Symbols that are read by degrees from a buffer: of each string two that follow one another.
+
+    Attributes:
+        ids: [B] of the first.
+        later: [B] of the second.
+        share: [B] how much of the second is read; of the first it is what is left of 1.
+    """
+
+    ids: Ids
+    later: Ids
+    share: Numbers
+
+
+class Buffers(Protocol):
+    """An input buffer that is read from, and an output buffer that is written to."""
+
+    @property
+    def steps_per_symbol(self) -> int:
+        """How many steps are taken for each symbol of the input."""
+
+    @property
+    def extra_steps(self) -> int:
+        """How many further steps are taken."""
+
+    @property
+    def output_skip(self) -> int:
+        """How much of what is written is dropped."""
+
+
+class State(Protocol):
+    """B strings on their way through a model.
+
+    Attributes:
+        signals: [B, signals] of the last step; of a model with buffers, the last two are the
+            strengths of reading on and of writing.
+    """
+
+    signals: Numbers
+
+
+class Model(Protocol):
+    """What can be run.
+
+    Attributes:
+        failure: why there is no answer where logits are not numbers.
+        certain: whether each output has the probability 1.
+    """
+
+    failure: ClassVar[str]
+    certain: ClassVar[bool]
+
+    @property
+    def threads(self) -> int:
+        """How many batches are run at the same time."""
+
+    @property
+    def buffers(self) -> Buffers | None:
+        """Its buffers, if it has any."""
+
+    def start(self, batch: int, steps: int = 0) -> Any:
+        """The state of B strings before their first symbol, with room for some steps."""
+
+    def advance(self, state: Any, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:
+        """Logits after each of the next T symbols, [n, outputs].
+
+        Args:
+            state: changed in place.
+            ids: [B, T] symbols; of a model with buffers those of one step, and the id after the
+                last stands for no input.
+            asked: [B, T] of which the logits are asked for, string by string; None for all.
+
+        Raises:
+            IndexError: there is no such id.
+        """
+
+    def select(self, state: Any, items: Ids) -> Any:
+        """The state of other strings, each from where one of these is, by their indices.
+
+        It takes the place of the state that is given.
+        """
