@@ -183,12 +183,17 @@ def predict(
     """
     given = Ragged.of(strings)
     where = None if asked is None else Ragged.of(asked)
-    lengths = given.lengths
-    if model.buffers:
-        run = partial(_written, model, given, where, logs, observe)
-        return _in_groups(run, steps_over(model.buffers, lengths), model.threads)
-    run = partial(_synchronous, model, given, where, logs, observe)
-    return _in_groups(run, lengths, model.threads)
+    steps = steps_over(model.buffers, given.lengths) if model.buffers else given.lengths
+
+    def run(group: Ids) -> Outputs:
+        own, found = given.chosen(group), _Collected(logs)
+        wanted = np.arange(own.lengths.max()) < own.lengths[:, None]
+        if where is not None:
+            wanted &= where.chosen(group).padded()
+        (_written if model.buffers else _synchronous)(model, own, wanted, found, observe, group)
+        return found.outputs(len(group))
+
+    return _in_groups(run, steps, model.threads)
 
 
 def steps_over(buffers: Buffers, lengths: Ids) -> Ids:
@@ -330,21 +335,17 @@ def _follow(
 def _synchronous(
     model: Model,
     strings: Ragged,
-    asked: Ragged | None,
-    logs: bool,
+    asked: Mask,
+    found: _Collected,
     observe: Observer | None,
     group: Ids,
-) -> Outputs:
-    """The outputs for symbols that are given."""
-    strings = strings.chosen(group)
-    ids, lengths, found = strings.padded(), strings.lengths, _Collected(logs)
-    where = np.arange(ids.shape[1]) < lengths[:, None]
-    if asked is not None:
-        where = asked.chosen(group).padded() & where
+) -> None:
+    """Collect the outputs asked for, [strings, symbols], one for each symbol that is read."""
+    ids, lengths = strings.padded(), strings.lengths
     state = model.start(len(group), ids.shape[1])
     size = 1 if observe else max(1, STEPS_IN_A_PIECE // len(group))
     for start in range(0, ids.shape[1], size):
-        piece, own = ids[:, start : start + size], where[:, start : start + size]
+        piece, own = ids[:, start : start + size], asked[:, start : start + size]
         if not observe:
             found.add(np.nonzero(own)[0], model.advance(state, piece, own))
             continue
@@ -355,7 +356,6 @@ def _synchronous(
         logits = model.advance(state, piece[:, None])
         observe(Step(group[:left], piece, logits, np.where(own, start, NONE), state))
         found.add(np.flatnonzero(own), logits[own])
-    return found.outputs(len(group))
 
 
 def _to_select(going: Mask, observe: Observer | None) -> bool:
@@ -371,20 +371,19 @@ def _to_select(going: Mask, observe: Observer | None) -> bool:
 def _written(
     model: Model,
     strings: Ragged,
-    asked: Ragged | None,
-    logs: bool,
+    asked: Mask,
+    found: _Collected,
     observe: Observer | None,
     group: Ids,
-) -> Outputs:
-    """The outputs that are written to a buffer, as many as there are inputs (hao2018, 3.2).
+) -> None:
+    """Collect outputs that are written to a buffer, as many as there are inputs (hao2018, 3.2).
 
     The input buffer is popped with the strength of reading on at the step before, and then read
     with strength 1. The n-th output is read with strength 1 after n - 1 has been popped: it is
     made of the logits of all steps that have a part in it.
     """
     assert model.buffers is not None
-    strings = strings.chosen(group)
-    lengths, longest, every = strings.lengths, int(strings.lengths.max()), np.arange(len(group))
+    lengths, every = strings.lengths, np.arange(len(group))
     steps = steps_over(model.buffers, lengths)
     state, buffers = model.start(len(group), int(steps.max())), _OutputBuffers(model, lengths)
     # After the last input nothing is read.
@@ -410,12 +409,7 @@ def _written(
         if _to_select(going, observe):
             kept = np.flatnonzero(going)
             state, every, position = model.select(state, kept), every[kept], position[kept]
-    where = np.arange(longest) < lengths[:, None]
-    if asked is not None:
-        where &= asked.chosen(group).padded()
-    found = _Collected(logs)
-    found.add(np.nonzero(where)[0], buffers.read()[where])
-    return found.outputs(len(group))
+    found.add(np.nonzero(asked)[0], buffers.read()[asked])
 
 
 class _OutputBuffers:
