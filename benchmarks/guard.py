@@ -37,6 +37,9 @@ RECORD = Path(__file__).with_suffix(".json")
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 LONGEST = 300
 """Seconds after which a command counts as one that hangs."""
+ANSWERED = 1_000
+INSPECTED = 50
+"""Lines of each checkpoint."""
 
 SERIES = """
 import json, runpy, sys
@@ -123,10 +126,11 @@ def of_weights(directory: Path) -> dict[str, str]:
 
 def of_checkpoint(name: str, options: Sequence[str], scratch: Path) -> dict[str, str]:
     """Ask it, look at its memory meanwhile, and measure it."""
-    checkpoint, asked, lines = f"checkpoints/{name}", scratch / "lines", guarded.lines(name)
-    asked.write_text("".join(f"{line}\n" for line in lines))
+    checkpoint, asked = f"checkpoints/{name}", scratch / "lines"
+    asked.write_text("".join(f"{line}\n" for line in guarded.lines(name, ANSWERED)))
     answers = parsed(stacktrans("transduce", checkpoint, str(asked), "--json", *options))
-    looks = [["inspect", checkpoint, "--json", *options, "--", line] for line in lines if line]
+    lines = filter(None, guarded.lines(name, INSPECTED))
+    looks = [["inspect", checkpoint, "--json", *options, "--", line] for line in lines]
     steps = [step for trace in parsed(series(looks)) for step in trace["steps"]]
     scores = json.loads(stacktrans("eval", checkpoint, "--count", "50", "--json", *options))
     return {

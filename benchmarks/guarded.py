@@ -67,6 +67,7 @@ WORDS = {
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEF0123456789"
 CHECKPOINTS: dict[str, tuple[str, Callable[[str], str]]] = {
     "addition": ("01", lambda word: f"{word[::2]}+{word[1::2]}="),
+    "anbn": ("ab", lambda word: "a" * len(word) + "b"),
     "anbncn": ("ab", lambda word: "a" * len(word) + "b"),
     "copy-deque": (LETTERS, str),
     "copy-queue": (LETTERS, str),
@@ -99,10 +100,10 @@ UNLIKE = "seconds command version torch rule decided_by reported_on"
 """Not compared in metrics, summaries and tables: times, origins, and sentences."""
 
 
-def lines(checkpoint: str) -> list[str]:
-    """50 lines of 0 to 40 symbols: by turns any, and such as the checkpoint's task has."""
+def lines(checkpoint: str, count: int) -> list[str]:
+    """Lines of 0 to 40 symbols: by turns any, and such as the checkpoint's task has."""
     symbols, task_line = CHECKPOINTS[checkpoint]
-    words = ["".join(_drawn(symbols, index * 40 // 49, index)) for index in range(50)]
+    words = ["".join(_drawn(symbols, index * 40 // (count - 1), index)) for index in range(count)]
     return [task_line(word[::2]) if index % 2 else word for index, word in enumerate(words)]
 
 
