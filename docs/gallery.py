@@ -142,7 +142,7 @@ def command(piece: Piece) -> list[str]:
 
 
 def extraction(piece: Piece) -> list[str]:
-    """What finds the rules of its machine, likewise."""
+    """What finds the rules of its machine, after `stacktrans`."""
     return ["extract", f"checkpoints/{piece.name}"]
 
 

@@ -70,7 +70,8 @@ class Evaluation:
         unknown: number of strings with symbols that the model does not know; they are wrong.
         symbol_error_rate: the fewest symbols to insert, delete or replace to make all answers
             their targets, a target symbol; None where answers were not asked for.
-        predictions: what the model says to each source, beside its target; empty likewise.
+        predictions: what the model says to each source, beside its target; empty where answers
+            were not asked for.
     """
 
     def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:

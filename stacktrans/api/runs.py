@@ -187,7 +187,8 @@ def resume(
     Args:
         directory: of the run.
         max_steps: stop after this many batches of the whole run, instead of its own budget.
-        time_limit: stop after this many seconds of training of the whole run, likewise.
+        time_limit: stop after this many seconds of training of the whole run, instead of its
+            own limit.
         budget: seconds of the whole race, instead of those that it had.
         workers: number of processes of a race; one on each core unless given.
         device: where to compute.

@@ -38,7 +38,8 @@ class Alike:
         contents: [N, places] what stands in each place of each step: the symbol, what is read from
             each end, and the state.
         places: what steps depend on: of each place, classes, and their numbers in each step.
-        results: what steps lead to: of each push and of the next state, likewise.
+        results: what steps lead to: of each push and of the next state, classes, and
+            their numbers in each step.
         matters: [places] whether what stands in each place matters.
         read_rings: which ring each of the reads is of.
         push_rings: which ring each of the pushes is of.

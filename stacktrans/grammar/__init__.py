@@ -74,7 +74,10 @@ class Grammar:
         return np.exp(self._inside.of_lengths(self._form.root, longest))
 
     def has_lengths(self, longest: int) -> Booleans:
-        """Whether some source has n words, however improbable, [longest + 1]; raises likewise."""
+        """Whether some source has n words, however improbable, [longest + 1].
+
+        Raises `GrammarError` for lengths that are too long.
+        """
         return np.isfinite(self._inside.of_lengths(self._form.root, longest))
 
     def sample(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:

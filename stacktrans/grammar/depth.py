@@ -55,7 +55,7 @@ class DepthTable:
         return self._levels_to(depth)[-1].get(self._root)
 
     def counts(self, depth: int, longest: int) -> Counts:
-        """How many derivations no deeper have each length up to `longest`; raises likewise."""
+        """How many derivations no deeper have each length up to one; raises `GrammarError`."""
         return self._table(depth, longest).of_nonterminals[self._root, depth]
 
     def sample(

@@ -85,7 +85,7 @@ class Step:
         input: the symbol read; of a buffered model, the one read most of, or nothing.
         output: the most probable symbol; None while nothing is answered, or where a machine has no
             output.
-        probability: of the output; None likewise.
+        probability: of the output; None where there is no output.
         likely: the probability of each output, where it is at least `SMALLEST`.
         signals: strength of each signal.
         pushed: for each end, stack or list, the vector pushed.
@@ -96,10 +96,12 @@ class Step:
             step, bottom (or front) first; nothing, as in `lines`, unless contents were asked for.
         lines: of memories whose cells are mixed, the cells of each stack or list after the step.
         input_read: what was read from the input buffer, heaviest first; None without buffers.
-        input_left: sum of the strengths in the input buffer when it is read; None likewise.
+        input_left: sum of the strengths in the input buffer when it is read; None
+            without buffers.
         written: the symbols of the answer that the output is part of, heaviest first; None
             without buffers.
-        output_held: sum of the strengths in the output buffer after the step; None likewise.
+        output_held: sum of the strengths in the output buffer after the step; None
+            without buffers.
         scored: whether the output is a scored symbol of the answer.
     """
 

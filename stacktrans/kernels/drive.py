@@ -45,7 +45,7 @@ def operate(
         memory: changed in place.
         own: how many of the signals are the memory's; those of buffers follow.
         tanh_values: as `Forward` has it.
-        hard: likewise.
+        hard: as `Forward` has it.
         bias: [signals + pushes * m].
         sums: the same and more; what comes out of the controller.
         signals: [signals] set.

@@ -22,7 +22,7 @@ class RunWeights:
             the last is for no input.
         initial: [L, states, H] the state before the first step.
         heads: [signals + pushes * m, H] of signals and values.
-        bias: [signals + pushes * m] likewise.
+        bias: [signals + pushes * m] of signals and values.
         layers: `below` and `hidden` of each layer, as `sequences.LayerWeights` has them.
         signals: how many of the heads are signals.
 

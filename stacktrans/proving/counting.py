@@ -142,7 +142,8 @@ class Refuted(Exception):
 
     Args:
         wrong: the prompt of a sequence that goes wrong by itself; None if one does only in a row.
-        row: sequences that follow one another, of which the last goes wrong, likewise.
+        row: sequences that follow one another, of which the last goes wrong; None if one does by
+            itself.
     """
 
     def __init__(self, wrong: tuple[int, ...] | None, row: tuple[int, ...] | None) -> None:

@@ -58,7 +58,8 @@ class Result:
     Attributes:
         reason: why there is no proof; None if there is one.
         wrong: a source that is answered wrongly, by the numbers of its symbols, if one was found.
-        row: sequences of a stream that follow one another, of which the last goes wrong, likewise.
+        row: sequences of a stream that follow one another, of which the last goes
+            wrong, if such were found.
         assumed: what holds of each memory, one of the words above.
         classes: the symbols of sources in classes, two of which stand for each.
         explored: what was looked at; None if nothing was.

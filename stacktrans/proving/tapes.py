@@ -147,7 +147,7 @@ class Tape(ABC):
         return None
 
     def beyond(self, value: Any) -> Hashable | None:
-        """The node beyond what an edge leads to, likewise."""
+        """The node beyond what an edge leads to; None for nothing."""
         return None
 
 

@@ -66,7 +66,7 @@ class TaskConfig(Strict):
     """training and test lengths; null where nothing is drawn, as of a text."""
     length_law: LengthLaw | TaskLaws | None = None
     """how lengths are spread over a range, or over each: uniformly if a file does not say; null
-    likewise."""
+    where nothing is drawn."""
 
     @model_validator(mode="before")
     @classmethod

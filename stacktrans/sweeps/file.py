@@ -133,7 +133,7 @@ class SweepFile(Strict):
         plugins: files, beside this one, with memories, controllers or generators of one's own.
         settings: shared by all runs, as in a configuration file; under `by_task`, those of single
             tasks of the grid.
-        conditions: rows of the table: settings by name, likewise.
+        conditions: rows of the table: settings by name, as in a configuration file.
         grid: settings and the values that they take; all combinations are run. Null, in a
             profile, for an axis that it leaves out.
         percent: whether all figures here are in per cent, that of `solved` and the tolerance, too.

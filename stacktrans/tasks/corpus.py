@@ -52,8 +52,8 @@ class Corpus(Task):
 
     Args:
         train: the file to train on, if there is anything to train.
-        valid: the file to stop and to choose by, likewise.
-        test: the file to test on, likewise.
+        valid: the file to stop and to choose by, if there is anything to train.
+        test: the file to test on, if there is anything to test.
         unit: what the symbols are, "words" or "characters".
         vocabulary: the most symbols that are known, the end of a sentence and the unknown one
             included: the most frequent of the file to train on.

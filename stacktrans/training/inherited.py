@@ -125,7 +125,7 @@ def axes_of(trained: Transducer, inputs: SharedIds, outputs: SharedIds) -> Axes:
     Args:
         trained: the model.
         inputs: the input ids that it shares with another model.
-        outputs: the output ids, likewise.
+        outputs: the output ids that it shares with another model.
 
     Raises:
         UsageError: it can't be known what of a weight belongs to which id; of the parts of this
