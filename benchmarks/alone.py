@@ -5,48 +5,47 @@ Nothing in the package runs a memory without its controller in compiled code.
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stacktrans.kernels import kernel
-from stacktrans.kernels.arithmetic import copy
-from stacktrans.kernels.arrays import check_shape
-from stacktrans.kernels.compiling import Array, compiled_entry
+from stacktrans.kernels.arrays import Array, check_shape
+from stacktrans.kernels.compiling import compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.loading import use_numba
-from stacktrans.kernels.tensors import ARRAY_DTYPES, as_array, fresh, in_place
+from stacktrans.kernels.steps import Step
+from stacktrans.kernels.tensors import ARRAY_DTYPES, as_array, fresh
 from stacktrans.kernels.threads import in_parts
 
 
-@compiled_entry
-def _forward(memory: Any, signals: Array, reads: Array) -> None:
-    """All steps: given signals [B, T, signals], sets reads [B, T, reads * m]."""
-    batch, steps = signals.shape[:2]
-    for item in range(batch):
-        for step in range(steps):
-            place, later = item * steps + step, steps - step - 1
-            read = reads[item, step]
-            kernel.step_forward(memory, item, step, place, later, signals[item, step], read)
+@compiled_entry(lambda *_: 10**9)
+def _forward(memory: Any, signals: Array, values: Array, reads: Array, starts: Array) -> None:
+    """All steps.
+
+    Args:
+        memory: changed in place.
+        signals: [B * T, signals].
+        values: [T, B, pushes, m].
+        reads: [T, B, reads, m] set.
+        starts: [B + 1] where the steps of each item start, and B * T.
+    """
+    for number in range(reads.shape[0]):
+        step = Step(number, starts[:-1] + number, starts)
+        kernel.step_forward(memory, step, signals, values[number], reads[number])
 
 
-@compiled_entry
+@compiled_entry(lambda *_: 10**9)
 def _backward(
-    memory: Any, signals: Array, grad_reads: Array, grad_signals: Array, grad_values: Array
+    memory: Any, signals: Array, grad_reads: Array, grad_signals: Array, grads: Array, starts: Array
 ) -> None:
-    """All steps backwards; of the gradients, the last two are set, [B, T, pushes, m] of values."""
-    batch, steps = grad_signals.shape[:2]
-    for item in range(batch):
-        for step in range(steps - 1, -1, -1):
-            place, later = item * steps + step, steps - step - 1
-            own = signals[item, step]
-            grad_read = grad_reads[item, step]
-            grad = grad_signals[item, step]
-            kernel.step_backward(memory, item, step, place, later, own, grad_read, grad)
-            given = grad_values[item, step]
-            found = kernel.pushed_gradient(memory, item, step, place)
-            for push in range(given.shape[0]):
-                copy(given[push], found[push])
+    """All steps backwards; grad_signals, [T, B, signals], and grads, of the values, are set."""
+    values = grads[0].copy()
+    for number in range(grad_reads.shape[0] - 1, -1, -1):
+        step, read = Step(number, starts[:-1] + number, starts), grad_reads[number]
+        kernel.step_backward(
+            memory, step, signals, values, read, grad_signals[number], grads[number]
+        )
 
 
 class _MemoryAlone(torch.autograd.Function):
@@ -55,46 +54,60 @@ class _MemoryAlone(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
         """Run the steps; shapes as for `fused_memory`."""
-        use_numba()
         batch, steps, numbers = values.shape
         check_shape("signals", signals.shape, (batch, steps, memory.signals))
         columns, rest = divmod(numbers, memory.pushes)
         if rest:
             raise ValueError(f"values: {numbers} numbers for {memory.pushes} vectors")
-        dtype, given = ARRAY_DTYPES[values.dtype], as_array(values)
-        room = Room(batch, columns, dtype, steps, batch * steps, values=given)
-        store = memory.store(room)
-        reads = fresh(batch, steps, memory.reads * columns, dtype=values.dtype)
+        store = memory.store(Room(batch, columns, ARRAY_DTYPES[values.dtype], steps, batch * steps))
+        by_step = (steps, batch, memory.pushes, columns)
+        given = _by_step(values).reshape(by_step)
+        reads = fresh(steps, batch, memory.reads, columns, dtype=values.dtype)
 
         def run(part: slice) -> None:
             arrays = store.forward(part, _places(part, steps))
-            _forward(arrays, as_array(signals[part]), in_place(reads[part]))
+            own = as_array(signals[part].flatten(0, 1))
+            starts = np.arange(len(signals[part]) + 1) * steps
+            read = as_array(torch.empty_like(reads[:, part]))
+            _forward(arrays, own, np.ascontiguousarray(given[:, part]), read, starts)
+            reads[:, part] = torch.from_numpy(read)
 
         in_parts(run, batch, torch.get_num_threads())
         ctx.save_for_backward(signals)
-        ctx.store, ctx.shape = store, (batch, steps, memory.pushes, columns)
-        return reads
+        ctx.store, ctx.shape = store, by_step
+        return reads.flatten(2).transpose(0, 1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Run the steps backwards."""
         (signals,) = ctx.saved_tensors
-        batch, steps = ctx.shape[:2]
-        grad_signals = fresh(*signals.shape, dtype=signals.dtype)
+        steps, batch, _, columns = ctx.shape
+        grad_signals = fresh(steps, batch, signals.shape[2], dtype=signals.dtype)
         grad_values = fresh(*ctx.shape, dtype=signals.dtype)
 
         def run(part: slice) -> None:
+            own = as_array(torch.empty_like(grad_signals[:, part]))
+            values = as_array(torch.empty_like(grad_values[:, part]))
+            read = _by_step(grads[0][part]).reshape(steps, own.shape[1], -1, columns)
             _backward(
                 ctx.store.backward(part, _places(part, steps)),
-                as_array(signals[part]),
-                as_array(grads[0][part]),
-                in_place(grad_signals[part]),
-                in_place(grad_values[part]),
+                as_array(signals[part].flatten(0, 1)),
+                read,
+                own,
+                values,
+                np.arange(own.shape[1] + 1) * steps,
             )
+            grad_signals[:, part] = torch.from_numpy(own)
+            grad_values[:, part] = torch.from_numpy(values)
 
         in_parts(run, batch, torch.get_num_threads())
-        return None, grad_signals, grad_values.flatten(2)
+        return None, grad_signals.transpose(0, 1), grad_values.flatten(2).transpose(0, 1)
+
+
+def _by_step(numbers: Tensor) -> Array:
+    """[B, T, n] as [T, B, n]."""
+    return as_array(numbers.transpose(0, 1))
 
 
 def _places(part: slice, steps: int) -> slice:

@@ -26,7 +26,7 @@ import torch
 
 import stacktrans
 from stacktrans.inference.transduction import transduce_lines
-from stacktrans.kernels.loading import use_numba
+from stacktrans.kernels.compiling import Entry
 from stacktrans.model.checkpoint import load
 
 PACKAGE = Path(stacktrans.__file__).parent
@@ -52,7 +52,7 @@ class Entered:
 
 def in_a_line() -> list[str]:
     """What a line goes through that a trained model answers."""
-    use_numba()  # of so short a line, Python would run what is compiled else
+    Entry.compile_from_now_on()  # so short a line would be run in Python otherwise
     model = load(CHECKPOINT)
     for entered in (None, Entered()):
         read, write = os.pipe()

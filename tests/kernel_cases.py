@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
+from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.batches import Kind
 from stacktrans.kernels.cells import CELLS
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Kernel
-from stacktrans.kernels.loading import use_numba
 from stacktrans.kernels.running import RunWeights, State, run_steps
 from stacktrans.kernels.sequences import LayerWeights, ModelWeights, fused_sequence
 from stacktrans.kernels.tensors import as_array
@@ -235,7 +235,8 @@ def signatures(entry: Any, kind: type) -> list[Any]:
     """The types for which an entry of compiled code was compiled with a kind of memory."""
     return [
         types
-        for types in entry.dispatcher.signatures
+        for code in entry.code.values()
+        for types in code.signatures
         if kind in [getattr(each, "instance_class", None) for each in types]
     ]
 
@@ -246,7 +247,7 @@ def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Na
     Of signals and what is read, it is what the state has after each piece; see `after_pieces`.
     """
     batch, steps, _ = case.projected[0].shape
-    use_numba()
+    Entry.compile_from_now_on()
     weights = case.run_weights(hard)
     state = State.first(weights, batch, 0)
     inputs = np.arange(batch * steps).reshape(batch, steps)

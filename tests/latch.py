@@ -7,9 +7,9 @@ import numpy as np
 from torch import Tensor
 
 from stacktrans.kernels import kernel
-from stacktrans.kernels.arrays import fresh, fresh_zeros
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.arrays import Array, fresh, fresh_zeros
 from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.steps import Step
 from stacktrans.memory import Memory, MemoryState
 
 
@@ -48,54 +48,43 @@ class Forward(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """[N, 1, m], [N, m], [B, m] zeros, [1, m] to work in."""
+    """[N, 1, m], [N, m], [B, m] zeros."""
 
     values: Array
     before: Array
     grad: Array
-    grad_values: Array
 
 
-@kernel.implements(kernel.pushed, Forward, Backward)
-def pushed(memory: Forward, item: int, step: int, place: int) -> Array:
-    vectors: Array = memory.values[place]
-    return vectors
+@kernel.step_forward.register(Forward)
+def step_forward(memory: Forward, step: Step, signals: Array, values: Array, reads: Array) -> None:
+    for item, place in enumerate(step.places):
+        for i in range(values.shape[2]):
+            memory.values[place, 0, i] = values[item, 0, i]
+            memory.before[place, i] = memory.cells[item, i]
+            change = values[item, 0, i] - memory.cells[item, i]
+            memory.cells[item, i] += signals[place, 0] * change
+            reads[item, 0, i] = memory.cells[item, i]
 
 
-@kernel.implements(kernel.pushed_gradient, Backward)
-def pushed_gradient(memory: Backward, item: int, step: int, place: int) -> Array:
-    return memory.grad_values
-
-
-@kernel.implements(kernel.step_forward, Forward)
-def step_forward(
-    memory: Forward, item: int, step: int, place: int, later: int, signals: Array, reads: Array
-) -> None:
-    cell, value = memory.cells[item], memory.values[place, 0]
-    for i in range(cell.shape[0]):
-        memory.before[place, i] = cell[i]
-        cell[i] += signals[0] * (value[i] - cell[i])
-        reads[i] = cell[i]
-
-
-@kernel.implements(kernel.step_backward, Backward)
+@kernel.step_backward.register(Backward)
 def step_backward(
     memory: Backward,
-    item: int,
-    step: int,
-    place: int,
-    later: int,
+    step: Step,
     signals: Array,
+    values: Array,
     grad_reads: Array,
     grad_signals: Array,
+    grad_values: Array,
 ) -> None:
-    grad, value, before = memory.grad[item], memory.values[place, 0], memory.before[place]
-    grad_signals[0] = 0
-    for i in range(grad.shape[0]):
-        grad[i] += grad_reads[i]
-        grad_signals[0] += grad[i] * (value[i] - before[i])
-        memory.grad_values[0, i] = signals[0] * grad[i]
-        grad[i] *= 1 - signals[0]
+    for item, place in enumerate(step.places):
+        grad_signals[item, 0] = 0
+        for i in range(values.shape[2]):
+            memory.grad[item, i] += grad_reads[item, 0, i]
+            values[item, 0, i] = memory.values[place, 0, i]
+            change = values[item, 0, i] - memory.before[place, i]
+            grad_signals[item, 0] += memory.grad[item, i] * change
+            grad_values[item, 0, i] = signals[place, 0] * memory.grad[item, i]
+            memory.grad[item, i] *= 1 - signals[place, 0]
 
 
 class LatchStore(NamedTuple):
@@ -111,7 +100,7 @@ class LatchStore(NamedTuple):
 
     def backward(self, part: slice, places: slice) -> Backward:
         grad = np.zeros_like(self.cells[part])
-        return Backward(self.values[places], self.before[places], grad, np.zeros_like(grad[:1]))
+        return Backward(self.values[places], self.before[places], grad)
 
     def with_room(self, steps: int) -> Self:
         places, columns = len(self.cells) * steps, self.cells.shape[1]
@@ -134,6 +123,4 @@ class LatchKernel(Kernel):
         cells = fresh_zeros(room.batch, room.columns, dtype=room.dtype)
         places = room.batch * room.steps if room.places is None else room.places
         values = fresh(places, 1, room.columns, dtype=room.dtype)
-        if room.values is not None:
-            values = np.ascontiguousarray(room.values).reshape(values.shape)
         return LatchStore(cells, values, fresh(places, room.columns, dtype=room.dtype))

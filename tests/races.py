@@ -6,10 +6,10 @@ from typing import Any
 
 from command_line import SMALL, run
 
-from stacktrans.api.runs import begin_race
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import contestants
 from stacktrans.training.race import Race
+from stacktrans.training.requests import begin_race
 
 NAMES = ("patient", "wide", "buffered")
 CHANGES = SMALL[1::2]

@@ -72,21 +72,24 @@ def test_what_comes_out_is_the_same(
 def test_a_start_that_solved_the_task_ahead_ends_the_run(
     tmp_path: Path, patience: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What is asked of the second start is so little that it has solved the task at once.
+    # What is asked of the second start is so little that it has solved the task at once, before
+    # the first has failed.
     place = tmp_path / "run"
     original = ahead.Ahead._begin
 
     def begin(self: ahead.Ahead, attempt: int) -> subprocess.Popen[bytes]:
         easy = soon_failed("solved.accuracy=0.001", "restart=null", "learning_rate=0.02")
-        return original(ahead.Ahead(easy, self.directory, self.device), attempt)
+        process = original(ahead.Ahead(easy, self.directory, self.device), attempt)
+        process.wait()
+        return process
 
     monkeypatch.setattr(ahead.Ahead, "_begin", begin)
     summary = train(place, "workers=2", "learning_rate=0.02", "max_steps=2000")
     assert (summary.outcome, summary.attempts) == ("solved", 2)
-    assert summary.best_step > 20
     steps = [record["step"] for record in records_of(place)]
     assert steps == sorted(steps)
-    assert steps[-1] == summary.steps
+    # Rounding may have trained on, which is not recorded.
+    assert 20 < summary.best_step <= steps[-1] <= summary.steps
 
 
 def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from shapes import shaped
 from test_pairs import lines_of, write
-from test_start_from import CPU, begun, config_from, pairs_in
+from test_start_from import CPU, begun, config_from
 
 import stacktrans
 from stacktrans import use_plugins
@@ -32,7 +32,7 @@ def test_a_feature_is_another_symbol_than_what_is_written_alike(tmp_path: Path) 
         data=first, memory="none", recipe="default", out=tmp_path / "run",
         settings={"hidden_size": 8, "embedding_size": 4}, max_steps=1,
     )  # fmt: skip
-    config = config_from(tmp_path / "run", pairs_in(second), "seed=2")
+    config = config_from(tmp_path / "run", second, "seed=2")
     trainer = begun(config)
     assert trainer.source.notes[0].endswith(
         "of sources: 4 carried over, 1 new, 0 dropped; of targets: 2 carried over, 0 new, 0 dropped"

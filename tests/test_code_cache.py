@@ -1,60 +1,76 @@
 """Compiled code on disk: whatever is wrong with it, functions give the right results."""
 
-import errno
 import os
-import pickle
 import random
 import shutil
-import tempfile
+import subprocess
+import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import numba
 import pytest
 
-from stacktrans.kernels import caching
-from stacktrans.kernels.caching import CodeCache
-from stacktrans.kernels.places import state_directory
+from stacktrans.kernels.code import state_directory
 
+PROGRAM = """
+import sys, resource
+import numpy as np
+from stacktrans.kernels.compiling import Entry, compiled_entry
 
-def doubled(number: float) -> float:
-    return 2 * number
+@compiled_entry(len)
+def doubled(numbers):
+    for i in range(numbers.shape[0]):
+        numbers[i] *= 2
 
-
-def tripled(number: float) -> float:
-    return 3 * number
-
-
-def compiled_anew(function: Callable[[float], float], directory: Path | None) -> list[float]:
-    """Whether a new process would have to compile a function, and what it is of 4."""
-    missed: list[float] = []
-    dispatcher: Any = numba.njit(function)
-    dispatcher._cache = CodeCache(function, directory, lambda: missed.append(1))
-    result = dispatcher(4.0)
-    return [len(missed), result]
+if len(sys.argv) > 1:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+Entry.compile_from_now_on()
+for kind in ("f8", "f4"):
+    numbers = np.ones(3, kind)
+    doubled(numbers)
+    print(numbers.tolist())
+"""
+RESULT = "[2.0, 2.0, 2.0]\n" * 2
+COMPILES = "compiling for this machine, once"
+PROBLEM = "can't use the compiled code"
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The file with the code of `doubled`."""
-    directory = tmp_path_factory.mktemp("code")
-    assert compiled_anew(doubled, directory) == [1, 8]
-    assert compiled_anew(doubled, directory) == [0, 8]
-    (file,) = directory.iterdir()
-    return file
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("program") / "program.py"
+    path.write_text(PROGRAM)
+    return path
 
 
-def test_code_is_kept_by_function_and_types(whole: Path, tmp_path: Path) -> None:
-    shutil.copy(whole, tmp_path)
-    assert compiled_anew(tripled, tmp_path) == [1, 12]
-    dispatcher: Any = numba.njit(doubled)
-    dispatcher._cache = CodeCache(doubled, tmp_path, lambda: None)
-    assert dispatcher(4) == 8
-    assert len(list(tmp_path.iterdir())) == 3
-    assert compiled_anew(doubled, tmp_path) == [0, 8]
-    assert compiled_anew(tripled, tmp_path) == [0, 12]
+def said(program: Path, root: Path, *arguments: str) -> str:
+    """Run a program with a function; what it says on stderr."""
+    done = subprocess.run(
+        [sys.executable, program, *arguments],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(root), "TMPDIR": str(program.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == RESULT
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") <= 2
+    return done.stderr
+
+
+def kept(root: Path, suffix: str) -> list[Path]:
+    return sorted(root.rglob(f"*{suffix}"))
+
+
+def test_code_is_kept(program: Path, tmp_path: Path) -> None:
+    root = tmp_path / "code"
+    assert said(program, root).count(COMPILES) == 1
+    assert said(program, root) == ""
+    assert len(kept(root, ".nbc")) == 2
+    for path in root.rglob("*"):
+        if path.is_dir() and path.parent != root.parent:
+            assert not path.stat().st_mode & 0o022
 
 
 def empty(path: Path) -> None:
@@ -65,16 +81,14 @@ def cut(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def too_short_for_a_checksum(path: Path) -> None:
-    os.truncate(path, 5)
-
-
-def longer(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b"more")
-
-
 def noise(path: Path) -> None:
     path.write_bytes(random.Random(1).randbytes(10_000))
+
+
+def a_flipped_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(bytes(content))
 
 
 def a_directory(path: Path) -> None:
@@ -102,79 +116,67 @@ def missing(path: Path) -> None:
     path.unlink()
 
 
-def of_another_function(path: Path) -> None:
-    other = path.parent / "other"
-    compiled_anew(tripled, other)
-    (file,) = other.iterdir()
-    shutil.move(file, path)
-    other.rmdir()
-
-
 DAMAGES = [
-    empty, cut, too_short_for_a_checksum, longer, noise, a_directory, a_pipe, a_link_to_itself,
-    endless, missing, of_another_function,
+    empty, cut, noise, a_flipped_bit, a_directory, a_pipe, a_link_to_itself, endless, missing,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.fixture(scope="module")
+def whole(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with compiled code."""
+    root = tmp_path_factory.mktemp("whole")
+    assert COMPILES in said(program, root)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [
+        *((".nbc", damage) for damage in DAMAGES),
+        *((".nbi", damage) for damage in (empty, cut, noise, a_flipped_bit, a_pipe)),
+        *(("SHA256SUMS", damage) for damage in (empty, noise, a_directory, a_pipe, missing)),
+    ],
+)
 def test_damaged_code_is_compiled_again_and_mended(
-    damage: Callable[[Path], None], whole: Path, tmp_path: Path
+    damage: Callable[[Path], None], suffix: str, program: Path, whole: Path, tmp_path: Path
 ) -> None:
-    shutil.copy(whole, tmp_path)
-    damage(tmp_path / whole.name)
-    assert compiled_anew(doubled, tmp_path) == [1, 8]
-    assert compiled_anew(doubled, tmp_path) == [0, 8]
-    assert [file.name for file in tmp_path.iterdir()] == [whole.name]
+    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
+    damage(kept(tmp_path, suffix)[0])
+    warned = said(program, tmp_path)
+    # What is found in an index may still be right, and without sums there is no code.
+    if (suffix, damage) not in {(".nbi", a_flipped_bit), ("SHA256SUMS", missing)}:
+        assert PROBLEM in warned
+    said(program, tmp_path)
+    assert said(program, tmp_path) == ""
 
 
-def test_a_flipped_bit_is_noticed_before_anything_is_made_of_it(
-    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any) -> None:
-        raise AssertionError("damaged code was read")
-
-    monkeypatch.setattr(pickle, "loads", refuse)
-    content = whole.read_bytes()
-    draw = random.Random(2)
-    damaged = tmp_path / "damaged"
-    for _ in range(300):
-        at = draw.randrange(len(content))
-        flipped = content[at] ^ 1 << draw.randrange(8)
-        damaged.write_bytes(content[:at] + bytes([flipped]) + content[at + 1 :])
-        assert caching._content(damaged, "") is None
+def test_a_full_disk_is_no_hindrance(program: Path, tmp_path: Path) -> None:
+    assert PROBLEM in said(program, tmp_path, "1000")
+    assert not kept(tmp_path, ".nbc")
+    assert COMPILES in said(program, tmp_path)
+    assert said(program, tmp_path) == ""
 
 
-@pytest.mark.parametrize("name", ["mkstemp", "replace"])
-def test_a_full_disk_is_no_hindrance(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile if name == "mkstemp" else os, name, full)
-    assert compiled_anew(doubled, tmp_path) == [1, 8]
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.skipif(os.getuid() == 0, reason="root can write everywhere")
+def test_a_directory_that_can_not_be_written_to(program: Path, tmp_path: Path) -> None:
+    said(program, tmp_path)
+    (directory,) = tmp_path.glob("*/*")
+    directory.chmod(0o500)
+    said(program, tmp_path)
 
 
-def test_no_place_for_code_is_no_hindrance(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for directory in (None, Path("/proc/nowhere"), tmp_path / "file" / "below"):
-        assert compiled_anew(doubled, directory) == [1, 8]
+@pytest.mark.parametrize("root", ["/proc/nowhere", "/dev/null"])
+def test_no_place_for_code_is_no_hindrance(program: Path, root: str) -> None:
+    said(program, Path(root))
 
 
-def test_what_is_read_while_others_write_is_whole(whole: Path, tmp_path: Path) -> None:
-    content, file = whole.read_bytes(), tmp_path / whole.name
-
-    def write(_: int) -> None:
-        for _ in range(20):
-            caching._put(file, content)
-
-    with ThreadPoolExecutor(4) as pool:
-        writers = pool.map(write, range(4))
-        seen = {file.read_bytes() if file.exists() else content for _ in range(100)}
-        list(writers)
-    assert seen == {content}
-    assert [file.name for file in tmp_path.iterdir()] == [whole.name]
+def test_a_file_in_the_place_of_a_directory(program: Path, tmp_path: Path) -> None:
+    said(program, tmp_path)
+    (state,) = tmp_path.iterdir()
+    (directory,) = state.iterdir()
+    directory.rename(tmp_path / "elsewhere")
+    directory.touch()
+    assert PROBLEM in said(program, tmp_path)
 
 
 def test_only_the_states_used_last_are_kept(tmp_path: Path) -> None:

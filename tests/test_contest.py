@@ -8,12 +8,12 @@ import pytest
 from command_line import run
 from races import begun, configs
 
-from stacktrans.api.runs import begin_race
 from stacktrans.settings import strategies
 from stacktrans.settings.contest import contestants, not_raced
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import race
 from stacktrans.training.records import read_race
+from stacktrans.training.requests import begin_race
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,11 @@ import pytest
 import yaml
 from command_line import Ended
 
-from stacktrans.api import runs
 from stacktrans.common import registry
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.training import race
+from stacktrans.training import race, requests
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -200,7 +199,7 @@ def small_races(monkeypatch: pytest.MonkeyPatch) -> None:
         begin(directory, dict(itertools.islice(configs.items(), 2)), *others)
 
     monkeypatch.setattr(race, "begin", begin_two)
-    monkeypatch.setattr(runs, "cores", lambda: 1)
+    monkeypatch.setattr(requests, "cores", lambda: 1)
 
 
 @pytest.mark.usefixtures("small_races")

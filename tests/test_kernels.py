@@ -33,10 +33,10 @@ from torch import Tensor
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as random_generator
-from stacktrans.kernels import drive, places
-from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
-from stacktrans.kernels.compiling import Array, compiled_entry
-from stacktrans.kernels.loading import use_numba
+from stacktrans.kernels import code, drive
+from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.compiling import Entry, compiled_entry
+from stacktrans.kernels.loops import exp, sigmoid, tanh
 from stacktrans.kernels.running import State, run_steps
 from stacktrans.kernels.tensors import fresh, fresh_zeros
 from stacktrans.memory import Memory
@@ -354,7 +354,7 @@ def test_compiles_once_for_each_type() -> None:
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 
-@compiled_entry
+@compiled_entry(lambda *_: 10**9)
 def sigmoids_and_tanhs(x: Array, sigmoids: Array, tanhs: Array) -> None:
     for i in range(x.shape[0]):
         sigmoids[i] = sigmoid(x[i])
@@ -362,7 +362,7 @@ def sigmoids_and_tanhs(x: Array, sigmoids: Array, tanhs: Array) -> None:
         tanhs[i] = tanh(x[i])
 
 
-@compiled_entry
+@compiled_entry(lambda *_: 10**9)
 def exponentials(x: Array, out: Array) -> None:
     for i in range(x.shape[0]):
         out[i] = exp(x[i])
@@ -372,7 +372,7 @@ def test_exp() -> None:
     x = np.concatenate([np.linspace(-87, 88, 400_001), -np.logspace(-37, 1, 99_999)])
     x = x.astype(np.float32)
     found = np.empty_like(x)
-    use_numba()
+    Entry.compile_from_now_on()
     exponentials(x, found)
     assert np.abs(found / np.exp(x.astype(np.float64)) - 1).max() < 2e-7
     x = np.array([np.nan, np.inf, -np.inf, 0, -200], dtype=np.float32)
@@ -385,7 +385,7 @@ def test_sigmoid_and_tanh() -> None:
     small = np.logspace(-37, 2, 200_001)
     x = np.concatenate([np.linspace(-100, 100, 400_001), small, -small]).astype(np.float32)
     sigmoids, tanhs = np.empty_like(x), np.empty_like(x)
-    use_numba()
+    Entry.compile_from_now_on()
     sigmoids_and_tanhs(x, sigmoids, tanhs)
     exact = 1 / (1 + np.exp(-x.astype(np.float64)))
     normal = exact > np.finfo(np.float32).tiny
@@ -404,14 +404,14 @@ def test_compiled_code_is_not_read_from_where_others_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    own = places._without_home()
-    assert own == places._without_home()
+    own = code._without_home()
+    assert own == code._without_home()
     assert own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o777)
-    assert places._without_home() != own
+    assert code._without_home() != own
     own.rmdir()
     own.symlink_to(tmp_path)
-    assert places._without_home() != own
+    assert code._without_home() != own
 
 
 def test_memory_is_used_again_only_when_nothing_refers_to_it() -> None:
@@ -438,7 +438,7 @@ def test_a_new_memory_brings_its_own_steps() -> None:
 @pytest.mark.parametrize("memory", [*WITH_NONE, Latch()], ids=str)
 def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 8, 5, 3), torch.float64, layers=2)
-    use_numba()
+    Entry.compile_from_now_on()
     before, after = np.split(np.arange(24).reshape(3, 8), [5], axis=1)
     for chosen in ([2, 0, 0, 1], [1, 0, 1]):
         items, weights = np.array(chosen), case.run_weights()

@@ -11,13 +11,13 @@ from rich.console import Console
 from small_runs import CPU, ignore, trainer_of
 from test_pairs import reversals, write
 
-from stacktrans.api.runs import begin_race
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import contestants
 from stacktrans.showing.training import race_table
 from stacktrans.training.race import Race
 from stacktrans.training.records import Accuracy, Record, Standing, merit
+from stacktrans.training.requests import begin_race
 from stacktrans.training.sources import Files, Moment
 
 SMALL = (

@@ -18,13 +18,16 @@ from test_pairs import config_of, lines_of, reversals, write
 
 import stacktrans
 from stacktrans.common.errors import UsageError
+from stacktrans.common.files import CANDIDATES
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.reading import read_lines
 from stacktrans.settings.layers import overlaid
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.base import Lengths, NoSuchLength
+from stacktrans.training.race import DATA, Race
 from stacktrans.training.records import Accuracy, Record, read_race
+from stacktrans.training.requests import TrainRequest, begin
 from stacktrans.training.sources import Files, Moment
 from stacktrans.training.stopping import Development
 from stacktrans.training.trainer import Interrupted, Trainer
@@ -164,6 +167,31 @@ def test_a_race_over_piped_pairs_goes_on_without_the_pipe(tmp_path: Path, train:
     again = run("train", "--resume", tmp_path / "run", "--budget", f"{before + 3}s")
     assert again.returncode == 0, again.stderr.decode()
     assert read_race(tmp_path / "run").seconds > before
+
+
+def test_processes_of_a_race_share_pairs_that_were_read_once(tmp_path: Path, train: Path) -> None:
+    out = tmp_path / "run"
+    request = TrainRequest(
+        data=train, strategies=["joint", "wide"], assignments=OPTIONS[1::2], budget=1, out=out
+    )
+    race = begin(request)
+    assert isinstance(race, Race)
+    content = train.read_bytes()
+    train.unlink()
+    with race.opened():
+        race.run(lambda: None)
+    assert not any(each.failed for each in race.state.standings.values())
+    for changed, message in ((None, "No such file"), (content + b"a\ta\n", "not the training")):
+        if changed:
+            train.write_bytes(changed)
+        again = run("train", "--resume", out)
+        assert (again.returncode, message in again.stderr.decode()) == (2, True)
+    train.write_bytes(content)
+    (array,) = (out / CANDIDATES / DATA).glob("train-sizes.npy")
+    array.write_bytes(array.read_bytes()[:-8])
+    longer = f"{read_race(out).seconds + 9}s"
+    again = run("train", "--resume", out, "--budget", longer, "--workers", "1")
+    assert (again.returncode, ".data: damaged" in again.stderr.decode()) == (1, True)
 
 
 @pytest.mark.parametrize(

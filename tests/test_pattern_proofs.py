@@ -15,7 +15,7 @@ from own_machines import mutant, when
 
 from stacktrans.common.ends import Ends
 from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
-from stacktrans.machines.running import NoRule, Stepper, Tables
+from stacktrans.machines.running import NoRule, Stepper, Transitions
 from stacktrans.model.checkpoint import save_machine
 from stacktrans.proving.proof import prove
 from stacktrans.settings.config import RunConfig
@@ -221,7 +221,8 @@ def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
     """Whether a machine goes on otherwise with a row, where it is known how it goes on."""
     symbols = "".join(prompt + answer for prompt, answer in row) + machine.source[0]
     try:
-        said = [*Stepper(Tables(machine)).run(machine.source.index(each) for each in symbols[:-1])]
+        stepper = Stepper(Transitions(machine))
+        said = [*stepper.run(machine.source.index(each) for each in symbols[:-1])]
     except NoRule:
         return True
     place = 0

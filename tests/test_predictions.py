@@ -10,7 +10,7 @@ import torch
 
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.inference import predictions as module
-from stacktrans.inference.evaluation import score, scores_of_pairs, with_predictions
+from stacktrans.inference.evaluation import measured, scores_of_pairs
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.layout import Pair
@@ -97,9 +97,7 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
     said(monkeypatch, {"a": ("abcx", True), "b": ("", True), "cc": ("abcdef", True)})
     given = [("a", "abcd"), ("b", "ab"), ("cc", "abcdef")]
     every = given_pairs(given, untrained.task)
-    scores = with_predictions(
-        untrained, every, score(untrained.predictor, untrained.layout, every), beam=1
-    )
+    scores = measured(untrained, every, beam=1)
     assert scores.symbol_error_rate == (1 + 2 + 0) / (4 + 2 + 6)
     assert scores.of_lengths(1, 1).symbol_error_rate == 3 / 6
     assert (scores + scores).symbol_error_rate == 3 / 12

@@ -1,7 +1,5 @@
 """What only runs a model: in Python, in compiled code and in torch, with the same outcome."""
 
-import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,8 +13,7 @@ from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import Answer, Step, decode, predict
 from stacktrans.decoding.model import Numbers
 from stacktrans.inference.evaluation import score
-from stacktrans.kernels import compiling, drive, loading
-from stacktrans.kernels.compiling import as_entry
+from stacktrans.kernels.compiling import Entry
 from stacktrans.memory import HeldCells, HeldRows, Reading
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.in_torch import TorchModel
@@ -89,15 +86,18 @@ def alike(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
 @pytest.fixture
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled."""
-    monkeypatch.setattr(compiling, "_numba", False)
-    monkeypatch.setattr(loading, "_WORTH_LOADING", math.inf)
+
+    def call(entry: Entry, *arguments: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return entry.function(*arguments)
+
+    monkeypatch.setattr(Entry, "__call__", call)
 
 
 @pytest.fixture
 def in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is compiled, as if there were many steps."""
-    monkeypatch.setattr(loading, "_WORTH_COMPILING", -1)
-    loading.use_numba()
+    monkeypatch.setattr(Entry, "_always", True)
 
 
 CASES = [
@@ -144,20 +144,6 @@ def buffered_like_torch(memory: str, layout: Layout) -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_python_reads_from_buffers(memory: str, name: str) -> None:
     buffered_like_torch(memory, LAYOUTS[name])
-
-
-@pytest.mark.parametrize("memory", ["none", "queue", "stack-rnn"])
-def test_few_answers_are_not_compiled_even_with_numba(
-    memory: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loading.use_numba()
-    monkeypatch.setattr(loading, "_steps", Counter())
-    monkeypatch.setattr(loading, "_has_code", lambda *_: False)
-    monkeypatch.setattr(as_entry(drive.forward), "dispatcher", None)
-    layout = LAYOUTS["joint"]
-    model, given = drawn(memory, "lstm", layout), sources(layout)
-    expected = decode(TorchModel(model), layout, given)
-    alike(decode(in_arrays(model), layout, given), expected)
 
 
 @pytest.mark.usefixtures("in_compiled_code")

@@ -12,13 +12,14 @@ from command_line import run
 from races import CHANGES, EASY, NAMES, Told, begun, carried_on, configs, told, train, weights
 
 import stacktrans
-from stacktrans.api.runs import begin_race, taken_up
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.settings.contest import contestants
 from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
 from stacktrans.training.records import Standing, read_race
+from stacktrans.training.requests import begin_race
+from stacktrans.training.requests import resume as taken_up
 from stacktrans.training.start import Start
 
 

@@ -14,7 +14,6 @@ from races import NAMES, begun, carried_on, told, train
 from test_full_disk import full_at
 
 import stacktrans
-from stacktrans.api.runs import taken_up
 from stacktrans.common import files
 from stacktrans.common.errors import CheckpointError, StacktransError
 from stacktrans.common.files import CANDIDATES, RACE
@@ -22,6 +21,7 @@ from stacktrans.common.processes import Pool
 from stacktrans.training import race
 from stacktrans.training.race import Race
 from stacktrans.training.records import read_race
+from stacktrans.training.requests import resume as taken_up
 from stacktrans.training.start import Start
 
 

@@ -18,14 +18,12 @@ from test_text import write as write_text
 from torch import Tensor
 
 import stacktrans
-from stacktrans.api.runs import starting_from
 from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import CarriedConfig, RunConfig
-from stacktrans.settings.contest import contestants
-from stacktrans.settings.layers import Settings
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.requests import TrainRequest
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
@@ -59,17 +57,9 @@ def new(tmp_path: Path) -> Path:
     return write(tmp_path / "new.tsv", text)
 
 
-def config_from(name: Path | str, task: Settings | None = None, *changes: str) -> RunConfig:
-    before = starting_from(name, None, None)
-    asked: Any = {"base": before.base, "options": [before.first], "assignments": changes}
-    if task:
-        asked["settings"] = {"task": task}
-    ((found,)) = contestants(**asked).values()
+def config_from(name: Path | str, data: Path | None = None, *changes: str) -> RunConfig:
+    (found,) = TrainRequest(from_=name, data=data, assignments=changes).configs().values()
     return found
-
-
-def pairs_in(path: Path) -> Settings:
-    return {"name": "new", "generator": "pairs", "parameters": {"train": str(path)}}
 
 
 def begun(config: RunConfig, directory: Path = Path()) -> Trainer:
@@ -92,7 +82,7 @@ def ids_of(config: RunConfig) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path) -> None:
-    config = config_from(old, pairs_in(new))
+    config = config_from(old, new)
     trained = checkpoint.load(old, CPU)
     theirs, ours = ids_of(trained.config), ids_of(config)
     trainer = begun(config)
@@ -132,7 +122,7 @@ def test_what_is_known_is_known_after_any_number_of_runs(
     found = stacktrans.train(from_=one, data=third, settings={"max_steps": 3}, out=two)
     assert known_by(found.config) == {"source": "abcdefgh", "target": "abcdefgh"}
     assert found.summary.notes[0].endswith("symbols: 6 carried over, 2 new, 0 dropped")
-    begins = begun(config_from(one, pairs_in(third))).state.start.model.state_dict()
+    begins = begun(config_from(one, third)).state.start.model.state_dict()
     before = checkpoint.load(one, CPU).model.state_dict()
     assert torch.equal(begins["embedding.weight"][2:8], before["embedding.weight"][2:8])
     trace = json.loads(run("inspect", two, "cdg?", "--json").stdout)
@@ -220,7 +210,7 @@ def test_it_goes_on_bit_for_bit_without_the_checkpoint(
 ) -> None:
     gone = tmp_path / "gone"
     shutil.copytree(old, gone)
-    config = config_from(gone, pairs_in(new), "max_steps=30")
+    config = config_from(gone, new, "max_steps=30")
     begun(config, tmp_path / "whole").run(ignore)
     parted = begun(config, tmp_path / "parted")
     stop_after(parted, 13)
@@ -240,7 +230,7 @@ def test_it_goes_on_bit_for_bit_without_the_checkpoint(
 def test_its_first_weights_are_saved_before_anything_else(
     old: Path, new: Path, tmp_path: Path
 ) -> None:
-    trainer = begun(config_from(old, pairs_in(new)), tmp_path / "run")
+    trainer = begun(config_from(old, new), tmp_path / "run")
     given = weights_of(trainer.state.start.model)
     with trainer.state.opened(trainer.directory):
         pass
@@ -291,7 +281,7 @@ def test_its_configuration_repeats_it(old: Path, new: Path, tmp_path: Path) -> N
 
 
 def test_settings_are_those_of_the_checkpoint_under_those_given(old: Path, new: Path) -> None:
-    config = config_from(old, pairs_in(new), "batch_size=3")
+    config = config_from(old, new, "batch_size=3")
     assert config.recipe == "default"
     assert config.seed == 7
     assert (config.training.learning_rate, config.training.batch_size) == (0.01, 3)

@@ -24,7 +24,7 @@ from stacktrans.extraction.runs import Recorder
 from stacktrans.extraction.strings import drawn_strings
 from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.machines.files import read_machine
-from stacktrans.machines.running import Stepper, Tables
+from stacktrans.machines.running import Stepper, Transitions
 from stacktrans.machines.words import sentence
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
@@ -156,7 +156,7 @@ def moving() -> Machine:
 
 def test_heads_of_lists_move() -> None:
     machine = moving()
-    stepper = Stepper(Tables(machine))
+    stepper = Stepper(Transitions(machine))
     held = []
     for symbol in (0, 0, 1, 1, 1, 2, 2, 2):
         deque(stepper.run([symbol]), maxlen=0)

@@ -11,15 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
-from stacktrans.common.errors import UsageError
 from stacktrans.inference import trace as inference
-from stacktrans.inference.evaluation import (
-    Scores,
-    ranges,
-    scores_of_pairs,
-    scores_of_range,
-    scores_of_sets,
-)
+from stacktrans.inference.evaluation import EvalRequest, Scores, evaluate
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.transduction import Hypothesis, transduce_strings
@@ -33,7 +26,6 @@ from stacktrans.showing.progress import as_html
 from stacktrans.showing.scores import scores_tables
 from stacktrans.showing.traces import trace_view
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.lines import given_pairs, read_pairs
 
 
 @dataclass(frozen=True)
@@ -293,29 +285,17 @@ class Model:
             StacktransError: there are no such strings, or the file is not of pairs.
             UsageError: the model is of a text, which has a `perplexity`; or an argument is wrong.
         """
-        task = self.config.task
-        if task.lengths is None:
-            raise UsageError("a model of a text has no accuracy, but a perplexity")
-        bounds = [Lengths(*lengths)] if lengths else []
-        if data is not None:
-            if each or depth:
-                raise UsageError("each and depth are for strings that are drawn, not for data")
-            if isinstance(data, str | os.PathLike):
-                pairs, name = read_pairs(Path(data), self._loaded.task), str(data)
-            else:
-                pairs, name = given_pairs(data, self._loaded.task), "data"
-            ((found, scores),) = scores_of_pairs(
-                self._loaded, pairs, bounds, name, count, beam or 1
-            )
-            return Evaluation(found, scores, self._loaded.hard)
-        if self._loaded.task.paths:
-            if each or depth:
-                raise UsageError("each and depth are for strings that are drawn, not for files")
-            ((found, scores),) = scores_of_sets(self._loaded, bounds, count, beam, "test")
-            return Evaluation(found, scores, self._loaded.hard)
-        usual = [task.ranges.test]
-        ((found, law),) = ranges(task, self._loaded.task, bounds, usual, depth)
-        scores = scores_of_range(self._loaded, found, law, count, seed, each, beam)
+        request = EvalRequest(
+            data=data,
+            bounds=[Lengths(*lengths)] if lengths else [],
+            test_only=True,
+            count=count,
+            each=each,
+            depth=depth,
+            seed=seed,
+            beam=beam or (None if data is None else 1),
+        )
+        ((found, scores),) = evaluate(self._loaded, request)
         return Evaluation(found, scores, self._loaded.hard)
 
     @checked

@@ -1,38 +1,23 @@
 """Training runs: begun, resumed and inspected."""
 
-import contextlib
 import json
-import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
-from stacktrans.common.errors import UsageError
-from stacktrans.common.files import is_race
-from stacktrans.common.processes import cores
-from stacktrans.model import checkpoint
-from stacktrans.model.devices import find_device
-from stacktrans.settings.command import option_layers, training_command, written_like
-from stacktrans.settings.config import NOT_RACED, RunConfig, base_of
-from stacktrans.settings.contest import contestants, title_of
-from stacktrans.settings.layers import Layer
-from stacktrans.settings.packaged import AUTO
-from stacktrans.settings.resolve import Asked, asked_layers
+from stacktrans.settings.command import option_layers
+from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
-from stacktrans.tasks.pairs import task_of_data
-from stacktrans.training import race as races
-from stacktrans.training.inherited import checksum_of
+from stacktrans.training import requests
 from stacktrans.training.race import Race
 from stacktrans.training.records import METRICS, Record, Summary
-from stacktrans.training.saving import check_free, claim, last_saved
-from stacktrans.training.trainer import Interrupted, Stoppable, Trainer, stopping
+from stacktrans.training.requests import TrainRequest
+from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 Listener = Callable[[Record], None]
 """Called with every record of a run."""
@@ -138,37 +123,30 @@ def train(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
-    files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
-    files |= {"separator": separator, "normalize": normalize}
-    before = None if from_ is None else starting_from(from_, recipe, memory)
-    if before and data is not None:
-        files = written_like(before.config.task, files)
-    given = {
-        "data": task_of_data(task, data, files),
+    reading = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
+    reading |= {"separator": separator, "normalize": normalize}
+    options: dict[str, Any] = {
+        "workers": workers,
         "seed": seed,
         "memory": memory,
         "controller": controller,
-        "max_steps": max_steps,
-        "time_limit": time_limit,
     }
-    asked: Asked = {
-        "base": before and before.base,
-        "task": None if task is None else os.fspath(task),
-        "config": None if config is None else os.fspath(config),
-        "options": [
-            *([before.first] if before else []),
-            *option_layers({"workers": workers, **given}),
-        ],
-        "assignments": assigned(settings),
-    }
-    configs = contestants(recipe, strategies, budget, **asked)
-    place = None if out is None else Path(out)
-    if len(configs) == 1:
-        (run,) = configs.values()
-        return _finished(begin(run, place, device, "stacktrans.train"), listener)
-    command = training_command(asked_layers(None, {**asked, "options": option_layers(given)}))
-    race = begin_race(configs, place, device, command, budget, workers)
-    return _raced(race, None, listener)
+    options |= {"max_steps": max_steps, "time_limit": time_limit}
+    request = TrainRequest(
+        task=task,
+        data=data,
+        reading=reading,
+        from_=from_,
+        config=config,
+        options=options,
+        assignments=assigned(settings),
+        recipe=recipe,
+        strategies=strategies,
+        budget=budget,
+        out=None if out is None else Path(out),
+        device=device,
+    )
+    return _carried_out(requests.begin(request), None, listener)
 
 
 @checked
@@ -200,170 +178,24 @@ def resume(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved.
     """
-    budgets = option_layers({"max_steps": max_steps, "time_limit": time_limit})
-    found = taken_up(Path(directory), device, budgets, budget, workers)
-    return (
-        _raced(found, budget, listener) if isinstance(found, Race) else _finished(found, listener)
-    )
+    limits = option_layers({"max_steps": max_steps, "time_limit": time_limit})
+    found = requests.resume(Path(directory), device, limits, budget, workers)
+    return _carried_out(found, budget, listener)
 
 
-class Before(NamedTuple):
-    """What a run takes over from a checkpoint that it starts from.
-
-    Attributes:
-        config: of the checkpoint.
-        base: settings that all others lie over.
-        first: the setting that names the checkpoint.
-    """
-
-    config: RunConfig
-    base: Layer
-    first: Layer
-
-
-def starting_from(name: Named, recipe: str | None, memory: str | None) -> Before:
-    """What a run takes over from a checkpoint, with the recipe and the memory that are asked for.
-
-    Raises:
-        CheckpointError: there is none, or it is damaged.
-        UsageError: a race is asked for.
-    """
-    if memory == AUTO:
-        raise UsageError(f"memory {AUTO}: {NOT_RACED}; expected that of the checkpoint, or none")
-    place = checkpoint.locate(os.fspath(name))
-    config = checkpoint.read_config(place)
-    base = base_of(config, str(place / checkpoint.CONFIG), recipe)
-    named = {"checkpoint": os.fspath(name), "sha256": checksum_of(place)}
-    return Before(config, base, Layer(os.fspath(name), {"start_from": named}))
-
-
-def begin(
-    config: RunConfig, out: Path | None, device: str, command: str, rehearsal: bool = False
-) -> Trainer:
-    """A trainer for a new run, with a directory of its own: `out`, or one in checkpoints/.
-
-    With `rehearsal`, it is only checked whether it could be run; nothing is made or written.
-
-    Raises:
-        UsageError: something is missing, or does not fit.
-    """
-    if out is not None:
-        check_free(out)
-    # Nothing is written before everything that was asked for is known to exist.
-    trainer = Trainer(config, Path(), find_device(device), command)
-    if not rehearsal:
-        trainer.directory = claim(out, config.title)
-    return trainer
-
-
-def check_race(configs: Mapping[str, RunConfig], out: Path | None, device: str) -> Sequence[str]:
-    """What is to be reported of the data of a race.
-
-    Raises:
-        UsageError: it could not be carried out, or has no directory to be in.
-    """
-    if out is not None:
-        check_free(out)
-    trainers = [Trainer(config, Path(), find_device(device), "") for config in configs.values()]
-    return trainers[0].source.notes
-
-
-def begin_race(
-    configs: Mapping[str, RunConfig],
-    out: Path | None,
-    device: str,
-    command: Sequence[str],
-    budget: float | None,
-    workers: int | None,
-) -> Race:
-    """A race of strategies for a new run, with a directory of its own, as `begin` gives.
-
-    Args:
-        configs: of the strategies, by name.
-        out: the directory.
-        device: where to compute.
-        command: the words of a command that trains any of them alone, if its recipe is added.
-        budget: seconds; the time limit of each run, if it has one, unless given.
-        workers: number of processes; one on each core unless given.
-
-    Raises:
-        UsageError: something is missing, or does not fit.
-    """
-    notes = check_race(configs, out, device)
-    directory = claim(out, title_of(configs))
-    races.begin(directory, configs, command, budget)
-    return Race(directory, device, workers or cores(), notes)
-
-
-def taken_up(
-    directory: Path,
-    device: str,
-    budgets: Sequence[Layer] = (),
-    budget: float | None = None,
-    workers: int | None = None,
-) -> Trainer | Race:
-    """A trainer that resumes a run, perhaps with new budgets; or a race that is not over.
-
-    Args:
-        directory: of the run.
-        device: where to compute.
-        budgets: of a run.
-        budget: seconds of a race.
-        workers: number of processes of a race; one on each core unless given.
-
-    Raises:
-        CheckpointError: there is none, or it is damaged.
-        UsageError: it has gone beyond one of the budgets already, or is not what they are for.
-    """
-    if is_race(directory):
-        if budgets:
-            raise UsageError(
-                f"{budgets[0].origin}: not for a race, whose budget can be given instead"
-            )
-        return Race(directory, device, workers or cores())
-    last_saved(directory)
-    if budget is not None or workers is not None:
-        raise UsageError(f"{directory}: no race that could go on; it is a single run")
-    trainer = Trainer.resume(directory, budgets, find_device(device))
-    state = trainer.state
-    done = {"max_steps": state.start.run_step, "time_limit": state.progress.seconds}
-    for layer in budgets:
-        for name, value in layer.settings["training"].items():
-            if value < done[name]:
-                unit = "batches" if name == "max_steps" else "seconds"
-                had = f"the run has already had {done[name]:.0f} {unit}; expected more"
-                raise UsageError(f"{layer.origin} {value}: {had}")
-    return trainer
-
-
-def _raced(race: Race, budget: float | None, listener: Listener | None) -> Run:
-    with race.opened(budget):
-        with _stopping(race):
-            race.run(lambda: None)
-        if race.stop_requested:
-            raise KeyboardInterrupt(f"saved; resume with {_again(race.directory)}")
-        run = _finished(race.best_run(), listener)
-        race.close()
-    return run
-
-
-def _finished(trainer: Trainer, listener: Listener | None) -> Run:
-    again = _again(trainer.directory)
+def _carried_out(found: Trainer | Race, budget: float | None, listener: Listener | None) -> Run:
+    """Train until the end; raises `KeyboardInterrupt` if that is interrupted."""
+    again = f"stacktrans.resume({str(found.directory)!r})"
     try:
-        with _stopping(trainer):
-            summary = trainer.run(listener or (lambda _: None))
+        if isinstance(found, Race):
+            with found.opened(budget):
+                run = _carried_out(found.raced(lambda: None), None, listener)
+                found.close()
+            return run
+        with stopping(found):
+            summary = found.run(listener or (lambda _: None))
     except Interrupted:
         raise KeyboardInterrupt(f"saved; resume with {again}") from None
-    if trainer.stop_requested:  # in its last batch
+    if found.stop_requested:  # in its last batch
         raise KeyboardInterrupt(f"the run had just ended; {again} gives it")
-    return Run(trainer.directory, trainer.config, summary)
-
-
-def _again(directory: Path) -> str:
-    return f"stacktrans.resume({str(directory)!r})"
-
-
-def _stopping(run: Stoppable) -> AbstractContextManager[None]:
-    # Signals are received in the main thread alone.
-    main = threading.current_thread() is threading.main_thread()
-    return stopping(run) if main else contextlib.nullcontext()
+    return Run(found.directory, found.config, summary)

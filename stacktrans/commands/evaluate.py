@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.showing.scores import Results
     from stacktrans.showing.tables import Table
-    from stacktrans.tasks.base import Lengths
 
 STDOUT = Path("-")
 """What stands for standard output among files."""
@@ -146,6 +145,7 @@ def eval(
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
     """
+    from stacktrans.inference.evaluation import EvalRequest, evaluate
     from stacktrans.model.description import model_line
     from stacktrans.showing.plots import check_plot, plot_accuracy
 
@@ -178,37 +178,27 @@ def eval(
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
             if value:
                 raise UsageError(f"{name}: cannot be used with a text")
-        _print(_perplexities(loaded, text, hard), forms)
+        _print_perplexities(loaded, text, hard, forms)
         return
-    width = beam or (1 if data or predictions or errors else None)
-    measured = [
-        (name, _results(model, bounds, count, each, depth, data, seed, width))
-        for name, model in loaded
-    ]
+    request = EvalRequest(
+        data=data,
+        bounds=bounds,
+        count=count,
+        each=each,
+        depth=depth,
+        seed=seed,
+        beam=beam or (1 if data or predictions or errors else None),
+        prefix="--",
+    )
+    measured = [(name, evaluate(model, request)) for name, model in loaded]
     _report_unknown(measured)
-    report = _accuracies(loaded, measured, seed, hard, beam, errors)
-    _print(report, forms, beside=predictions == STDOUT)
+    facts = {"seed": seed, "hard": hard, **({"beam": beam} if beam else {})}
+    _print_accuracies(loaded, measured, facts, errors, forms, beside=predictions == STDOUT)
     if plot:
         ((_, model),), ((_, results),) = loaded, measured
         plot_accuracy(results, model.config.task.ranges.train, model_line(model.config), plot)
     if predictions:
         _write_predictions(predictions, loaded[0][1], measured[0][1])
-
-
-class _Report(NamedTuple):
-    """What was measured, in all the forms in which it can be printed.
-
-    Attributes:
-        objects: for each checkpoint, what is printed as JSON.
-        entries: the rows of the table, with numbers in full.
-        table: of all checkpoints.
-        shown: what is printed where no form is asked for.
-    """
-
-    objects: list[dict[str, Any]]
-    entries: list[dict[str, Any]]
-    table: "Table"
-    shown: "list[RenderableType]"
 
 
 def _with_ablations(
@@ -227,42 +217,6 @@ def _check_apart(given: dict[str, Any]) -> None:
         raise UsageError(f"{first}: cannot be used with {others[0]}")
 
 
-def _results(
-    model: "Checkpoint",
-    bounds: "list[Lengths]",
-    count: int | None,
-    each: bool,
-    depth: int | None,
-    data: Path | None,
-    seed: int,
-    beam: int | None,
-) -> "Results":
-    """The scores of a checkpoint on pairs of a file, or on strings that are drawn."""
-    from stacktrans.common.reading import name_of
-    from stacktrans.inference.evaluation import (
-        ranges,
-        scores_of_pairs,
-        scores_of_range,
-        scores_of_sets,
-    )
-    from stacktrans.tasks.lines import read_pairs
-
-    if data:
-        pairs = read_pairs(data, model.task)
-        return scores_of_pairs(model, pairs, bounds, name_of(data), count, beam)
-    if model.task.paths:
-        if depth is not None or each:
-            given = "--each" if each else "--depth"
-            raise UsageError(f"{given}: cannot be used with pairs in files")
-        return scores_of_sets(model, bounds, count, beam)
-    config = model.config.task
-    usual = [config.ranges.train, config.ranges.test]
-    return [
-        (range_, scores_of_range(model, range_, law, count, seed, each, beam))
-        for range_, law in ranges(config, model.task, bounds, usual, depth)
-    ]
-
-
 def _report_unknown(measured: "Sequence[tuple[str, Results]]") -> None:
     """Say on stderr how many strings of each range have symbols that a model does not know."""
     for name, results in measured:
@@ -274,14 +228,15 @@ def _report_unknown(measured: "Sequence[tuple[str, Results]]") -> None:
                 )
 
 
-def _accuracies(
+def _print_accuracies(
     loaded: Loaded,
     measured: "Sequence[tuple[str, Results]]",
-    seed: int,
-    hard: bool,
-    beam: int | None,
+    facts: dict[str, Any],
     errors: int | None,
-) -> _Report:
+    forms: dict[str, bool],
+    beside: bool,
+) -> None:
+    """Print scores on stdout, or on stderr `beside` data; JSON has the `facts` of all, too."""
     from stacktrans.model.description import model_line
     from stacktrans.showing.scores import (
         errors_json,
@@ -293,24 +248,25 @@ def _accuracies(
     )
     from stacktrans.showing.tables import heading
 
+    hard, several = facts["hard"], len(loaded) > 1
     objects, table = [], scores_table(measured, hard)
-    several = len(loaded) > 1
     shown: list[RenderableType] = [table] if several else []
     for (name, model), (_, results) in zip(loaded, measured, strict=True):
-        facts = {"checkpoint": name, "task": model.config.task.name, "seed": seed, "hard": hard}
-        facts |= {"beam": beam} if beam else {}
         wrong = {"errors": errors_json(results, errors)} if errors else {}
-        objects.append({**facts, "results": scores_json(results, hard), **wrong})
+        own = {"checkpoint": name, "task": model.config.task.name, **facts}
+        objects.append({**own, "results": scores_json(results, hard), **wrong})
         if not several:
             shown += [model_line(model.config), *scores_tables(results, hard)]
         if errors:
             shown += [heading(name)] if several else []
             shown += errors_table(results, errors, model.task)
-    return _Report(objects, [*scores_entries(measured, hard)], table, shown)
+    _print(objects, [*scores_entries(measured, hard)], table, shown, forms, beside)
 
 
-def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
-    """The perplexity of a text, or of those of each checkpoint's run."""
+def _print_perplexities(
+    loaded: Loaded, text: Path | None, hard: bool, forms: dict[str, bool]
+) -> None:
+    """Print the perplexity of a text, or of those of each checkpoint's run."""
     from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
     from stacktrans.showing.scores import perplexity_json, perplexity_table
@@ -318,26 +274,42 @@ def _perplexities(loaded: Loaded, text: Path | None, hard: bool) -> _Report:
     measured = [(name, perplexities(model, text)) for name, model in loaded]
     objects, entries = [], []
     for (name, found), (_, model) in zip(measured, loaded, strict=True):
-        facts = {"checkpoint": name, "hard": hard, "task": model.config.task.name}
         results = perplexity_json(found)
-        objects.append({**facts, "results": results})
+        task = model.config.task.name
+        objects.append({"checkpoint": name, "hard": hard, "task": task, "results": results})
         entries += [{"checkpoint": name, **entry} for entry in results]
     table = perplexity_table(measured)
     (_, model), (_, found) = loaded[0], measured[0]
     alone: list[RenderableType] = [model_line(model.config), perplexity_table([("", found)])]
-    return _Report(objects, entries, table, alone if len(loaded) == 1 else [table])
+    _print(objects, entries, table, alone if len(loaded) == 1 else [table], forms)
 
 
-def _print(report: _Report, forms: dict[str, bool], beside: bool = False) -> None:
-    """Print what was measured on stdout, or on stderr `beside` data."""
+def _print(
+    objects: Sequence[dict[str, Any]],
+    entries: Sequence[dict[str, Any]],
+    table: "Table",
+    shown: "Sequence[RenderableType]",
+    forms: dict[str, bool],
+    beside: bool = False,
+) -> None:
+    """Print what was measured in the form that is asked for.
+
+    Args:
+        objects: for each checkpoint, what is printed as JSON.
+        entries: the rows of the table, with numbers in full.
+        table: of all checkpoints.
+        shown: what is printed where no form is asked for.
+        forms: the options of forms, and whether each is given.
+        beside: whether it is printed on stderr, since data is on stdout.
+    """
     from stacktrans.showing.tables import csv_of, latex_text
 
     if forms["--json"]:
-        print_json(report.objects if len(report.objects) > 1 else report.objects[0])
+        print_json(objects if len(objects) > 1 else objects[0])
     elif forms["--csv"] or forms["--latex"]:
-        print_text(csv_of(report.entries) if forms["--csv"] else latex_text(report.table))
+        print_text(csv_of(entries) if forms["--csv"] else latex_text(table))
     else:
-        print_out(*report.shown, beside=beside)
+        print_out(*shown, beside=beside)
 
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:

@@ -80,8 +80,7 @@ def extract(
         stacktrans extract anbncn --strings 1000 --lengths 1:1000
     """
     from stacktrans.common.errors import UsageError
-    from stacktrans.extraction.agreement import check_lengths
-    from stacktrans.extraction.extracting import compared_with
+    from stacktrans.extraction.extracting import check_lengths, compared_with
     from stacktrans.extraction.extracting import extract as extracted_from
     from stacktrans.machines.files import written
     from stacktrans.model.checkpoint import save_machine

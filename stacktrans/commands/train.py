@@ -1,7 +1,7 @@
 """The command `train`."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +70,6 @@ NormalizeOption = Annotated[
 ]
 
 if TYPE_CHECKING:
-    from stacktrans.settings.config import RunConfig
     from stacktrans.training.race import Race
     from stacktrans.training.records import Summary
     from stacktrans.training.trainer import Trainer
@@ -247,67 +246,42 @@ def train(
         stacktrans train --from checkpoints/copy-queue-1 --data more.tsv
         stacktrans train --resume checkpoints/copy-queue-1
     """
-    from stacktrans.settings.command import option_layers, written_like
-    from stacktrans.settings.contest import contestants
-    from stacktrans.settings.resolve import Asked
-    from stacktrans.tasks.corpus import find_files
-    from stacktrans.tasks.pairs import task_of_data
+    from stacktrans.settings.command import OPTIONS, option_layers
+    from stacktrans.training import requests
+    from stacktrans.training.requests import TrainRequest
 
     seconds = parse_seconds(budget, "--budget")
     most_seconds = parse_seconds(time_limit, "--time-limit")
     check_positive(**{"--workers": workers})
-    limits = option_layers({"max_steps": max_steps, "time_limit": most_seconds}, "--")
+    limits = {"max_steps": max_steps, "time_limit": most_seconds}
     if resume:
         _check_resumes_as_it_is(ctx)
-        # Only now, so that errors are reported without waiting for torch.
-        from stacktrans.api.runs import taken_up
-
-        _train(taken_up(resume, device, limits, seconds, workers), seconds, dry_run, as_json)
+        layers = option_layers(limits, "--")
+        _train(requests.resume(resume, device, layers, seconds, workers), seconds, dry_run, as_json)
         return
-    files = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
-    files |= {"separator": separator, "normalize": normalize}
-    before = None
-    if from_ is not None:
-        from stacktrans.api.runs import starting_from
-
-        before = starting_from(from_, recipe, memory)
-        files = written_like(before.config.task, files) if data else files
-    given: dict[str, Any] = {
-        "workers": workers,
-        "seed": seed,
-        "memory": memory,
-        "controller": controller,
-        "hidden": hidden,
-        "memory_size": memory_size,
-        "buffered": None if buffered is None else {"buffers": {} if buffered else None},
-        "text": text and find_files(text),
-        "data": task_of_data(task or text, data, files, "--"),
-    }
-    if text and not config:
-        task = task or "text"
-    asked: Asked = {
-        "base": before and before.base,
-        "task": task,
-        "config": config,
-        "options": [*([before.first] if before else []), *option_layers(given, "--"), *limits],
-        "assignments": set_ or [],
-    }
-    configs = contestants(recipe, _names(strategies), seconds, **asked)
-    from stacktrans.api.runs import begin, begin_race, check_race
-
-    if len(configs) > 1 and dry_run:
-        _print_notes(check_race(configs, out, device))
-        _print_contestants(configs, as_json)
-    elif len(configs) > 1:
-        race = begin_race(configs, out, device, _words(ctx), seconds, workers)
-        _train(race, None, dry_run, as_json)
-    else:
-        (run,) = configs.values()
-        command = shell_text(["stacktrans", *sys.argv[1:]])
-        trainer = begin(run, out, device, command, rehearsal=dry_run)
-        if dry_run:
-            _print_notes(trainer.source.notes)
-        _train(trainer, None, dry_run, as_json)
+    request = TrainRequest(
+        task=task,
+        text=text,
+        data=data,
+        reading={name: ctx.params[name] for name in TrainRequest.READING},
+        from_=from_,
+        config=config,
+        options={
+            **{name: ctx.params.get(name) for name in OPTIONS},
+            **limits,
+            "buffered": None if buffered is None else {"buffers": {} if buffered else None},
+        },
+        assignments=set_ or [],
+        recipe=recipe,
+        strategies=_names(strategies),
+        budget=seconds,
+        out=out,
+        device=device,
+        command=shell_text(["stacktrans", *sys.argv[1:]]),
+        words=_words(ctx),
+        prefix="--",
+    )
+    _train(requests.begin(request, rehearsal=dry_run), None, dry_run, as_json)
 
 
 def _names(listed: str | None) -> list[str]:
@@ -323,36 +297,35 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
     from stacktrans.training.race import Race
 
     keep_loaded()
-    if isinstance(found, Race) and dry_run:
-        _print_contestants(found.configs(), as_json)
+    if dry_run:
+        _show(found, as_json)
     elif isinstance(found, Race):
         _race(found, budget, as_json)
-    elif dry_run and as_json:
-        print_json(found.config.model_dump(mode="json"))
-    elif dry_run:
-        print_text(found.config.to_yaml())
     else:
         _run(found, as_json)
 
 
-def _print_notes(notes: Sequence[str]) -> None:
-    """Print on stderr what is to be reported of the data of what would be trained."""
-    from stacktrans.showing.tables import remark
-
-    print_out(*map(remark, notes), beside=True)
-
-
-def _print_contestants(configs: "Mapping[str, RunConfig]", as_json: bool) -> None:
-    """Who would be raced, and how."""
+def _show(found: "Trainer | Race", as_json: bool) -> None:
+    """Print the configuration of a run, or who would be raced, and what is to be reported."""
     from stacktrans.showing.tables import remark
     from stacktrans.showing.training import contestants_table
+    from stacktrans.training.race import Race
 
+    if isinstance(found, Race):
+        configs, notes = found.configs, found.notes
+        dumped: Any = {name: config.model_dump(mode="json") for name, config in configs.items()}
+    else:
+        configs, notes = {}, found.source.notes
+        dumped = found.config.model_dump(mode="json")
+    print_out(*map(remark, notes), beside=True)
     if as_json:
-        print_json({name: config.model_dump(mode="json") for name, config in configs.items()})
-        return
-    print_out(contestants_table(configs))
-    one = f"the settings of one of them: --recipe {next(iter(configs))} --dry-run"
-    print_out(remark(one), beside=True)
+        print_json(dumped)
+    elif isinstance(found, Race):
+        print_out(contestants_table(configs))
+        one = f"the settings of one of them: --recipe {next(iter(configs))} --dry-run"
+        print_out(remark(one), beside=True)
+    else:
+        print_text(found.config.to_yaml())
 
 
 def _words(ctx: typer.Context) -> list[str]:
@@ -377,16 +350,16 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
     """Race, and then finish the run that has come furthest."""
     from stacktrans.settings.contest import not_raced
     from stacktrans.showing.training import RaceDisplay, worth_a_try
-    from stacktrans.training.trainer import stopping
+    from stacktrans.training.trainer import Interrupted
 
     with race.opened(budget):
         display = RaceDisplay(progress_console(), race)
-        with stopping(race), display:
-            race.run(display.show)
-        if race.stop_requested:
+        try:
+            with display:
+                trainer = race.raced(display.show)
+        except Interrupted as stop:
             _say_how_to_resume(race.directory)
-            raise typer.Exit(128 + race.stop_requested)
-        trainer = race.best_run()
+            raise typer.Exit(stop.exit_code) from None
         summary = _run(trainer, as_json, race.notes)
         if race.outcome or summary.outcome == "development":
             config, again = trainer.config, resuming(race.directory)

@@ -9,7 +9,7 @@ import select
 import stat
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -32,8 +32,6 @@ PACKED_BEGINS = b"\x1f\x8b"
 """What the content of such a file begins with, and no text in UTF-8."""
 MOST_CONTENT = 1 << 30
 """The most bytes that are read of a file, packed or not."""
-_copies: Mapping[Path, Path] = {}
-"""Files that are read instead of what came only once."""
 _held: dict[tuple[Path, Any], bytes] = {}
 """What has come from streams."""
 LONGEST = 1_000_000
@@ -170,16 +168,6 @@ def comes_once(path: Path) -> bool:
     return path == STDIN or is_open_already(path)
 
 
-def read_copies(copies: Mapping[Path, Path]) -> None:
-    """Have this process read copies of what came only once, unless it came to this process.
-
-    Args:
-        copies: unpacked, by what they are copies of.
-    """
-    global _copies
-    _copies = {path: copy for path, copy in copies.items() if (path, _state(path)) not in _held}
-
-
 def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
     """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
     return read_content(path).split(b"\n")
@@ -192,8 +180,6 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
         UsageError: it can't be read, is not whole, or has more than `MOST_CONTENT` bytes.
     """
     path = Path(path)
-    if path in _copies:
-        return read_bytes(_copies[path])
     content = _only_once(path) if comes_once(path) else read_bytes(path, MOST_CONTENT)
     if path.suffix == PACKED or content.startswith(PACKED_BEGINS):
         name = name_of(path)
@@ -205,12 +191,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
     return content.removeprefix(BYTE_ORDER_MARK)
 
 
-def changed(path: Path) -> object:
-    """Changes when what is read there does."""
-    return _copies.get(path) or _state(path)
-
-
-def _state(path: Path) -> Any:
+def state_of(path: Path) -> Any:
     """Changes when a file does; of streams, when there is another."""
     if path == STDIN:
         return sys.stdin and sys.stdin.buffer
@@ -224,7 +205,7 @@ def _state(path: Path) -> Any:
 
 def _only_once(path: Path) -> bytes:
     """What comes from a stream, which is kept, since it may be asked for again."""
-    stream = _state(path)
+    stream = state_of(path)
     if stream is None and path == STDIN:
         raise UsageError(f"{name_of(path)}: closed; expected pairs or lines from there")
     if (path, stream) not in _held:

@@ -5,15 +5,14 @@ At the end are functions of values of steps, [N], in groups of equivalent steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.extraction.network import AT_ONCE, Vectors
 from stacktrans.extraction.runs import NOTHING
-from stacktrans.kernels.compiling import Array
-from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.kernels.arrays import Array
+from stacktrans.tasks.alphabets import Ids
 
 REMEMBERED = 2000
 """How many vectors without evidence are compared with."""
@@ -21,36 +20,15 @@ FEW_SYMBOLS = 8
 """Up to how many symbols of a part of a string are apart from the beginning."""
 
 
-class Split(NamedTuple):
-    """How a class was parted.
+class Experiment(NamedTuple):
+    """What was tried to split a class.
 
     Attributes:
-        own: the class.
         column: what is done that tells its parts apart; `NOTHING` if only neighbours do.
-        place: where things were tried, in
+        place: where members were tried, in
         context: [places] this step.
-        origins: where in strings those were pushed that it was told of; None if this is no matter.
-        values: what was done with those of each of
-        classes: its parts.
-        examples: [n] some members, and
-        parts: [n] their parts.
-        apart: the class of members of other origins, if there are any.
+        origins: where in strings those were pushed that it tells something of; None if of all.
     """
-
-    own: int
-    column: int
-    place: int
-    context: Ids
-    origins: Ids | None
-    values: Ids
-    classes: Ids
-    examples: Ids
-    parts: Ids
-    apart: int
-
-
-class Experiment(NamedTuple):
-    """What was tried to part a class: see `Split`."""
 
     column: int
     place: int
@@ -61,31 +39,52 @@ class Experiment(NamedTuple):
 NO_EXPERIMENT = Experiment(NOTHING, NOTHING, np.zeros(0, np.int64))
 
 
-@dataclass
+class Split(NamedTuple):
+    """How a class was split.
+
+    Attributes:
+        own: the class.
+        experiment: what was tried.
+        values: what was done with those of each of
+        classes: its parts.
+        examples: [n] some members, and
+        parts: [n] their parts.
+        apart: the class of members of other origins, if there are any.
+    """
+
+    own: int
+    experiment: Experiment
+    values: Ids
+    classes: Ids
+    examples: Ids
+    parts: Ids
+    apart: int
+
+
 class Classes:
     """The classes of some vectors or symbols.
 
+    Args:
+        of: [N] the class of each.
+        vectors: themselves; None for symbols.
+
     Attributes:
         of: [N] the class of each.
+        vectors: themselves; None for symbols.
         sure: [N] whether there is evidence for it.
         met: [N] whether there ever was.
         count: how many classes there are.
-        vectors: themselves; None for symbols.
+        splits: how classes were split, in order.
+        joined: of classes that became part of another, that one.
     """
 
-    of: Ids
-    vectors: Vectors | None
-    sure: Mask = field(init=False)
-    met: Mask = field(init=False)
-    count: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.sure = np.ones(len(self.of), np.bool_)
+    def __init__(self, of: Ids, vectors: Vectors | None) -> None:
+        self.of, self.vectors = of, vectors
+        self.sure, self.met = np.ones(len(of), np.bool_), np.zeros(len(of), np.bool_)
+        self.count = int(of.max(initial=0)) + 1
         self.splits: list[Split] = []
         self.joined: dict[int, int] = {}
         self._parted: list[dict[int, int]] = []
-        self.met = np.zeros(len(self.of), np.bool_)
-        self.count = int(self.of.max(initial=0)) + 1
 
     @property
     def there(self) -> list[int]:
@@ -142,7 +141,7 @@ class Classes:
         some = np.linspace(0, len(numbers) - 1, min(len(numbers), REMEMBERED)).astype(np.int64)
         away = NOTHING if apart is None else self.count + len(ranked) - 1
         self.splits.append(
-            Split(own, *experiment, different, fresh, numbers[some], classes[some], away)
+            Split(own, experiment, different, fresh, numbers[some], classes[some], away)
         )
         found = np.minimum(np.searchsorted(different, likely), len(different) - 1)
         known = different[found] == likely
@@ -172,7 +171,7 @@ class Classes:
             column: which of the things done.
         """
         for split in reversed(self.splits):
-            if split.column == column != NOTHING and own in split.classes:
+            if split.experiment.column == column != NOTHING and own in split.classes:
                 return int(split.values[split.classes == own][0])
         return NOTHING
 

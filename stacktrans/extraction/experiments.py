@@ -15,7 +15,7 @@ from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes, nearest
 from stacktrans.extraction.network import Deadline, Outcome
 from stacktrans.extraction.runs import NOTHING, Recorder
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.arrays import Array
 from stacktrans.tasks.alphabets import Ids
 
 PAIRS = 64
@@ -165,19 +165,19 @@ class Experiments:
         """
         found = np.full(len(vectors), root)
         for split in classes.splits:
-            here = found == split.own
-            if split.origins is not None:
-                away = here & ~np.isin(origins, split.origins)
+            here, tried = found == split.own, split.experiment
+            if tried.origins is not None:
+                away = here & ~np.isin(origins, tried.origins)
                 found[away] = split.apart
                 here &= ~away
             rows = np.flatnonzero(here)
             if not len(rows):
                 continue
             known = np.zeros(len(rows), np.bool_)
-            if split.column != NOTHING:
-                contents = np.repeat(split.context[None], len(rows), axis=0)
-                done = self._done(contents, split.place, vectors[rows])
-                values = self._direct(done, contents, split.column)
+            if tried.column != NOTHING:
+                contents = np.repeat(tried.context[None], len(rows), axis=0)
+                done = self._done(contents, tried.place, vectors[rows])
+                values = self._direct(done, contents, tried.column)
                 at = np.minimum(np.searchsorted(split.values, values), len(split.values) - 1)
                 known = split.values[at] == values
                 found[rows[known]] = split.classes[at[known]]

@@ -11,18 +11,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.common.ends import Ends
-from stacktrans.extraction.agreement import (
-    SEED,
-    Agreement,
-    agree,
-    answers_of,
-    check_lengths,
-    differing,
-)
+from stacktrans.decoding.decoder import decode, predict
+from stacktrans.decoding.model import Model
 from stacktrans.extraction.naming import named
 from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network
 from stacktrans.extraction.refining import refined
@@ -30,9 +25,10 @@ from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
 from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
 from stacktrans.machines.definition import Machine
+from stacktrans.machines.running import Runner
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.base import Lengths, NoSuchLength
 
 GRID = 1 / 256
 """How far numbers of vectors may be apart that count as the same at first."""
@@ -55,6 +51,24 @@ DIFFERING = 40
 """How many strings at which they differ are learned from at once."""
 AGREEING = 0.5
 """With less agreement there is no machine."""
+SEED = 1 << 20
+"""Random seeds of strings to compare with, which nothing was learned from, begin here."""
+Said = tuple[int, ...] | None
+"""The scored symbols of an answer, and whether it was ended; None where a machine has no rule."""
+
+
+class Agreement(NamedTuple):
+    """How far a machine agrees with its network on some strings.
+
+    Attributes:
+        what: which strings.
+        strings: how many.
+        agreeing: to how many of them they give the same answer.
+    """
+
+    what: str
+    strings: int
+    agreeing: int
 
 
 @dataclass(frozen=True)
@@ -123,6 +137,36 @@ def compared_with(
     return replace(found, agreement=(*found.agreement, more), differing=known)
 
 
+def check_lengths(checkpoint: Checkpoint, lengths: Lengths) -> None:
+    """Raise `NoSuchLength` if the task has no string of some lengths."""
+    if not drawn_strings(checkpoint, lengths, 1, SEED, "uniform"):
+        raise NoSuchLength(f"the task has no strings of length {lengths}")
+
+
+def differing(
+    checkpoint: Checkpoint, network: Model, machine: Machine, strings: Sequence[Tried]
+) -> list[Tried]:
+    """The strings to which machine and network give different answers, where they are scored."""
+    expected = answers_of(checkpoint, network, strings)
+    found = answers_of(checkpoint, Runner(machine), strings)
+    triples = zip(strings, expected, found, strict=True)
+    return [string for string, right, own in triples if own is None or own != right]
+
+
+def answers_of(checkpoint: Checkpoint, model: Model, strings: Sequence[Tried]) -> list[Said]:
+    """A model's answer to each string."""
+    layout, ids = checkpoint.layout, [string.ids for string in strings]
+    if layout.consecutive:
+        asked = [string.where for string in strings]
+        rows = (symbols.tolist() for symbols in predict(model, ids, asked, logs=False).symbols)
+        return [None if -1 in symbols else tuple(symbols) for symbols in rows]
+    answers = decode(model, layout, ids, logs=False)
+    return [
+        None if answer.failed else (*string.scored_of(answer.target), answer.ended)
+        for string, answer in zip(strings, answers, strict=True)
+    ]
+
+
 def simplified(checkpoint: Checkpoint, ends: Ends, strings: Sequence[Tried]) -> Checkpoint:
     """The model without memories that no answer depends on.
 
@@ -142,7 +186,7 @@ def simplified(checkpoint: Checkpoint, ends: Ends, strings: Sequence[Tried]) -> 
         tried = without_signals(checkpoint, pushes)
         model = tried.predictor.made_hard(True)
         if all(
-            all(map(agree, answers_of(tried, model, part), own))
+            None not in own and answers_of(tried, model, part) == own
             for part, own in zip(parts, right, strict=True)
         ):
             checkpoint = tried

@@ -15,9 +15,9 @@ import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding.decoder import outputs_of
-from stacktrans.kernels.arithmetic import sigmoid
-from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.running import run_mixed
+from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.loops import sigmoid
+from stacktrans.kernels.running import State, run_mixed
 from stacktrans.model.arrays import ArrayModel
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.of_machine import memories_of
@@ -209,7 +209,7 @@ class Network:
     def step(
         self, states: Array, ids: Ids, reads: Array, check: Callable[[], None] = lambda: None
     ) -> Outcome:
-        """One step each of N strings.
+        """One step of each of N strings, from any state with any vectors read.
 
         Args:
             states: [N, D].
@@ -231,14 +231,23 @@ class Network:
         return Outcome(signals, logits, pushed, after, sum(part.undecided for part in parts))
 
     def _step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
-        weights, model, count = self.model.weights, self.model, len(ids)
-        state = model.start(count, 1)
-        given = np.repeat(weights.initial.reshape(1, -1), count, axis=0)
+        initial, count = self.model.weights.initial, len(ids)
+        state = self.model.start(count, 1)
+        given = np.repeat(initial.reshape(1, -1), count, axis=0)
         given[:, self._kept] = states
-        state.units[:] = given.reshape(count, *weights.initial.shape).transpose(1, 2, 0, 3)
+        state.units[:] = given.reshape(count, *initial.shape).transpose(1, 2, 0, 3)
         state.read[:] = reads.reshape(count, -1)
+        return self.advance(state, ids)
+
+    def advance(self, state: State, ids: Ids) -> Outcome:
+        """The next step of the strings of a state, which is changed, with ids [N].
+
+        Raises:
+            StacktransError: the model's numbers overflow.
+        """
+        weights, count = self.model.weights, len(ids)
         hidden = run_mixed(weights, state, weights.projected[ids])
-        logits = model.read_out(hidden)
+        logits = self.model.read_out(hidden)
         if (outputs_of(logits) < 0).any():
             raise StacktransError(OVERFLOW)
         with np.errstate(over="ignore"):

@@ -237,7 +237,7 @@ class _Refining:
         pairs = [
             (int(one), int(other))
             for split in classes.splits[:-1]
-            if split.column == last.column
+            if split.experiment.column == last.experiment.column
             for value, one in zip(split.values, classes.now(split.classes), strict=True)
             for other in last.classes[last.values == value]
             if one != other

@@ -1,9 +1,8 @@
-"""Runs of a hard network: what it did at each step, with its own memory."""
+"""Runs of a hard network: what it did at each step."""
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -14,7 +13,8 @@ from stacktrans.common.errors import OVERFLOW
 from stacktrans.decoding.decoder import Step, decode, outputs_of, predict
 from stacktrans.decoding.model import Mixed
 from stacktrans.extraction.network import UNLIMITED, Deadline, Network, Vectors
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.running import State
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
@@ -70,17 +70,16 @@ class _Run:
     """B strings on their way through a network.
 
     Attributes:
-        states: [B, D] of the network.
-        numbers: [B] of these.
-        rings: of each string, what each ring holds, the bottom first: numbers of vectors, and the
-            vectors.
+        state: of the network and its memory.
+        numbers: [B] of the states of the units.
+        sizes: [B, rings] how many vectors each ring holds.
         signals: [B, signals] of the last step.
         steps: the last step of each, but for the outputs.
     """
 
-    states: Array
+    state: State
     numbers: Ids
-    rings: list[list[deque[tuple[int, Array]]]]
+    sizes: Ids
     signals: Array
     steps: Steps | None = None
 
@@ -115,20 +114,12 @@ class Recorder:
         self.kinds = [own[alphabet] for alphabet in ends.alphabets]
         self.undecided = self.signals = self.strings = 0
         self._met: dict[bytes, None] = {}
-        self._pops = [(signal, *divmod(end, 2)) for signal, end in ends.pops]
-        self._pushes = [(signal, *divmod(end, 2)) for signal, end in ends.pushes]
-        self._moves = [
-            (signal, *divmod(taken, 2), *divmod(put, 2)) for signal, taken, put in ends.moves
-        ]
-        self._reads = [
-            (end // 2, deep if end % 2 else -1 - deep, deep) for end, deep in ends.places
-        ]
         self.parts = parts_of(network.layout, network.nothing + 1)
 
     def steps(self) -> Steps:
         """The different steps so far."""
-        counts = [len(self._reads), self.network.model.weights.signals, len(self._pushes)]
-        widths = np.array([1, 1, counts[0], counts[1], 1, counts[2], 1])
+        ends, signals = self.network.ends, self.network.model.weights.signals
+        widths = np.array([1, 1, len(ends.reads), signals, 1, len(ends.pushes), 1])
         table = np.frombuffer(b"".join(self._met), np.int64).reshape(-1, int(widths.sum()))
         parts = np.split(table, np.cumsum(widths)[:-1], axis=1)
         flat = {0, 1, 4, 6}
@@ -163,16 +154,15 @@ class Recorder:
 
     def start(self, batch: int, steps: int = 0) -> _Run:
         """See `Model.start`."""
+        sizes = np.zeros((batch, len(self.kinds)), np.int64)
         signals = np.zeros((batch, self.network.model.weights.signals))
-        rings: list[list[deque[tuple[int, Array]]]]
-        rings = [[deque() for _ in self.kinds] for _ in range(batch)]
-        states = np.repeat(self.network.start[None], batch, axis=0)
-        return _Run(states, np.zeros(batch, np.int64), rings, signals)
+        state = self.network.model.start(batch, steps)
+        return _Run(state, np.zeros(batch, np.int64), sizes, signals)
 
     def select(self, state: _Run, items: Ids) -> _Run:
-        """See `Model.select`; of an item that is there several times, what it holds is shared."""
-        rings = [state.rings[item] for item in items.tolist()]
-        return _Run(state.states[items], state.numbers[items], rings, state.signals[items])
+        """See `Model.select`."""
+        own = self.network.model.select(state.state, items)
+        return _Run(own, state.numbers[items], state.sizes[items], state.signals[items])
 
     def advance(self, state: _Run, ids: Ids | Mixed, asked: Mask | None = None) -> Array:
         """See `Model.advance`; of single steps."""
@@ -180,63 +170,33 @@ class Recorder:
             raise _Over
         symbols = ids.ids if isinstance(ids, Mixed) else ids[:, 0]
         symbols = np.where(symbols < 0, self.network.nothing, symbols)
-        read_numbers, reads = self._read(state.rings)
-        done = self.network.step(state.states, symbols, reads)
+        ends, count = self.network.ends, len(symbols)
+        read = state.state.read.reshape(count, len(ends.reads), -1)
+        reads = np.zeros(read.shape[:2], np.int64)
+        for place, end in enumerate(ends.reads):
+            reads[:, place] = self.kinds[end // 2].add(read[:, place])
+        done = self.network.advance(state.state, symbols)
         self.undecided += done.undecided
         self.signals += done.signals.size
-        signals, nothing = done.signals.astype(np.int64), np.full(len(symbols), NOTHING)
-        pushed = self._numbers_of(done.pushed, signals)
-        for row, rings in enumerate(state.rings):
-            self._operate(rings, signals[row], pushed[row], done.pushed[row])
-        before, state.states, state.signals = state.numbers, done.states, signals
-        state.numbers = self.states.add(done.states)
-        state.steps = Steps(before, symbols, read_numbers, signals, nothing, pushed, state.numbers)
+        signals, nothing = done.signals.astype(np.int64), np.full(count, NOTHING)
+        pushed = np.full(done.pushed.shape[:2], NOTHING)
+        for place, (signal, end) in enumerate(ends.pushes):
+            rows = signals[:, signal] == 1
+            pushed[rows, place] = self.kinds[end // 2].add(done.pushed[rows, place])
+        self._resize(state.sizes, signals)
+        before, state.numbers = state.numbers, self.states.add(done.states)
+        state.signals = signals
+        state.steps = Steps(before, symbols, reads, signals, nothing, pushed, state.numbers)
         return done.logits
 
-    def _read(self, strings: Sequence[list[deque[tuple[int, Array]]]]) -> tuple[Ids, Array]:
-        """What strings read: numbers [N, reads], and vectors [N, reads, m]."""
-        empty = (EMPTY, self.network.empty)
-        read = [
-            [
-                held[place] if len(held := string[ring]) > deep else empty
-                for ring, place, deep in self._reads
-            ]
-            for string in strings
-        ]
-        numbers = np.array([[number for number, _ in row] for row in read], np.int64)
-        vectors = np.array(
-            [[vector for _, vector in row] for row in read], self.network.empty.dtype
-        )
-        shape = (len(strings), len(self._reads))
-        return numbers.reshape(shape), vectors.reshape(*shape, self.network.size)
-
-    def _numbers_of(self, pushed: Array, signals: Ids) -> Ids:
-        """The numbers of vectors [N, pushes, m] that are pushed."""
-        found = np.full(pushed.shape[:2], NOTHING)
-        for place, (signal, ring, _) in enumerate(self._pushes):
-            rows = signals[:, signal] == 1
-            found[rows, place] = self.kinds[ring].add(pushed[rows, place])
-        return found
-
-    def _operate(
-        self, string: list[deque[tuple[int, Array]]], signals: Ids, pushed: Ids, vectors: Array
-    ) -> None:
-        """Pop, push and move; the signal of a pop from a ring that was empty becomes 0."""
-        empty = [not held for held in string]
-        for signal, ring, side in self._pops:
-            held = string[ring]
-            if empty[ring]:
-                signals[signal] = 0
-            elif signals[signal] and held:
-                held.popleft() if side else held.pop()
-        for place, (signal, ring, side) in enumerate(self._pushes):
-            if signals[signal]:
-                held, entry = string[ring], (int(pushed[place]), vectors[place])
-                held.appendleft(entry) if side else held.append(entry)
-        for signal, ring, side, onto, other in self._moves:
-            if signals[signal]:
-                held, target = string[ring], string[onto]
-                entry = (EMPTY, self.network.empty)
-                if held:
-                    entry = held.popleft() if side else held.pop()
-                target.appendleft(entry) if other else target.append(entry)
+    def _resize(self, sizes: Ids, signals: Ids) -> None:
+        """Count what rings hold; the signal of a pop from a ring that was empty becomes 0."""
+        ends, empty = self.network.ends, sizes == 0
+        for signal, end in ends.pops:
+            signals[empty[:, end // 2], signal] = 0
+            sizes[:, end // 2] = np.maximum(sizes[:, end // 2] - signals[:, signal], 0)
+        for signal, end in ends.pushes:
+            sizes[:, end // 2] += signals[:, signal]
+        for signal, taken, put in ends.moves:
+            sizes[:, taken // 2] = np.maximum(sizes[:, taken // 2] - signals[:, signal], 0)
+            sizes[:, put // 2] += signals[:, signal]

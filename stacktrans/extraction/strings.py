@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -48,6 +47,10 @@ class Tried(NamedTuple):
         """[n] of each symbol, whether it matters."""
         return np.ones(len(self.ids), np.bool_) if self.scored is None else self.scored
 
+    def scored_of(self, answer: Sequence[int]) -> Iterable[int]:
+        """The symbols of an answer that matter."""
+        return answer if self.scored is None else itertools.compress(answer, self.scored)
+
 
 class Short(NamedTuple):
     """All strings of a task up to a length, over its first symbols.
@@ -73,7 +76,8 @@ def short_strings(checkpoint: Checkpoint, most: int = MOST_SHORT) -> Short:
         tried += symbols**length
         if tried > MOST_TRIED:
             break
-        pairs = (_answered(checkpoint, ids) for ids in _all(symbols, length))
+        sources = itertools.product(task.source.symbols[:symbols], repeat=length)
+        pairs = (task.answered(source) for source in sources)
         own = [tried_on(checkpoint, [pair]) for pair in pairs if pair]
         if len(found) + len(own) > most:
             break
@@ -82,23 +86,8 @@ def short_strings(checkpoint: Checkpoint, most: int = MOST_SHORT) -> Short:
     return Short(found, symbols, longest)
 
 
-def _all(symbols: int, length: int) -> Iterator[Ids]:
-    return (np.array(ids) for ids in itertools.product(range(symbols), repeat=length))
-
-
-def _answered(checkpoint: Checkpoint, ids: Ids) -> Pair | None:
-    """A source with its answer; None if it has none."""
-    task = checkpoint.task
-    try:
-        answer = task.answer(task.source.decode(ids))
-    except StacktransError:
-        return None
-    known = [task.target.symbols[0] if symbol is None else symbol for symbol in answer]
-    return task.pair(ids, task.target.encode(known))
-
-
 def tried_on(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Tried:
-    """The string that pairs in a row are; of a stream there may be several."""
+    """The string of pairs in a row, of which only a stream has several."""
     task = checkpoint.task
     if checkpoint.layout.consecutive:
         ids, _, scored = checkpoint.layout.example(pairs)

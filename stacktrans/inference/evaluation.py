@@ -8,17 +8,20 @@ import contextlib
 import functools
 import itertools
 import operator
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, starts_of
+from stacktrans.common.ragged import STEPS_AT_ONCE, batches_of
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, log_softmax, predict, steps_over
+from stacktrans.common.reading import name_of
+from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, log_softmax, predict
 from stacktrans.decoding.model import Numbers
 from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
@@ -26,10 +29,39 @@ from stacktrans.model.predictor import Predictor
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.alphabets import UNSAYABLE, Ids
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs
-from stacktrans.tasks.layout import Batch, Layout, Pair, sequences_of
+from stacktrans.tasks.layout import Layout, Pair, sequences_of
+from stacktrans.tasks.lines import given_pairs, read_pairs
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalRequest:
+    """The strings that a model is to be measured on.
+
+    Attributes:
+        data: pairs as written, or a file of them. Unless given, strings are drawn, or are those of
+            the files that were kept apart in training.
+        bounds: ranges of lengths; unless given, all of the pairs, or the task's own ranges.
+        test_only: whether the usual strings are those of the test range, or test set, alone.
+        count: of each range, at most; 1000 that are drawn, or all pairs, unless given.
+        each: whether `count` strings of every length are drawn, 100 unless given.
+        depth: the greatest of derivations.
+        seed: of the strings that are drawn.
+        beam: hypotheses of the search for an answer; see `with_predictions`.
+        prefix: of the names of options in messages.
+    """
+
+    data: str | os.PathLike[str] | Sequence[tuple[str, ...]] | None = None
+    bounds: Sequence[Lengths] = ()
+    test_only: bool = False
+    count: int | None = None
+    each: bool = False
+    depth: int | None = None
+    seed: int = 1
+    beam: int | None = None
+    prefix: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,22 +173,30 @@ def score(
     """
     if model.buffers and layout.feeds_back:
         raise ValueError("a buffered model needs a synchronous layout")
+    # Each row of pairs is one sequence; what a model cannot read is wrong, and not asked.
+    known = ([index for index in row if pairs[index].known] for row in sequences_of(layout, pairs))
+    rows = [row for row in known if row]
+    examples = [layout.example([pairs[index] for index in row]) for row in rows]
+    read, masks = [inputs for inputs, _, _ in examples], [mask for _, _, mask in examples]
+    outputs = predict(model, read, masks, logs=False).symbols.values
+    soft = outputs
+    if beside_soft and model.hard:
+        soft = predict(model.made_hard(False), read, masks, logs=False).symbols.values
+    targets = [right[mask] for _, right, mask in examples]
+    correct = outputs == np.concatenate([*targets, np.empty(0, np.int64)])
+    different = outputs != soft
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
-    for rows, batch in _batches(model, layout, pairs):
-        outputs = predicted(model, batch)
-        correct = outputs == batch.targets
-        different = _differing(model, batch, outputs) if beside_soft else np.zeros_like(correct)
-        for row, indices in enumerate(rows):
-            begin = 0
-            for index in indices:
-                own = np.s_[row, begin : begin + layout.steps(pairs[index])]
-                found = correct[own][batch.mask[own]]
-                right[index], scored[index] = found.sum(), len(found)
-                # The share before the first error; where nothing is scored, nothing is wrong.
-                fine[index] = 1 if found.all() else found.argmin() / len(found)
-                differing[index] = different[own].sum()
-                begin += layout.steps(pairs[index])
+    first = 0
+    for row, mask in zip(rows, masks, strict=True):
+        ends = np.cumsum([layout.steps(pairs[index]) for index in row])
+        for index, own in zip(row, np.split(mask, ends[:-1]), strict=True):
+            part = slice(first, first + int(own.sum()))
+            found, first = correct[part], part.stop
+            right[index], scored[index] = found.sum(), len(found)
+            # The share before the first error; where nothing is scored, nothing is wrong.
+            fine[index] = 1 if found.all() else found.argmin() / len(found)
+            differing[index] = different[part].sum()
     for index, pair in enumerate(pairs):
         if not pair.known:
             scored[index] = layout.example([pair])[2].sum()
@@ -164,58 +204,36 @@ def score(
     return Scores(lengths, fine, right, scored, differing)
 
 
-def _scores(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Scores:
-    """As `score`, with all that can be said of them."""
-    scores = score(checkpoint.predictor, checkpoint.layout, pairs, beside_soft=True)
-    unknown = [not pair.known or UNSAYABLE in pair.target for pair in pairs]
-    return replace(scores, unknown=np.array(unknown, np.bool_))
-
-
-def with_predictions(
-    checkpoint: Checkpoint, pairs: Sequence[Pair], scores: Scores, beam: int | None
+def measured(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], beam: int | None = None, name: str = ""
 ) -> Scores:
-    """The scores of pairs with what the model says to each source, searched with a beam.
+    """The scores of pairs, and with a beam what the model says to each source, searched with it.
 
     A greedy answer is known where no error was found; but in a stream, where pairs follow one
     another, and each is answered by itself. With a beam wider than 1, coarse and fine accuracy are
-    those of the answers, too. Without a beam nothing is asked.
+    those of the answers, too.
     """
+    layout = checkpoint.layout
+    scores = score(checkpoint.predictor, layout, pairs, beside_soft=True)
+    unknown = [not pair.known or UNSAYABLE in pair.target for pair in pairs]
+    scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
     if beam is None:
         return scores
-    greedy = beam == 1 or not checkpoint.layout.feeds_back
-    known = (scores.fine == 1) & (greedy and not checkpoint.layout.consecutive)
+    greedy = beam == 1 or not layout.feeds_back
+    known = (scores.fine == 1) & (greedy and not layout.consecutive)
     found = np.empty(len(pairs), dtype=np.object_)
     found[:] = predictions(checkpoint, pairs, known, beam)
     fine = scores.fine if greedy else np.array([each.fine for each in found])
     return replace(scores, fine=fine, predictions=found)
 
 
-def _batches(
-    model: Predictor, layout: Layout, pairs: Sequence[Pair], everything: bool = False
-) -> Iterator[tuple[list[list[int]], Batch]]:
-    """Batches of rows of similar length, and which known pairs follow one another in each row."""
-    known = ([index for index in row if pairs[index].known] for row in sequences_of(layout, pairs))
-    rows = [row for row in known if row]
-    sizes = [sum(layout.steps(pairs[index]) for index in row) for row in rows]
-    if model.buffers:
-        sizes = steps_over(model.buffers, np.array(sizes, np.int64)).tolist()
-    for group in batches_of(sizes, STEPS_AT_ONCE):
-        chosen = [rows[row] for row in group]
-        yield chosen, layout.batch([[pairs[index] for index in row] for row in chosen], everything)
-
-
-def _differing(model: Predictor, batch: Batch, said: Ids) -> npt.NDArray[np.bool_]:
-    """Where, of what is scored, a model that is run hard differs from itself run soft."""
-    if not model.hard:
-        return np.zeros_like(batch.mask)
-    different: npt.NDArray[np.bool_] = predicted(model.made_hard(False), batch) != said
-    return different & batch.mask
-
-
 def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> float:
     """Mean nats a symbol of pairs, which follow one another as for `score`; all are scored."""
+    rows = [[pairs[index] for index in row] for row in sequences_of(layout, pairs)]
+    sizes = [sum(map(layout.steps, row)) for row in rows]
     total, count = 0.0, 0
-    for _, batch in _batches(model, layout, pairs, everything=True):
+    for group in batches_of(sizes, STEPS_AT_ONCE):
+        batch = layout.batch([rows[index] for index in group], everything=True)
         state, steps = model.start(len(batch.inputs)), batch.inputs.shape[1]
         size = max(1, STEPS_IN_A_PIECE // len(batch.inputs))
         for piece in (np.s_[:, start : start + size] for start in range(0, steps, size)):
@@ -232,14 +250,38 @@ def nats(logits: Numbers, targets: Ids) -> float:
     return -float(logs[np.arange(len(targets)), targets].sum(dtype=np.float64))
 
 
-def predicted(model: Predictor, batch: Batch) -> Ids:
-    """The most probable outputs [B, T]; 0 where nothing is scored, negative where there is none."""
-    lengths = np.array(batch.lengths, np.int64)
-    there = np.arange(batch.inputs.shape[1]) < lengths[:, None]
-    rows, asked = (Ragged(part[there], starts_of(lengths)) for part in (batch.inputs, batch.mask))
-    found = np.zeros_like(batch.inputs)
-    found[batch.mask] = predict(model, rows, asked, logs=False).symbols.values
-    return found
+def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths, Scores]]:
+    """The scores of a model on each range of lengths that is asked for.
+
+    Raises:
+        StacktransError: there are no such strings, or something is not a pair.
+        UsageError: the model is of a text, or what is asked for does not go together.
+    """
+    config, task, bounds = checkpoint.config.task, checkpoint.task, request.bounds
+    count, seed, each, beam = request.count, request.seed, request.each, request.beam
+    if config.lengths is None:
+        raise UsageError("a model of a text has no accuracy, but a perplexity")
+    if request.data is None and not task.paths:
+        usual = [config.lengths.test]
+        usual = usual if request.test_only else [config.lengths.train, *usual]
+        return [
+            (range_, scores_of_range(checkpoint, range_, law, count, seed, each, beam))
+            for range_, law in ranges(config, task, bounds, usual, request.depth)
+        ]
+    for name in ("each", "depth"):
+        if getattr(request, name):
+            why = "for strings that are drawn, not for pairs"
+            raise UsageError(f"{request.prefix}{name}: {why}")
+    if request.data is None:
+        return scores_of_sets(
+            checkpoint, bounds, count, beam, "test" if request.test_only else None
+        )
+    if isinstance(request.data, str | os.PathLike):
+        path = Path(request.data)
+        pairs, name = read_pairs(path, task), name_of(path)
+    else:
+        pairs, name = given_pairs(request.data, task), "data"
+    return scores_of_pairs(checkpoint, pairs, bounds, name, count, beam)
 
 
 def ranges(
@@ -269,27 +311,25 @@ def scores_of_range(
 
     With `each`, of `count` strings of every length in it that the task has, 100 unless given. Of
     pairs in files, those of the test set are measured, as many as there are unless given.
-    With a beam, see `with_predictions`.
+    With a beam, see `measured`.
 
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
     if checkpoint.task.paths:
-        own = test_pairs(checkpoint.task, lengths)[:count]
-        return with_predictions(checkpoint, own, _scores(checkpoint, own), beam)
+        return measured(checkpoint, test_pairs(checkpoint.task, lengths)[:count], beam)
     count = count or (100 if each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
-    found, drawn = [], []
+    found = []
     for part in [Lengths(length, length) for length in every] if each else [lengths]:
         with contextlib.suppress(NoSuchLength) if each else contextlib.nullcontext():
             for start in range(0, count, BLOCK):
                 rng = generator(seed, Purpose.EVALUATION, start)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
-                found.append(_scores(checkpoint, pairs))
-                drawn += pairs if beam else []
+                found.append(measured(checkpoint, pairs, beam))
     if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
-    return with_predictions(checkpoint, drawn, functools.reduce(operator.add, found), beam)
+    return functools.reduce(operator.add, found)
 
 
 def scores_of_sets(
@@ -308,28 +348,16 @@ def scores_of_sets(
         UsageError: the files of the sets can't be read, or are not what they were.
         NoSuchLength: none has a pair of such lengths.
     """
-    found = []
-    for name, pairs in checkpoint.task.kept_apart().items():
-        if name != (only or name):
-            continue
-        for range_ in bounds or [_lengths_of(pairs[:count])]:
-            if own := _within(pairs, range_, count):
-                scores = replace(_scores(checkpoint, own), name=name)
-                found.append((range_, with_predictions(checkpoint, own, scores, beam)))
+    found = [
+        (range_, measured(checkpoint, own, beam, name))
+        for name, pairs in checkpoint.task.kept_apart().items()
+        if name == (only or name)
+        for range_, own in _by_range(pairs, bounds, count)
+        if own
+    ]
     if not found:
         raise NoSuchLength(f"no pair that is kept apart has a length in {bounds[0]}")
     return found
-
-
-def _within(pairs: Sequence[Pair], range_: Lengths, count: int | None) -> list[Pair]:
-    """The first `count` pairs of some lengths."""
-    own = (pair for pair in pairs if range_.shortest <= pair.length <= range_.longest)
-    return [*itertools.islice(own, count)]
-
-
-def _lengths_of(pairs: Sequence[Pair]) -> Lengths:
-    lengths = [pair.length for pair in pairs]
-    return Lengths(min(lengths), max(lengths))
 
 
 def scores_of_pairs(
@@ -342,18 +370,30 @@ def scores_of_pairs(
 ) -> list[tuple[Lengths, Scores]]:
     """The scores of pairs, by ranges of lengths, of each the first `count` if given.
 
-    They are of one range if none is given. With a beam, see `with_predictions`.
+    They are of one range if none is given. With a beam, see `measured`.
 
     Raises:
         UsageError: there are none, or none of some range; the message begins with their name.
     """
     if not pairs:
         raise UsageError(f"{name}: no pairs")
-    results = []
-    for range_ in bounds or [_lengths_of(pairs[:count])]:
-        own = _within(pairs, range_, count)
+    parts = _by_range(pairs, bounds, count)
+    for range_, own in parts:
         if not own:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")
-        scores = _scores(checkpoint, own)
-        results.append((range_, with_predictions(checkpoint, own, scores, beam)))
-    return results
+    return [(range_, measured(checkpoint, own, beam)) for range_, own in parts]
+
+
+def _by_range(
+    pairs: Sequence[Pair], bounds: Sequence[Lengths], count: int | None
+) -> list[tuple[Lengths, list[Pair]]]:
+    """Ranges of lengths, each with the first `count` pairs in it; one range without bounds."""
+    if not bounds:
+        first = list(pairs[:count])
+        lengths = [pair.length for pair in first]
+        return [(Lengths(min(lengths), max(lengths)), first)]
+    found = []
+    for range_ in bounds:
+        own = (pair for pair in pairs if range_.shortest <= pair.length <= range_.longest)
+        found.append((range_, [*itertools.islice(own, count)]))
+    return found

@@ -179,13 +179,10 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         raise StacktransError(checkpoint.predictor.failure)
     written = task.target.decode(answer.target)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
-    if checkpoint.config.model.buffers:
-        steps = _buffered_steps(checkpoint, ids, answer.target, contents)
-    else:
-        steps = _steps(checkpoint, ids, answer.target, contents)
-        if task.same_length:
-            each = zip(steps, scored, strict=True)
-            steps = [replace(step, scored=known) for step, known in each]
+    follow = _buffered_steps if checkpoint.config.model.buffers else _steps
+    steps = follow(checkpoint, ids, answer.target, contents)
+    if task.same_length and not checkpoint.config.model.buffers:
+        steps = [replace(step, scored=own) for step, own in zip(steps, scored, strict=True)]
     for step in steps:
         try:
             # What is held follows from the signals, and there may be much of it.
@@ -196,7 +193,8 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     try:
         symbols = task.answer(source)
         expected = task.target.join([symbol or UNKNOWN for symbol in symbols])
-        correct = answer.ended and _agree(written, symbols)
+        agree = [right in (None, own) for right, own in zip(symbols, written, strict=False)]
+        correct = answer.ended and len(written) == len(symbols) and all(agree)
     except (NotASource, UnknownSymbol) as error:
         why_not = str(error)
     return Trace(
@@ -208,12 +206,6 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         why_not=why_not,
         correct=correct,
         steps=steps,
-    )
-
-
-def _agree(written: list[str], expected: list[str | None]) -> bool:
-    return len(written) == len(expected) and all(
-        right is None or symbol == right for symbol, right in zip(written, expected, strict=True)
     )
 
 
@@ -279,12 +271,14 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: list[int], contents: boo
     if layout.first_target is not None:
         first_answer = 1 if layout.consecutive else len(ids)
         ids = np.concatenate([ids, layout.in_turn(np.array(target)) + layout.first_target])
-    symbols, steps = _shown(checkpoint, ids), list[Step]()
-    for number, each in enumerate(_followed(checkpoint, ids.astype(np.int64), contents), start=1):
-        step = _step(checkpoint, number, each, symbols, contents)
-        answering = number >= first_answer
-        steps.append(step if answering else replace(step, output=None, probability=None, likely={}))
-    return steps
+    symbols = _shown(checkpoint, ids)
+    taken = enumerate(_followed(checkpoint, ids.astype(np.int64), contents), start=1)
+    steps = [_step(checkpoint, number, each, symbols, contents) for number, each in taken]
+    unanswered = [
+        replace(step, output=None, probability=None, likely={})
+        for step in steps[: first_answer - 1]
+    ]
+    return [*unanswered, *steps[first_answer - 1 :]]
 
 
 def _shown(checkpoint: Checkpoint, ids: Ids) -> list[str]:

@@ -18,7 +18,7 @@ from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.machines.definition import Machine
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proving.proof import Result, prove
-from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
+from stacktrans.tasks.base import Lengths, NoSuchLength, Task
 from stacktrans.tasks.layout import Pair
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
@@ -108,7 +108,9 @@ def verify(checkpoint: Checkpoint, effort: Effort) -> Verification:
         found.stages.append(stage)
         if wrong:
             shortest = min(wrong, key=lambda each: len(each.pair.source))
-            found.counterexample = _shortened(checkpoint, shortest)
+            if not checkpoint.task.paths:
+                shortest = _reduced(checkpoint, _drawn_shorter(checkpoint, shortest))
+            found.counterexample = shortest
             break
     if checkpoint.machine:
         _prove(checkpoint.machine, checkpoint, found)
@@ -122,11 +124,10 @@ def _prove(machine: Machine, checkpoint: Checkpoint, found: Verification) -> Non
         found.proof = proof
     if proof.wrong is None or (known and len(known.pair.source) <= len(proof.wrong)):
         return
-    pair = _answered(task, task.source.decode(proof.wrong))
-    wrong = [each for each in _answers(checkpoint, [pair] if pair else []) if not each.right]
-    if wrong:
-        found.counterexample, found.proof = wrong[0], None
-        length = wrong[0].pair.length
+    pair = task.answered(task.source.decode(proof.wrong))
+    for wrong in _wrong_answers(checkpoint, [pair] if pair else []):
+        found.counterexample, found.proof = wrong, None
+        length = wrong.pair.length
         found.stages.append(Stage(FOUND, Lengths(length, length), 1, 1))
 
 
@@ -150,23 +151,8 @@ def _all_pairs(task: Task, most: int) -> Iterator[Pair]:
         if left < 0 or length > most:
             return
         for source in itertools.product(symbols, repeat=length):
-            if pair := _answered(task, source):
+            if pair := task.answered(source):
                 yield pair
-
-
-def _answered(task: Task, source: Sequence[str]) -> Pair | None:
-    """A source with its answer; None if it has none."""
-    try:
-        answer = task.answer(source)
-    except NotASource:
-        return None
-    # What can't be known is not scored, and so may be anything.
-    target = [task.target.symbols[0] if symbol is None else symbol for symbol in answer]
-    pair = task.pair(task.source.encode(source), task.target.encode(target))
-    if None not in answer:
-        return pair
-    known = np.array([symbol is not None for symbol in answer])
-    return pair._replace(scored=known if pair.scored is None else pair.scored & known)
 
 
 def _random_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:
@@ -198,27 +184,19 @@ def _tried(
     checkpoint: Checkpoint, strings: str, pairs: Iterator[Pair]
 ) -> tuple[Stage, list[Prediction]]:
     """How a model answers pairs, up to the first block in which something is wrong."""
-    count, wrong, shortest, longest = 0, list[Prediction](), 0, 0
+    wrong, lengths = list[Prediction](), list[int]()
     size = ROUNDS if strings == LONG else BLOCK
     while not wrong and (block := [*itertools.islice(pairs, size)]):
-        wrong = [each for each in _answers(checkpoint, block) if not each.right]
-        lengths = [pair.length for pair in block]
-        shortest, longest = min(shortest or lengths[0], *lengths), max(longest, *lengths)
-        count += len(block)
-    lengths_tried = Lengths(shortest, longest) if count else None
-    return Stage(strings, lengths_tried, count, len(wrong)), wrong
+        wrong = _wrong_answers(checkpoint, block)
+        lengths += [pair.length for pair in block]
+    tried = Lengths(min(lengths), max(lengths)) if lengths else None
+    return Stage(strings, tried, len(lengths), len(wrong)), wrong
 
 
-def _answers(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[Prediction]:
-    """Answers to pairs; where a machine has no rule there is none, which is wrong."""
-    return predictions(checkpoint, pairs, np.zeros(len(pairs), np.bool_), beam=1)
-
-
-def _shortened(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:
-    """A wrong answer to a shorter source, if one is found: drawn anew, or a part of this one."""
-    if checkpoint.task.paths:
-        return wrong
-    return _reduced(checkpoint, _drawn_shorter(checkpoint, wrong))
+def _wrong_answers(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[Prediction]:
+    """The wrong answers to pairs; that of a machine that has no rule is wrong, too."""
+    answers = predictions(checkpoint, pairs, np.zeros(len(pairs), np.bool_), beam=1)
+    return [answer for answer in answers if not answer.right]
 
 
 def _drawn_shorter(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:
@@ -231,7 +209,7 @@ def _drawn_shorter(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:
             pairs = checkpoint.task.sample(drawn, lengths, BLOCK, "uniform")
         except NoSuchLength:
             return wrong
-        shorter = [each for each in _answers(checkpoint, pairs) if not each.right]
+        shorter = _wrong_answers(checkpoint, pairs)
         if not shorter:
             return wrong
         wrong = min(shorter, key=lambda each: each.pair.length)
@@ -258,8 +236,8 @@ def _first_wrong_rest(checkpoint: Checkpoint, wrong: Prediction, size: int) -> P
     """A wrong answer to a source without one of its parts of some size; None if all are right."""
     source = checkpoint.task.source.decode(wrong.pair.source)
     rests = (source[:start] + source[start + size :] for start in range(0, len(source), size))
-    pairs = (pair for rest in rests if rest and (pair := _answered(checkpoint.task, rest)))
+    pairs = (pair for rest in rests if rest and (pair := checkpoint.task.answered(rest)))
     while block := [*itertools.islice(pairs, BLOCK)]:
-        if found := next((each for each in _answers(checkpoint, block) if not each.right), None):
-            return found
+        if found := _wrong_answers(checkpoint, block):
+            return found[0]
     return None

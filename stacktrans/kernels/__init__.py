@@ -4,3 +4,8 @@ What is computed is defined by `stacktrans.memory` and `stacktrans.model.control
 computed faster, where it can be. A memory brings its own steps (see `drive`). All of this is
 imported only when it is needed: numba takes its time to load.
 """
+
+import os
+
+# Otherwise numba, when it is imported, has colorama write to the terminal as the process ends.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stacktrans.kernels.compiling import Array
+Array = np.ndarray[Any, Any]
 
 # Buffers that nothing refers to any more, by their size in bytes, the size last used at the end, to
 # be used again: having pages from the system and giving them back, batch after batch, takes

@@ -6,13 +6,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from stacktrans.kernels.arrays import check_shape, fresh, fresh_zeros
+from stacktrans.kernels.arrays import Array, check_shape, fresh, fresh_zeros
 from stacktrans.kernels.cells import Cell
-from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.kernel import Kernel, Room, Store
-from stacktrans.kernels.products import gate_panels, padded, panels
 from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
+from stacktrans.kernels.tiles import gate_panels, padded, panels
 
 
 class Kind(NamedTuple):
@@ -105,6 +104,14 @@ class Sizes(NamedTuple):
         """The shape of the gates' sums over an id."""
         return self.layers, self.kind.units.gates, self.size
 
+    def by_read(self, reads: Array) -> Array:
+        """What is read, [n, reads * m], as [n, reads, m]."""
+        return reads.reshape(len(reads), self.kind.memory.reads, self.columns)
+
+    def by_gate(self, sums: Array) -> Array:
+        """Sums of gates, [n, L, gates * H], as [n, L, gates, H]."""
+        return sums.reshape(len(sums), *self.projected)
+
     def store(self, steps: int, places: int | None = None, held: object = None) -> Store:
         """A memory of the batch; arguments as `Room` has them."""
         return self.kind.memory.store(
@@ -147,12 +154,13 @@ class Sizes(NamedTuple):
             starts,
             inputs,
             state,
-            read,
-            trace,
+            self.by_read(read),
+            trace._replace(reads=self.by_read(trace.reads)),
             fresh(*gates, dtype=self.dtype),
             fresh(*gates, dtype=self.dtype),
             fresh(count, padded(self.heads, self.dtype), dtype=self.dtype),
-            fresh(kind.units.gates, self.size, dtype=self.dtype),
+            fresh(count, kind.memory.pushes, self.columns, dtype=self.dtype),
+            np.empty(count, np.int64),
         )
 
     def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Array) -> Inputs:
@@ -285,8 +293,10 @@ def backward_run(
     kind, dtype, count = sizes.kind, sizes.dtype, part.stop - part.start
     places = slice(starts[part.start], starts[part.stop])
     own = _trace_of(places, trace)
+    own = own._replace(reads=sizes.by_read(own.reads))
     hidden, signals, reads = (grad[places] for grad in grads[:3])
     outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
+    values = count, kind.memory.pushes, sizes.columns
     return Backward(
         kind.units.number,
         int(kind.tanh_values),
@@ -296,17 +306,21 @@ def backward_run(
         np.ascontiguousarray(initial[:, :, part]),
         float(kind.state_gradient),
         own,
-        Trace(own.saved, hidden, signals, reads, own.positions),
-        grads.projected[places],
-        grads.inner[places],
-        grads.heads[places],
+        Trace(own.saved, hidden, signals, sizes.by_read(reads), own.positions),
+        sizes.by_gate(grads.projected[places]),
+        sizes.by_gate(grads.inner[places]),
+        grads.heads[places, None],
         fresh_zeros(*initial[:, :, part].shape, dtype=dtype),
         outer,
         np.empty_like(outer) if kind.units.split else outer,
         fresh(count, sizes.heads, dtype=dtype),
         fresh(count, padded(sizes.read, dtype), dtype=dtype),
+        sizes.by_read(fresh(count, sizes.read, dtype=dtype)),
         fresh(count, padded(sizes.size, dtype), dtype=dtype),
         np.zeros(count, dtype),
+        fresh(*values, dtype=dtype),
+        fresh(*values, dtype=dtype),
+        np.empty(count, np.int64),
     )
 
 

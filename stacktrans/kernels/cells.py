@@ -1,28 +1,22 @@
-"""Recurrent units: one step of one item of the batch, forward and backward.
+"""Recurrent units: one step of one layer of a batch, forward and backward.
 
 A kind of units is an entry in `CELLS` and a branch each in `cell_step` and `cell_backward`; which
 of them a controller is run by, it says itself (`Layer.cell`).
 
 The sums of the gates come in two parts, since the GRU needs them apart: `outer` from the input
-and from below, `inner` from the hidden state. What going backwards needs of a step is in `saved`.
-Rows of `outer` and `inner` may be longer than H. Loops write to one array each, since only
-such are vectorised.
+and from below, `inner` from the hidden state. What the backward pass needs of a step is in `saved`.
+Rows of `outer` and `inner` may be longer than H.
+
+Arrays are passed whole and indexed where they are used: numba counts references to every view
+of an array, which takes longer than the arithmetic of a small layer. Each innermost loop writes to
+one array, since only such are vectorised.
 """
 
 from typing import NamedTuple
 
-from stacktrans.kernels.arithmetic import (
-    copy,
-    keep_and_admit,
-    multiply,
-    plain_sums,
-    sigmoid_sums,
-    tanh,
-    tanh_sums,
-    times_tanh,
-    towards,
-)
-from stacktrans.kernels.compiling import Array, compiled
+from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.compiling import compiled
+from stacktrans.kernels.loops import sigmoid, tanh
 
 
 class Cell(NamedTuple):
@@ -46,7 +40,7 @@ class Cell(NamedTuple):
 LSTM, GRU, RNN, LINEAR, SIGMOID = 0, 1, 2, 3, 4
 CELLS = {
     "lstm": Cell(LSTM, gates=4, states=2, saved=5, split=False),
-    "gru": Cell(GRU, gates=3, states=1, saved=4, split=True),
+    "gru": Cell(GRU, gates=3, states=1, saved=5, split=True),
     "rnn": Cell(RNN, gates=1, states=1, saved=1, split=False),
     "sigmoid": Cell(SIGMOID, gates=1, states=1, saved=1, split=False),
     "linear": Cell(LINEAR, gates=1, states=1, saved=0, split=False),
@@ -55,156 +49,203 @@ CELLS = {
 
 @compiled
 def cell_step(
-    cell: int,
-    projected: Array,
-    outer: Array,
-    inner: Array,
-    hidden: Array,
-    memory: Array,
-    saved: Array,
+    cell: int, layer: int, places: Array, outer: Array, inner: Array, state: Array, saved: Array
 ) -> None:
-    """The next state of the units of one item.
+    """The next state of a layer.
 
     Args:
         cell: number of the kind of units.
-        projected: [gates, H] sums over the input, bias included.
-        outer: [gates, H or more] sums over what comes from below.
-        inner: [gates, H or more] sums over the hidden state.
-        hidden: [H] the first vector of the state, changed in place.
-        memory: [H] the last vector of the state, changed in place.
-        saved: [saved, H] for going backwards.
+        layer: which of the L layers.
+        places: [B] the step of each item among all N.
+        outer: [B, gates, H or more] sums over the input, with the bias, and what comes from below.
+        inner: [B, gates, H or more] sums over the hidden state.
+        state: [L, states, B, H] changed in place.
+        saved: [N, L, saved, H] for the backward pass; [1, ...] to keep only the last step.
     """
     if cell == LSTM:
-        _lstm_step(projected, outer, inner, hidden, memory, saved)
+        _lstm_step(layer, places, outer, inner, state, saved)
     elif cell == GRU:
-        _gru_step(projected, outer, inner, hidden, saved)
-    elif cell == RNN:
-        tanh_sums(projected[0], outer[0], inner[0], hidden)
-        copy(saved[0], hidden)
-    elif cell == SIGMOID:
-        sigmoid_sums(projected[0], outer[0], inner[0], hidden)
-        copy(saved[0], hidden)
+        _gru_step(layer, places, outer, inner, state, saved)
     else:
-        plain_sums(projected[0], outer[0], hidden)
+        _simple_step(cell, layer, places, outer, inner, state, saved)
 
 
 @compiled
 def cell_backward(
     cell: int,
+    layer: int,
+    places: Array,
     saved: Array,
-    before: Array,
-    grad_hidden: Array,
-    grad_memory: Array,
+    grad: Array,
     grad_outer: Array,
     grad_inner: Array,
 ) -> None:
-    """Gradients of a step of the units of one item.
+    """Gradients of a step of a layer.
 
     Args:
         cell: number of the kind of units.
-        saved: [saved, H] of this step.
-        before: [H] the hidden state before it.
-        grad_hidden: [H] of the first vector of the state after the step; changed in place to
-            that of the state before it, less what goes through `inner`.
-        grad_memory: [H] the same of the last vector of the state.
-        grad_outer: [gates, H] set.
-        grad_inner: [gates, H] set; the same array as grad_outer unless the units are `split`.
+        layer: which of the L layers.
+        places: [B] the step of each item among all N.
+        saved: [N, L, saved, H] as `cell_step` set it.
+        grad: [L, states, B, H] of the state after the step; becomes that of the state before it,
+            less what goes through `inner`.
+        grad_outer: [B, gates, H] set.
+        grad_inner: [B, gates, H] set; the same array as grad_outer unless the units are `split`.
     """
     if cell == LSTM:
-        _lstm_backward(saved, grad_hidden, grad_memory, grad_outer)
+        _lstm_backward(layer, places, saved, grad, grad_outer)
     elif cell == GRU:
-        _gru_backward(saved, before, grad_hidden, grad_outer, grad_inner)
+        _gru_backward(layer, places, saved, grad, grad_outer, grad_inner)
     else:
-        sums = grad_outer[0]
-        one = sums.dtype.type(1)
-        copy(sums, grad_hidden)
+        _simple_backward(cell, layer, places, saved, grad, grad_outer)
+
+
+@compiled
+def _simple_step(
+    cell: int, layer: int, places: Array, outer: Array, inner: Array, state: Array, saved: Array
+) -> None:
+    """Units with a single gate; saved is their output."""
+    for item in range(places.shape[0]):
+        place = min(places[item], saved.shape[0] - 1)
+        for i in range(state.shape[3]):
+            total = outer[item, 0, i]
+            if cell != LINEAR:
+                total += inner[item, 0, i]
+            state[layer, 0, item, i] = total
         if cell == RNN:
-            value = saved[0]
-            for i in range(sums.shape[0]):
-                sums[i] *= one - value[i] * value[i]
+            for i in range(state.shape[3]):
+                state[layer, 0, item, i] = tanh(state[layer, 0, item, i])
         elif cell == SIGMOID:
-            value = saved[0]
-            for i in range(sums.shape[0]):
-                sums[i] = sums[i] * value[i] * (one - value[i])
-        grad_hidden.fill(0)
+            for i in range(state.shape[3]):
+                state[layer, 0, item, i] = sigmoid(state[layer, 0, item, i])
+        if cell != LINEAR:
+            for i in range(state.shape[3]):
+                saved[place, layer, 0, i] = state[layer, 0, item, i]
 
 
 @compiled
-def _sigmoid_backward(value: Array, grad: Array, other: Array, out: Array) -> None:
-    """Gradient of the sum under a sigmoid whose product with `other` has the gradient `grad`."""
-    one = value.dtype.type(1)
-    for i in range(out.shape[0]):
-        out[i] = grad[i] * other[i] * value[i] * (one - value[i])
-
-
-@compiled
-def _tanh_backward(value: Array, grad: Array, other: Array, out: Array) -> None:
-    """Gradient of the sum under a tanh whose product with `other` has the gradient `grad`."""
-    one = value.dtype.type(1)
-    for i in range(out.shape[0]):
-        out[i] = grad[i] * other[i] * (one - value[i] * value[i])
+def _simple_backward(
+    cell: int, layer: int, places: Array, saved: Array, grad: Array, out: Array
+) -> None:
+    one = grad.dtype.type(1)
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(grad.shape[3]):
+            out[item, 0, i] = grad[layer, 0, item, i]
+        if cell == RNN:
+            for i in range(grad.shape[3]):
+                value = saved[place, layer, 0, i]
+                out[item, 0, i] *= one - value * value
+        elif cell == SIGMOID:
+            for i in range(grad.shape[3]):
+                value = saved[place, layer, 0, i]
+                out[item, 0, i] = out[item, 0, i] * value * (one - value)
+        for i in range(grad.shape[3]):
+            grad[layer, 0, item, i] = 0
 
 
 @compiled
 def _lstm_step(
-    projected: Array, outer: Array, inner: Array, hidden: Array, memory: Array, saved: Array
+    layer: int, places: Array, outer: Array, inner: Array, state: Array, saved: Array
 ) -> None:
     """The gates are input, forget, output, candidate; saved are they and the memory before."""
-    for gate in range(3):
-        sigmoid_sums(projected[gate], outer[gate], inner[gate], saved[gate])
-    tanh_sums(projected[3], outer[3], inner[3], saved[3])
-    copy(saved[4], memory)
-    admit, keep, show, candidate = saved[0], saved[1], saved[2], saved[3]
-    keep_and_admit(memory, keep, admit, candidate)
-    times_tanh(hidden, show, memory)
+    size = state.shape[3]
+    for item in range(places.shape[0]):
+        place = min(places[item], saved.shape[0] - 1)
+        for gate in range(3):
+            for i in range(size):
+                saved[place, layer, gate, i] = sigmoid(outer[item, gate, i] + inner[item, gate, i])
+        for i in range(size):
+            saved[place, layer, 3, i] = tanh(outer[item, 3, i] + inner[item, 3, i])
+        for i in range(size):
+            saved[place, layer, 4, i] = state[layer, 1, item, i]
+        for i in range(size):
+            keep, admit = saved[place, layer, 1, i], saved[place, layer, 0, i]
+            admitted = admit * saved[place, layer, 3, i]
+            state[layer, 1, item, i] = keep * state[layer, 1, item, i] + admitted
+        for i in range(size):
+            state[layer, 0, item, i] = saved[place, layer, 2, i] * tanh(state[layer, 1, item, i])
 
 
 @compiled
-def _lstm_backward(saved: Array, grad_hidden: Array, grad_memory: Array, grad: Array) -> None:
-    admit, keep, show, candidate, before = saved[0], saved[1], saved[2], saved[3], saved[4]
-    one = saved.dtype.type(1)
-    shown = grad[0]  # tanh of the memory, until the place is needed
-    for i in range(shown.shape[0]):
-        shown[i] = tanh(keep[i] * before[i] + admit[i] * candidate[i])
-    for i in range(grad_memory.shape[0]):
-        grad_memory[i] += grad_hidden[i] * show[i] * (one - shown[i] * shown[i])
-    _sigmoid_backward(show, grad_hidden, shown, grad[2])
-    _sigmoid_backward(admit, grad_memory, candidate, grad[0])
-    _sigmoid_backward(keep, grad_memory, before, grad[1])
-    _tanh_backward(candidate, grad_memory, admit, grad[3])
-    multiply(grad_memory, keep)
-    grad_hidden.fill(0)
+def _lstm_backward(layer: int, places: Array, saved: Array, grad: Array, out: Array) -> None:
+    size, one = grad.shape[3], grad.dtype.type(1)
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(size):
+            admitted = saved[place, layer, 0, i] * saved[place, layer, 3, i]
+            # tanh of the memory, until the place is needed
+            out[item, 0, i] = tanh(saved[place, layer, 1, i] * saved[place, layer, 4, i] + admitted)
+        for i in range(size):
+            shown, show = out[item, 0, i], saved[place, layer, 2, i]
+            grad[layer, 1, item, i] += grad[layer, 0, item, i] * show * (one - shown * shown)
+        for i in range(size):
+            show = saved[place, layer, 2, i]
+            out[item, 2, i] = grad[layer, 0, item, i] * out[item, 0, i] * show * (one - show)
+        for i in range(size):
+            admit, candidate = saved[place, layer, 0, i], saved[place, layer, 3, i]
+            out[item, 0, i] = grad[layer, 1, item, i] * candidate * admit * (one - admit)
+        for i in range(size):
+            keep, before = saved[place, layer, 1, i], saved[place, layer, 4, i]
+            out[item, 1, i] = grad[layer, 1, item, i] * before * keep * (one - keep)
+        for i in range(size):
+            admit, candidate = saved[place, layer, 0, i], saved[place, layer, 3, i]
+            out[item, 3, i] = grad[layer, 1, item, i] * admit * (one - candidate * candidate)
+        for i in range(size):
+            grad[layer, 1, item, i] *= saved[place, layer, 1, i]
+        for i in range(size):
+            grad[layer, 0, item, i] = 0
 
 
 @compiled
-def _gru_step(projected: Array, outer: Array, inner: Array, hidden: Array, saved: Array) -> None:
-    """The gates are reset, update, candidate; saved are they and the inner sums of the last."""
-    for gate in range(2):
-        sigmoid_sums(projected[gate], outer[gate], inner[gate], saved[gate])
-    reset, keep, candidate, recalled = saved[0], saved[1], saved[2], saved[3]
-    copy(recalled, inner[2])
-    copy(candidate, recalled)
-    multiply(candidate, reset)
-    tanh_sums(projected[2], outer[2], candidate, candidate)
-    towards(hidden, candidate, keep)
+def _gru_step(
+    layer: int, places: Array, outer: Array, inner: Array, state: Array, saved: Array
+) -> None:
+    """The gates are reset, update, candidate.
+
+    Saved are they, the inner sums of the last and the state before.
+    """
+    size = state.shape[3]
+    for item in range(places.shape[0]):
+        place = min(places[item], saved.shape[0] - 1)
+        for gate in range(2):
+            for i in range(size):
+                saved[place, layer, gate, i] = sigmoid(outer[item, gate, i] + inner[item, gate, i])
+        for i in range(size):
+            saved[place, layer, 3, i] = inner[item, 2, i]
+        for i in range(size):
+            saved[place, layer, 4, i] = state[layer, 0, item, i]
+        for i in range(size):
+            recalled = saved[place, layer, 3, i] * saved[place, layer, 0, i]
+            saved[place, layer, 2, i] = tanh(outer[item, 2, i] + recalled)
+        for i in range(size):
+            candidate = saved[place, layer, 2, i]
+            change = state[layer, 0, item, i] - candidate
+            state[layer, 0, item, i] = candidate + saved[place, layer, 1, i] * change
 
 
 @compiled
 def _gru_backward(
-    saved: Array, before: Array, grad_hidden: Array, grad_outer: Array, grad_inner: Array
+    layer: int, places: Array, saved: Array, grad: Array, grad_outer: Array, grad_inner: Array
 ) -> None:
-    reset, update, candidate, recalled = saved[0], saved[1], saved[2], saved[3]
-    one = saved.dtype.type(1)
-    # What the update and the candidate are multiplied by, until they are overwritten.
-    change, share = grad_outer[1], grad_outer[2]
-    for i in range(change.shape[0]):
-        change[i] = before[i] - candidate[i]
-    for i in range(share.shape[0]):
-        share[i] = one - update[i]
-    _sigmoid_backward(update, grad_hidden, change, grad_outer[1])
-    _tanh_backward(candidate, grad_hidden, share, grad_outer[2])
-    _sigmoid_backward(reset, grad_outer[2], recalled, grad_outer[0])
-    for gate in range(3):
-        copy(grad_inner[gate], grad_outer[gate])
-    multiply(grad_inner[2], reset)
-    multiply(grad_hidden, update)
+    size, one = grad.shape[3], grad.dtype.type(1)
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(size):
+            update, candidate = saved[place, layer, 1, i], saved[place, layer, 2, i]
+            change = grad[layer, 0, item, i] * (saved[place, layer, 4, i] - candidate)
+            grad_outer[item, 1, i] = change * update * (one - update)
+        for i in range(size):
+            update, candidate = saved[place, layer, 1, i], saved[place, layer, 2, i]
+            share = grad[layer, 0, item, i] * (one - update)
+            grad_outer[item, 2, i] = share * (one - candidate * candidate)
+        for i in range(size):
+            reset, recalled = saved[place, layer, 0, i], saved[place, layer, 3, i]
+            grad_outer[item, 0, i] = grad_outer[item, 2, i] * recalled * reset * (one - reset)
+        for gate in range(2):
+            for i in range(size):
+                grad_inner[item, gate, i] = grad_outer[item, gate, i]
+        for i in range(size):
+            grad_inner[item, 2, i] = grad_outer[item, 2, i] * saved[place, layer, 0, i]
+        for i in range(size):
+            grad[layer, 0, item, i] *= saved[place, layer, 1, i]

@@ -1,177 +1,155 @@
-"""Functions that compiled code is made of: plain Python, until compiling is worth its time.
+"""Functions of compiled code, as numba documents them, and when they are compiled.
 
-What is marked here is called as it is written until `stacktrans.kernels.loading` has loaded numba;
-from then on, what Python calls is compiled code.
+A function marked `compiled` is plain Python for Python, and is compiled where compiled code calls
+it. A `compiled_entry` is what Python calls: numba compiles it at the first call, with all that it
+calls, and keeps the code on disk (see `code`). Short work is done in Python where there is no
+code yet, since it takes less than compiling.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar, cast
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
 
+import numba
 import numpy as np
+from numba.extending import overload, register_jitable
 
-Array = np.ndarray[Any, Any]
+from stacktrans.kernels.code import CodeDirectory, announced
+
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-# No array is made or kept in compiled code, so references to them need not be counted, which would
-# take as long as all else that a step does.
-_ALL = {"error_model": "numpy", "_nrt": False}
-# Without what lets Python or C call it, which would take a tenth of the time to compile.
-_INNER = {**_ALL, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 # No fast-math licence is given that lets the compiler assume there is no NaN: a diverged run
 # would then show finite numbers.
 _EXACT = {"contract"}
 _REORDERED = {"contract", "reassoc", "nsz"}
-
-
-class Compilable:
-    """A function that is Python for Python, and compiled code for compiled code.
-
-    Attributes:
-        function: as it is written.
-        options: with which numba compiles it.
-        loops: `module:name` of what is compiled in its place, where it is written in whole arrays.
-        made_by: what makes its dispatcher, once numba is loaded.
-    """
-
-    made_by: ClassVar[Callable[["Compilable"], Any]]
-
-    def __init__(
-        self, function: Callable[..., Any], options: Mapping[str, Any], loops: str | None = None
-    ) -> None:
-        functools.update_wrapper(self, function)
-        self.function, self.options, self.loops = function, options, loops
-
-    def __call__(self, *args: Any) -> Any:
-        return self.function(*args)
-
-    @functools.cached_property
-    def dispatcher(self) -> Any:
-        """What numba makes of it."""
-        return Compilable.made_by(self)
-
-    # Under these two names numba finds what is to be written out in its caller.
-
-    @property
-    def targetoptions(self) -> Any:
-        """With which it is compiled."""
-        return self.dispatcher.targetoptions
-
-    @property
-    def py_func(self) -> Callable[..., Any]:
-        """What is compiled."""
-        return cast(Callable[..., Any], self.dispatcher.py_func)
-
-
-class Entry(Compilable):
-    """A function whose compiled code is called by Python, too; it is kept on disk."""
-
-    def __call__(self, *args: Any) -> Any:
-        return self._tried(self.dispatcher, *args) if _numba else self.in_python(*args)
-
-    def compile_for(self, types: tuple[Any, ...]) -> None:
-        """Compile it for some types of arguments, if it is not."""
-        self._tried(self.dispatcher.compile, types)
-
-    def _tried(self, call: Callable[..., Any], *args: Any) -> Any:
-        try:
-            return call(*args)
-        except BaseException:
-            # It may have been compiling, for which other processes wait.
-            self.dispatcher._cache.give_up()
-            raise
-
-    def in_python(self, *args: Any) -> Any:
-        """Do in Python what the compiled code does."""
-        # In compiled code there are no warnings either.
-        with np.errstate(all="ignore"):
-            return self.function(*args)
-
-    @property
-    def name(self) -> str:
-        """`module.function`."""
-        return f"{self.function.__module__.rpartition('.')[2]}.{self.function.__name__}"
-
-
-class Overloaded:
-    """A function that is another one for some types of its first argument.
-
-    Attributes:
-        function: what it is for all others.
-        own: what it is for a type.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        functools.update_wrapper(self, function)
-        self.function = function
-        self.own: dict[type, Callable[..., Any]] = {}
-        by_type.append(self)
-
-    def __call__(self, first: Any, *others: Any) -> Any:
-        return self.own.get(type(first), self.function)(first, *others)
-
-
-by_type: list[Overloaded] = []
-"""All of them that there are."""
-entries: list[Entry] = []
-"""The same."""
-_numba = False
-
-
-def call_compiled_code() -> None:
-    """Have Python call compiled code from now on; see `stacktrans.kernels.loading`."""
-    global _numba
-    _numba = True
-
-
-def uses_numba() -> bool:
-    """Whether Python calls compiled code."""
-    return _numba
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": _EXACT}
+_WORTH_COMPILING = 5000
+"""Steps of strings that take some seconds in Python."""
+_first_calls = threading.RLock()
+# As numba does not say what types its functions have.
+_njit: Any = functools.partial(numba.njit, nogil=True, **_OPTIONS)
+_overload: Any = overload
 
 
 def compiled(function: Function) -> Function:
-    """Compile what only compiled code calls; as all of it, it makes no arrays and returns none."""
-    return cast(Function, Compilable(function, {"fastmath": _EXACT, **_INNER}))
+    """Compile a function where compiled code calls it."""
+    return register_jitable(**_OPTIONS)(function)
 
 
-def inlined(function: Function) -> Function:
-    """As `compiled`, written out in whatever calls it; it may return a part of an array.
+def reordered(function: Function) -> Function:
+    """As `compiled`, where the terms of sums may be added in any order."""
+    options = {**_OPTIONS, "fastmath": _REORDERED}
+    return register_jitable(**options)(function)
 
-    A call with a dozen arrays would take a while by itself.
+
+class ByMemory(Protocol):
+    """A function that each memory may have its own of."""
+
+    def __call__(self, memory: Any, *others: Any) -> Any:
+        """Do what it does for the type of the memory."""
+
+    def register(self, kind: type) -> Callable[[Function], Function]:
+        """Declare what it does for a type."""
+
+
+def by_memory(function: Callable[..., Any]) -> ByMemory:
+    """A function that each memory may have its own of, for the type of the first argument.
+
+    For Python it is what `functools.singledispatch` makes of it: `@name.register(Type)` declares
+    what it is for a type; compiled code calls the same functions.
     """
-    options = {"fastmath": _EXACT, "inline": "always", **_INNER}
-    return cast(Function, Compilable(function, options))
+    generic: Any = functools.singledispatch(function)
+
+    def choose(memory: Any, *_: Any) -> Callable[..., Any]:
+        own: Callable[..., Any] = generic.dispatch(getattr(memory, "instance_class", object))
+        return own
+
+    _overload(generic, jit_options=_OPTIONS, strict=False)(choose)
+    return cast(ByMemory, generic)
 
 
-def compiled_as(loops: str, any_order: bool = False) -> Callable[[Function], Function]:
-    """As `compiled`, for what is written in whole arrays: compiled are the loops of `module:name`.
+class Entry:
+    """A function that Python calls; its compiled code is kept by the types of its arguments.
 
-    With `any_order`, the terms of sums may be added in any order.
+    Args:
+        function: what is compiled.
+        steps: how many steps of strings a call with some arguments is worth.
     """
-    options = {"fastmath": _REORDERED if any_order else _EXACT, **_INNER}
 
-    def marked(function: Function) -> Function:
-        return cast(Function, Compilable(function, options, loops))
+    _steps_in_python = 0
+    _always = False
+
+    def __init__(self, function: Callable[..., Any], steps: Callable[..., int]) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self._steps = function, steps
+        self.code: dict[tuple[type, ...], Any] = {}
+
+    @classmethod
+    def compile_from_now_on(cls) -> None:
+        """Do nothing in Python any more: there is much to do."""
+        cls._always = True
+
+    @classmethod
+    def expect(cls, steps: int) -> None:
+        """Do nothing in Python any more if so many steps of strings are too many for it."""
+        if steps > _WORTH_COMPILING:
+            cls.compile_from_now_on()
+
+    def __call__(self, *arguments: Any) -> Any:
+        kinds = tuple(map(type, arguments))
+        code = self.code.get(kinds)
+        if code is not None:
+            try:
+                return code(*arguments)
+            except OSError:  # what it was compiled to for other types of arrays was not written
+                return code(*arguments)
+        directory = CodeDirectory.of(self.function, kinds)
+        if not directory.has_code and self._is_short(arguments):
+            # In compiled code there are no warnings either.
+            with np.errstate(all="ignore"):
+                return self.function(*arguments)
+        with _first_calls:
+            if kinds not in self.code:
+                return self._first_call(kinds, directory, arguments)
+        return self.code[kinds](*arguments)
+
+    def _first_call(
+        self, kinds: tuple[type, ...], directory: CodeDirectory, arguments: tuple[Any, ...]
+    ) -> Any:
+        """Compile, or read what was compiled; with whatever is wrong with the disk, in memory."""
+        code: Any = None
+        with contextlib.nullcontext() if directory.has_code else announced():
+            try:
+                with directory.as_cache() as cache:
+                    code = _njit(self.function, cache=cache)
+                result = code(*arguments)
+            except Exception as error:
+                # Nothing has been run yet. If the code could only not be written, it is there.
+                if not (code and code.signatures):
+                    code = _njit(self.function)
+                result = code(*arguments)
+                directory.give_up(error)
+            else:
+                directory.complete()
+        self.code[kinds] = code
+        return result
+
+    def _is_short(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether to do it in Python, of which not more than so much is done."""
+        if not Entry._always:
+            Entry._steps_in_python += self._steps(*arguments)
+        return not Entry._always and Entry._steps_in_python <= _WORTH_COMPILING
+
+
+def compiled_entry(steps: Callable[..., int]) -> Callable[[Callable[..., Any]], Any]:
+    """Compile what Python calls; with how many steps of strings a call is worth, by its arguments.
+
+    In Python a step takes a millisecond or two.
+    """
+
+    def marked(function: Callable[..., Any]) -> Any:
+        return Entry(function, steps)
 
     return marked
-
-
-def compiled_entry(function: Function) -> Function:
-    """Compile what Python calls, at the first call; kept on disk with all that it calls."""
-    entry = Entry(function, {**_ALL, "nogil": True, "fastmath": _EXACT})
-    entries.append(entry)
-    if _numba:
-        _ = entry.dispatcher
-    return cast(Function, entry)
-
-
-def as_entry(function: Callable[..., Any]) -> Entry:
-    """What `compiled_entry` has made."""
-    assert isinstance(function, Entry)
-    return function
-
-
-def overloaded(function: Function) -> Function:
-    """A function of compiled code that is another for some types of its first argument."""
-    return cast(Function, Overloaded(function))

@@ -1,71 +1,41 @@
 """All steps of a batch in compiled code, forward and backward: any controller with any memory.
 
-What they are given is put together in `batches`.
+What they are given is put together in `batches`. Arrays are taken from their records once, before
+the steps, and are passed whole: numba counts references to every array that is taken from a record
+or is a view of another, which takes as long as the arithmetic of a small model.
 """
 
 from typing import Any
 
 from stacktrans.kernels import kernel
-from stacktrans.kernels.arithmetic import add, copy
-from stacktrans.kernels.compiling import Array, compiled_entry, inlined
+from stacktrans.kernels.cells import cell_backward, cell_step
+from stacktrans.kernels.compiling import compiled_entry
 from stacktrans.kernels.steps import (
     Backward,
     Forward,
-    going_on,
-    position_backward,
-    position_step,
+    Step,
+    add_given,
+    add_projected,
+    add_rows,
+    keep_gates,
+    keep_reads,
+    keep_rows,
+    places_at,
+    positions_backward,
+    positions_step,
+    reads_backward,
     rounded,
+    scale_state,
     sigmoid_signals,
     sigmoid_signals_backward,
-    units_backward,
-    units_step,
+    signals_given,
     values_backward,
     values_step,
 )
+from stacktrans.kernels.tiles import product
 
 
-@inlined
-def operate(
-    memory: Any,
-    own: int,
-    tanh_values: int,
-    hard: int,
-    bias: Array,
-    sums: Array,
-    signals: Array,
-    reads: Array,
-    item: int,
-    step: int,
-    place: int,
-    later: int,
-) -> None:
-    """What an item does with its memory at a step: signals, then values, then pop, push and read.
-
-    Args:
-        memory: changed in place.
-        own: how many of the signals are the memory's; those of buffers follow.
-        tanh_values: as `Forward` has it.
-        hard: as `Forward` has it.
-        bias: [signals + pushes * m].
-        sums: the same and more; what comes out of the controller.
-        signals: [signals] set.
-        reads: [reads * m] set.
-        item: which of the batch.
-        step: which of its steps.
-        place: of the step.
-        later: how many steps of this item come after it.
-    """
-    kernel.set_signals(memory, sums, bias, signals[:own])
-    sigmoid_signals(sums[own:], bias[own:], signals[own:])
-    if hard:
-        kernel.make_hard(memory, signals[:own])
-        rounded(signals[own:])
-    vectors = kernel.pushed(memory, item, step, place)
-    values_step(sums, bias, signals.shape[0], tanh_values, vectors)
-    kernel.step_forward(memory, item, step, place, later, signals, reads)
-
-
-@compiled_entry
+@compiled_entry(lambda run, *_: int(run.starts[-1]))
 def forward(run: Forward, memory: Any, own: int, first: int) -> None:
     """All steps: units, then signals and values, then the memory.
 
@@ -75,35 +45,39 @@ def forward(run: Forward, memory: Any, own: int, first: int) -> None:
         own: how many of the signals are the memory's; those of buffers follow.
         first: how many steps the memory has taken before the first of these.
     """
-    tanh_values, hard, buffered = run.tanh_values, run.hard, run.inputs.buffered
-    bias, starts, read, trace, heads = run.bias, run.starts, run.read, run.trace, run.heads
-    going = run.state.shape[2]
-    for step in range(starts[1] - starts[0]):
-        going = going_on(starts, step, going)
-        units_step(run, step, going)
-        for item in range(going):
-            place = starts[item] + step
-            later = starts[item + 1] - place - 1
-            operate(
-                memory,
-                own,
-                tanh_values,
-                hard,
-                bias,
-                heads[item],
-                trace.signals[place],
-                read[item],
-                item,
-                first + step,
-                place,
-                later,
-            )
-            if buffered:
-                position_step(trace, starts, item, place)
-            copy(trace.reads[place], read[item])
+    weights, inputs, trace, starts = run.weights, run.inputs, run.trace, run.starts
+    below, between, recurrent, said = weights.below, weights.between, weights.hidden, weights.heads
+    outer, inner, heads, bias, values = run.outer, run.inner, run.heads, run.bias, run.values
+    saved, hidden, signals, reads = trace.saved, trace.hidden, trace.signals, trace.reads
+    read, positions, free, state = run.read, trace.positions, run.places, run.state
+    layers, count = state.shape[0], signals.shape[1]
+    for number in range(starts[1] - starts[0]):
+        places = places_at(starts, number, free)
+        going = places.shape[0]
+        for layer in range(layers):
+            if layer == 0:
+                product(read, going, below, outer)
+            else:
+                product(state[layer - 1, 0], going, between[layer - 1], outer)
+            product(state[layer, 0], going, recurrent[layer], inner)
+            add_projected(inputs, layer, places, positions, outer)
+            cell_step(run.cell, layer, places, outer, inner, state, saved)
+            keep_rows(state[layer, 0], layer, places, hidden)
+        product(state[layers - 1, 0], going, said, heads)
+        kernel.set_signals(memory, own, places, heads, bias, signals)
+        if run.hard:
+            kernel.make_hard(memory, own, places, signals)
+        if own < count:
+            sigmoid_signals(own, count, places, heads, bias, signals)
+            if run.hard:
+                rounded(own, count, places, signals)
+            positions_step(positions, signals, starts, places)
+        values_step(run.tanh_values, count, going, heads, bias, values)
+        kernel.step_forward(memory, Step(first + number, places, starts), signals, values, read)
+        keep_reads(read, places, reads)
 
 
-@compiled_entry
+@compiled_entry(lambda run, *_: int(run.starts[-1]))
 def backward(run: Backward, memory: Any, own: int) -> None:
     """All steps backwards, down to the memory before the first, which is constant.
 
@@ -112,27 +86,49 @@ def backward(run: Backward, memory: Any, own: int) -> None:
         memory: after the last step.
         own: how many of the signals are the memory's.
     """
-    tanh_values, buffered, starts = run.tanh_values, run.inputs.buffered, run.starts
-    trace, grads, heads = run.trace, run.grads, run.heads
-    grad_heads, grad_read, grad_position = run.grad_heads, run.grad_read, run.grad_position
-    batch, count = run.grad_state.shape[2], trace.signals.shape[1]
-    grad_read.fill(0)
-    for step in range(starts[1] - starts[0] - 1, -1, -1):
-        going = going_on(starts, step, batch)
-        for item in range(going):
-            place = starts[item] + step
-            signals, grad = trace.signals[place], heads[item]
-            later = starts[item + 1] - place - 1
-            add(grad_read[item], grads.reads[place])
-            kernel.step_backward(memory, item, step, place, later, signals, grad_read[item], grad)
-            if buffered:
-                position_backward(count, grad_position[item], grad)
-            add(grad, grads.signals[place])
-            kernel.signals_backward(memory, signals[:own], grad[:own])
-            if buffered:
-                sigmoid_signals_backward(signals[own:], grad[own:])
-            vectors = kernel.pushed(memory, item, step, place)
-            grad_vectors = kernel.pushed_gradient(memory, item, step, place)
-            values_backward(tanh_values, vectors, grad_vectors, count, grad)
-            copy(grad_heads[place], grad)
-        units_backward(run, step, going)
+    weights, inputs, trace, starts, grads = (
+        run.weights,
+        run.inputs,
+        run.trace,
+        run.starts,
+        run.grads,
+    )
+    below, between, recurrent, said = weights.below, weights.between, weights.hidden, weights.heads
+    outer, inner, heads, grad_hidden = run.outer, run.inner, run.heads, run.grad_hidden
+    saved, signals, positions = trace.saved, trace.signals, trace.positions
+    starts, free = run.starts, run.places
+    grad_below, grad_read, grad_state = run.below, run.grad_read, run.grad_state
+    grad_position, values, grad_values = run.grad_position, run.values, run.grad_values
+    grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
+    given_hidden, given_reads, given_signals = grads.hidden, grads.reads, grads.signals
+    layers, count = grad_state.shape[0], signals.shape[1]
+    grad_below.fill(0)
+    for number in range(starts[1] - starts[0] - 1, -1, -1):
+        places = places_at(starts, number, free)
+        going, step = places.shape[0], Step(number, places, starts)
+        reads_backward(places, grad_below, given_reads, grad_read)
+        kernel.step_backward(memory, step, signals, values, grad_read, heads, grad_values)
+        values_backward(run.tanh_values, count, going, values, grad_values, heads)
+        signals_given(own, places, grad_position, given_signals, heads)
+        kernel.signals_backward(memory, own, places, signals, heads)
+        sigmoid_signals_backward(own, count, places, signals, heads)
+        keep_rows(heads, 0, places, grad_heads)
+        product(heads, going, said, grad_hidden)
+        add_given(grad_state, places, given_hidden)
+        add_rows(grad_state[layers - 1, 0], going, grad_hidden)
+        for layer in range(layers - 1, -1, -1):
+            cell_backward(run.cell, layer, places, saved, grad_state, outer, inner)
+            keep_gates(outer, layer, places, grad_projected)
+            if grad_inner.shape[0]:
+                keep_gates(inner, layer, places, grad_inner)
+            if inputs.buffered:
+                positions_backward(inputs, layer, places, positions, outer, grad_position)
+            product(inner, going, recurrent[layer], grad_hidden)
+            add_rows(grad_state[layer, 0], going, grad_hidden)
+            if run.state_gradient != 1:
+                scale_state(grad_state, layer, going, run.state_gradient)
+            if layer == 0:
+                product(outer, going, below, grad_below)
+            else:
+                product(outer, going, between[layer - 1], grad_hidden)
+                add_rows(grad_state[layer - 1, 0], going, grad_hidden)

@@ -7,14 +7,14 @@ strings, which stand one string after the other.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from stacktrans.kernels.compiling import Array, Function, Overloaded, overloaded
-from stacktrans.kernels.steps import rounded, sigmoid_signals, sigmoid_signals_backward
+from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.compiling import by_memory
+from stacktrans.kernels.steps import Step, rounded, sigmoid_signals, sigmoid_signals_backward
 
 
 class Store(Protocol):
@@ -54,7 +54,6 @@ class Room(NamedTuple):
         places: N, how many steps all strings take together, of which all that going backwards
             needs is kept; None to keep nothing.
         held: what the memory begins with, which stays as it is; None for nothing.
-        values: [B, T, pushes * m] what is pushed, if that is known already.
     """
 
     batch: int
@@ -63,7 +62,6 @@ class Room(NamedTuple):
     steps: int
     places: int | None = None
     held: Any = None
-    values: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -92,80 +90,68 @@ class Kernel(ABC):
             raise ValueError("what is carried is of another memory")
 
 
-def implements(function: Callable[..., Any], *kinds: type) -> Callable[[Function], Function]:
-    """Declare what one of the functions below does for some types of arrays."""
-    assert isinstance(function, Overloaded)
-
-    def declared(own: Function) -> Function:
-        function.own.update(dict.fromkeys(kinds, own))
-        return own
-
-    return declared
-
-
-@overloaded
-def set_signals(memory: Any, sums: Array, bias: Array, signals: Array) -> None:
-    """Set the memory's signals, [signals], by the sums under them; by sigmoids, if not declared."""
-    sigmoid_signals(sums, bias, signals)
-
-
-@overloaded
-def signals_backward(memory: Any, signals: Array, grad: Array) -> None:
-    """Turn the gradients of the memory's signals, in place, into those of the sums under them."""
-    sigmoid_signals_backward(signals, grad)
-
-
-@overloaded
-def make_hard(memory: Any, signals: Array) -> None:
-    """Make the memory's signals 0 or 1; each is rounded, if not declared."""
-    rounded(signals)
-
-
-@overloaded
-def pushed(memory: Any, item: int, step: int, place: int) -> Array:
-    """What is pushed at a step, [pushes, m]: to be set going forwards, known going backwards."""
-    raise NotImplementedError
-
-
-@overloaded
-def pushed_gradient(memory: Any, item: int, step: int, place: int) -> Array:
-    """The gradients of what was pushed, [pushes, m], after the `step_backward` of the step."""
-    raise NotImplementedError
-
-
-@overloaded
-def step_forward(
-    memory: Any, item: int, step: int, place: int, later: int, signals: Array, reads: Array
+@by_memory
+def set_signals(
+    memory: Any, count: int, places: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
-    """Do what signals say with what is `pushed`, then read.
+    """Set the memory's signals at a step by the sums under them; by sigmoids, if not declared.
+
+    Args:
+        memory: as it was before the step.
+        count: how many signals it has, the first ones.
+        places: [B] of the step.
+        sums: [B, count or more].
+        bias: [count or more] added to the sums.
+        signals: [N, count or more] set.
+    """
+    sigmoid_signals(0, count, places, sums, bias, signals)
+
+
+@by_memory
+def signals_backward(memory: Any, count: int, places: Array, signals: Array, grad: Array) -> None:
+    """Turn the gradients of the memory's signals, in place, into those of the sums under them."""
+    sigmoid_signals_backward(0, count, places, signals, grad)
+
+
+@by_memory
+def make_hard(memory: Any, count: int, places: Array, signals: Array) -> None:
+    """Make the memory's signals 0 or 1; each is rounded, if not declared."""
+    rounded(0, count, places, signals)
+
+
+@by_memory
+def step_forward(memory: Any, step: Step, signals: Array, values: Array, reads: Array) -> None:
+    """Do what signals say, then read.
 
     Args:
         memory: changed in place.
-        item: which of the batch.
-        step: which of its steps.
-        place: of the step.
-        later: how many steps of this item come after it.
-        signals: [signals or more].
-        reads: [reads * m] set.
+        step: the step.
+        signals: [N, signals or more] at all steps.
+        values: [B, pushes, m] to push; to be copied.
+        reads: [B, reads, m] set.
     """
     raise NotImplementedError
 
 
-@overloaded
+@by_memory
 def step_backward(
     memory: Any,
-    item: int,
-    step: int,
-    place: int,
-    later: int,
+    step: Step,
     signals: Array,
+    values: Array,
     grad_reads: Array,
     grad_signals: Array,
+    grad_values: Array,
 ) -> None:
-    """Carry gradients back over a step; arguments as for `step_forward`.
+    """Carry gradients back over a step.
 
     Args:
-        grad_reads: [reads * m or more] of what was read.
-        grad_signals: [signals or more] set.
+        memory: changed in place.
+        step: the step.
+        signals: [N, signals or more] at all steps.
+        values: [B, pushes, m] set to what was pushed.
+        grad_reads: [B, reads, m] of what was read.
+        grad_signals: [B, signals or more] set.
+        grad_values: [B, pushes, m] set.
     """
     raise NotImplementedError

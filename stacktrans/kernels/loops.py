@@ -1,119 +1,240 @@
-"""What is compiled in the place of what `stacktrans.kernels.arithmetic` writes in whole arrays.
+"""Elementwise functions and sums over arrays, in the precision of their arguments.
 
-Each loop writes to one array, since only such are vectorised.
+Each loop writes to one array, since only such are vectorised. A call of the C library costs 11 ns
+an element, and keeps the loop around it from being vectorised; so float32 goes through a
+polynomial, and float64, which is here for checks of gradients, through the C library.
 """
 
 import math
 from typing import Any
 
-from stacktrans.kernels.arithmetic import exp, sigmoid, tanh
-from stacktrans.kernels.compiling import Array
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.compiling import compiled, reordered
+
+_ZERO = np.float32(0)
+_ONE = np.float32(1)
+_TWO = np.float32(2)
+_TEN = np.float32(10)
+_LARGEST = np.float32(89)  # exp of it is infinite
+_LARGEST_SUM = np.float32(87)  # 1 + exp of minus it is 1
+_LOG2_E = np.float32(1.4426950408889634)
+# ln 2 in two parts: the first has zeros enough at its end for its product by a small
+# whole number to be exact.
+_LN2_HIGH = np.float32(0.693359375)
+_LN2_LOW = np.float32(-2.1219444005469057e-4)
+# Added to a number and taken off again, it leaves the nearest whole number, which stands
+# meanwhile in the low bits of the sum.
+_ROUNDER = np.float32(1.5 * 2**23)
+# expm1(r) / r - 1 = r (C2 + C3 r + ...), relative error of expm1 under 2e-8 for |r| <= ln(2) / 2
+# (least squares with weights repeated until the errors level out).
+_C2 = np.float32(0.4999999701976776)
+_C3 = np.float32(0.1666654348373413)
+_C4 = np.float32(0.04166720062494278)
+_C5 = np.float32(0.008366520516574383)
+_C6 = np.float32(0.0013882523635402322)
+_BIAS = 127  # of the exponent of a float32
+_MANTISSA = 23  # bits of it
 
 
+@compiled
+def _exp_parts(x: Any) -> tuple[Any, Any]:
+    """exp(r) - 1 and 2 ** n with x = r + n ln 2, of a float32 x >= -87, or a NaN.
+
+    From 89 on the power of two is infinity.
+    """
+    # Written so that a NaN passes through.
+    x = _LARGEST if x > _LARGEST else x
+    rounded = x * _LOG2_E + _ROUNDER
+    whole = rounded - _ROUNDER
+    rest = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
+    poly = _C2 + rest * (_C3 + rest * (_C4 + rest * (_C5 + rest * _C6)))
+    bits = np.float32(rounded).view(np.int32) + _BIAS << _MANTISSA
+    power = np.int32(bits).view(np.float32)
+    return rest + rest * rest * poly, power
+
+
+@compiled
+def _sigmoid_single(x: Any) -> Any:
+    x = _LARGEST_SUM if x > _LARGEST_SUM else x
+    less_one, scale = _exp_parts(-x)
+    return _ONE / (_ONE + scale * (_ONE + less_one))
+
+
+@compiled
+def _tanh_single(x: Any) -> Any:
+    # tanh is 1 - 4e-9 at 10, which is 1 in float32.
+    x = _TEN if x > _TEN else x
+    x = -_TEN if x < -_TEN else x
+    less_one, scale = _exp_parts(_TWO * x)
+    power = scale * less_one + (scale - _ONE)
+    return power / (power + _TWO)
+
+
+@compiled
+def _exp_single(x: Any) -> Any:
+    less_one, scale = _exp_parts(-_LARGEST_SUM if x < -_LARGEST_SUM else x)
+    return _ZERO if x < -_LARGEST_SUM else scale * (_ONE + less_one)
+
+
+def exp(x: Any) -> Any:
+    """The exponential of x; for float32 it is 0 where it is under 1.6e-38."""
+    return np.exp(x)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    with np.errstate(over="ignore"):  # which is 0
+        return 1 / (1 + np.exp(-x))
+
+
+def tanh(x: Any) -> Any:
+    """Hyperbolic tangent."""
+    return np.tanh(x)
+
+
+# Not strict: it would want the annotations repeated in the lambdas.
+@overload(exp, strict=False)
+def _choose_exp(x: Any) -> Any:
+    return (lambda x: _exp_single(x)) if x == types.float32 else lambda x: math.exp(x)
+
+
+@overload(sigmoid, strict=False)
+def _choose_sigmoid(x: Any) -> Any:
+    if x == types.float32:
+        return lambda x: _sigmoid_single(x)
+    return lambda x: 1.0 / (1.0 + math.exp(-x))
+
+
+@overload(tanh, strict=False)
+def _choose_tanh(x: Any) -> Any:
+    return (lambda x: _tanh_single(x)) if x == types.float32 else lambda x: math.tanh(x)
+
+
+@reordered
 def dot(left: Array, right: Array) -> Any:
-    """See `arithmetic.dot`."""
+    """Sum of left[i] * right[i], of as many as there are on the left."""
     total = left.dtype.type(0)
     for i in range(left.shape[0]):
         total += left[i] * right[i]
     return total
 
 
+@compiled
 def add_scaled(out: Array, scale: Any, row: Array) -> None:
-    """See `arithmetic.add_scaled`."""
+    """Add scale * row to out."""
     for i in range(out.shape[0]):
         out[i] += scale * row[i]
 
 
+@compiled
 def add(out: Array, more: Array) -> None:
-    """See `arithmetic.add`."""
+    """Add as many numbers as both have."""
     for i in range(min(out.shape[0], more.shape[0])):
         out[i] += more[i]
 
 
+@compiled
 def scale(out: Array, by: float) -> None:
-    """See `arithmetic.scale`."""
+    """out *= by, in the precision of out."""
     factor = out.dtype.type(by)
     for i in range(out.shape[0]):
         out[i] *= factor
 
 
+@compiled
 def multiply(out: Array, by: Array) -> None:
-    """See `arithmetic.multiply`."""
+    """out *= by, elementwise."""
     for i in range(out.shape[0]):
         out[i] *= by[i]
 
 
+@compiled
 def copy(out: Array, row: Array) -> None:
-    """See `arithmetic.copy`."""
+    """Set out to the numbers at the start of row."""
     for i in range(out.shape[0]):
         out[i] = row[i]
 
 
+@compiled
 def sigmoid_sum(first: Array, second: Array, out: Array) -> None:
-    """See `arithmetic.sigmoid_sum`."""
+    """out = sigmoid(first + second)."""
     for i in range(out.shape[0]):
         out[i] = sigmoid(first[i] + second[i])
 
 
+@compiled
 def tanh_sum(first: Array, second: Array, out: Array) -> None:
-    """See `arithmetic.tanh_sum`."""
+    """out = tanh(first + second)."""
     for i in range(out.shape[0]):
         out[i] = tanh(first[i] + second[i])
 
 
+@compiled
 def sigmoid_sums(first: Array, second: Array, third: Array, out: Array) -> None:
-    """See `arithmetic.sigmoid_sums`."""
+    """out = sigmoid(first + second + third)."""
     for i in range(out.shape[0]):
         out[i] = sigmoid(first[i] + second[i] + third[i])
 
 
+@compiled
 def tanh_sums(first: Array, second: Array, third: Array, out: Array) -> None:
-    """See `arithmetic.tanh_sums`."""
+    """out = tanh(first + second + third)."""
     for i in range(out.shape[0]):
         out[i] = tanh(first[i] + second[i] + third[i])
 
 
+@compiled
 def plain_sums(first: Array, second: Array, out: Array) -> None:
-    """See `arithmetic.plain_sums`."""
+    """out = first + second."""
     for i in range(out.shape[0]):
         out[i] = first[i] + second[i]
 
 
+@compiled
 def keep_and_admit(out: Array, keep: Array, admit: Array, candidate: Array) -> None:
-    """See `arithmetic.keep_and_admit`."""
+    """out = keep out + admit candidate."""
     for i in range(out.shape[0]):
         out[i] = keep[i] * out[i] + admit[i] * candidate[i]
 
 
+@compiled
 def times_tanh(out: Array, by: Array, under: Array) -> None:
-    """See `arithmetic.times_tanh`."""
+    """out = by tanh(under)."""
     for i in range(out.shape[0]):
         out[i] = by[i] * tanh(under[i])
 
 
+@compiled
 def towards(out: Array, first: Array, share: Array) -> None:
-    """See `arithmetic.towards`."""
+    """out = first + share (out - first)."""
     for i in range(out.shape[0]):
         out[i] = first[i] + share[i] * (out[i] - first[i])
 
 
+@compiled
 def interpolate(first: Array, second: Array, share: Any, out: Array) -> None:
-    """See `arithmetic.interpolate`."""
+    """out = (1 - share) first + share second, of two dimensions."""
     for gate in range(first.shape[0]):
         one, other, row = first[gate], second[gate], out[gate]
         for i in range(one.shape[0]):
             row[i] = one[i] + share * (other[i] - one[i])
 
 
+@compiled
 def mixed(size: int, before: Any, there: Any, after: Any, padded: Array, out: Array) -> None:
-    """See `arithmetic.mixed`."""
+    """out[i] = before padded[i] + there padded[i + size] + after padded[i + 2 size]."""
     middle, last = padded[size:], padded[2 * size :]
     for i in range(out.shape[0]):
         out[i] = before * padded[i] + there * middle[i] + after * last[i]
 
 
+@compiled
 def index_of_largest(row: Array) -> int:
-    """See `arithmetic.index_of_largest`."""
+    """The index of the largest number, of the first of several; -1 if there is no finite one."""
     largest, found = row[0], 0
     for i in range(row.shape[0]):
         if row[i] > largest:
@@ -123,8 +244,9 @@ def index_of_largest(row: Array) -> int:
     return found if -math.inf < largest < math.inf else -1
 
 
+@reordered
 def log_share(row: Array, index: int) -> Any:
-    """See `arithmetic.log_share`."""
+    """The logarithm of the share that exp(row[index]) has of them all; the row may be changed."""
     largest = row[index]
     for i in range(row.shape[0]):
         row[i] = exp(row[i] - largest)

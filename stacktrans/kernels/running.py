@@ -1,15 +1,16 @@
 """A controller and its memory from call to call, without gradients: all in arrays."""
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.batches import Kind, Sizes, check_ids, forward_weights
-from stacktrans.kernels.compiling import Array, uses_numba
+from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.loading import call, prepare
 from stacktrans.kernels.steps import Forward, Inputs, Trace, Weights
 
 
@@ -42,7 +43,6 @@ class RunWeights:
     ) -> None:
         self.kind, self.projected, self.initial = kind, projected, initial
         self.heads, self.bias, self.layers, self.signals = heads, bias, layers, signals
-        self._panels: dict[bool, Weights] = {}
         self.sizes = Sizes.of(kind, signals, initial[:, :, None], heads, bias, layers)
 
     def made_hard(self, hard: bool) -> "RunWeights":
@@ -52,14 +52,10 @@ class RunWeights:
             kind, self.projected, self.initial, self.heads, self.bias, self.layers, self.signals
         )
 
-    @property
+    @functools.cached_property
     def panels(self) -> Weights:
         """What multiplies rows at each step."""
-        numba = uses_numba()  # whose code has wider ones
-        if numba not in self._panels:
-            gates = self.kind.units.gates
-            self._panels = {numba: forward_weights(gates, self.layers, self.heads)}
-        return self._panels[numba]
+        return forward_weights(self.kind.units.gates, self.layers, self.heads)
 
     @property
     def inputs(self) -> int:
@@ -94,7 +90,7 @@ class State:
     run: Forward | None = None
 
     def __post_init__(self) -> None:
-        prepare(self.sizes.batch * self.room, forward)
+        Entry.expect(self.sizes.batch * self.room)
         self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
         self._look()
 
@@ -113,7 +109,7 @@ class State:
         """Have room for some steps more; of the memory only what can still be read is kept."""
         if self.used + steps > self.room:
             steps = max(steps, self.room)
-            prepare(self.sizes.batch * steps, forward)
+            Entry.expect(self.sizes.batch * steps)
             self.store = self.store.after(self.used).with_room(steps)
             self.room, self.used = steps, 0
             self._look()
@@ -154,7 +150,7 @@ def _run(weights: RunWeights, state: State, ids: Array, projected: Array) -> Arr
     sizes, (batch, steps) = state.sizes, ids.shape
     state.make_room(steps)
     run = state.run
-    if steps != 1 or run is None or run.weights is not weights.panels:
+    if steps != 1 or run is None:
         starts = np.arange(batch + 1) * steps
         flat = np.ascontiguousarray(ids, np.int64).ravel()
         shaped = projected.reshape(len(projected), *sizes.projected)
@@ -167,7 +163,7 @@ def _run(weights: RunWeights, state: State, ids: Array, projected: Array) -> Arr
         run.inputs.ids[:] = ids[:, 0]
         if projected is not weights.projected:
             run.inputs.projected[:] = projected.reshape(run.inputs.projected.shape)
-    call(forward, run, state.memory, sizes.kind.memory.signals, state.used)
+    forward(run, state.memory, sizes.kind.memory.signals, state.used)
     state.used += steps
     own = run.trace.signals.reshape(batch, steps, -1)
     state.signals = own[:, -1]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stacktrans.kernels.arrays import check_shape
+from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.batches import (
     Grads,
     Kind,
@@ -20,16 +20,11 @@ from stacktrans.kernels.batches import (
     forward_part,
     forward_weights,
 )
-from stacktrans.kernels.compiling import Array
-from stacktrans.kernels.examples import compile_steps
+from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.loading import use_numba
 from stacktrans.kernels.steps import Inputs
 from stacktrans.kernels.tensors import as_array, fresh, in_place
 from stacktrans.kernels.threads import in_parts
-
-_compiled: set[tuple[type, np.dtype[Any]]] = set()
-"""For what memories and numbers the steps are compiled, or were read."""
 
 
 class LayerWeights(NamedTuple):
@@ -151,13 +146,10 @@ class _Sequence(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Carried]:
         """Run the steps, with weights as `ModelWeights.joined` has them."""
-        use_numba()
+        Entry.compile_from_now_on()
         starts, before = plan.starts, plan.before
         start, own_heads, own_bias, *own = map(as_array, (initial, heads, bias, *weights))
         sizes = Sizes.of(plan.kind, plan.signals, start, own_heads, own_bias, own)
-        if plan.learns and (known := (type(plan.kind.memory), sizes.dtype)) not in _compiled:
-            compile_steps(sizes)
-            _compiled.add(known)
         inputs = sizes.inputs(starts, plan.input_starts, plan.ids, as_array(projected))
         first, held, places = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:

@@ -3,19 +3,9 @@
 import math
 from typing import Any, NamedTuple
 
-from stacktrans.kernels.arithmetic import (
-    add,
-    copy,
-    dot,
-    interpolate,
-    scale,
-    sigmoid,
-    sigmoid_sum,
-    tanh_sum,
-)
-from stacktrans.kernels.cells import cell_backward, cell_step
-from stacktrans.kernels.compiling import Array, compiled, inlined
-from stacktrans.kernels.products import product
+from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.compiling import compiled, reordered
+from stacktrans.kernels.loops import sigmoid, tanh
 
 
 class Weights(NamedTuple):
@@ -60,7 +50,7 @@ class Trace(NamedTuple):
             [1, L, saved, H] of whichever step was last.
         hidden: [N, L, H].
         signals: [N, signals].
-        reads: [N, reads * m].
+        reads: [N, reads, m].
         positions: [N] how many of an item's inputs were read before; empty without buffers.
     """
 
@@ -69,6 +59,20 @@ class Trace(NamedTuple):
     signals: Array
     reads: Array
     positions: Array
+
+
+class Step(NamedTuple):
+    """A step of a batch.
+
+    Attributes:
+        number: which of the steps of each string, from 0.
+        places: [B] where it is among all N steps, of the items that have as many.
+        starts: [B + 1] where the steps of each item start among them, and N.
+    """
+
+    number: int
+    places: Array
+    starts: Array
 
 
 class Forward(NamedTuple):
@@ -84,12 +88,13 @@ class Forward(NamedTuple):
             one before it.
         inputs: what the steps read.
         state: [L, states, B, H] of the units before the first step; becomes that after the last.
-        read: [B, reads * m] read before the first step; becomes what was read last.
+        read: [B, reads, m] read before the first step; becomes what was read last.
         trace: set.
         outer: [B, gates, as wide as a gate in `weights.below`] to work in.
         inner: the same.
         heads: [B, as wide as `weights.heads`] to work in.
-        between: [gates, H] to work in.
+        values: [B, pushes, m] to work in.
+        places: [B] to work in.
     """
 
     cell: int
@@ -105,7 +110,8 @@ class Forward(NamedTuple):
     outer: Array
     inner: Array
     heads: Array
-    between: Array
+    values: Array
+    places: Array
 
 
 class Backward(NamedTuple):
@@ -122,16 +128,20 @@ class Backward(NamedTuple):
         trace: of the steps.
         grads: gradients of what is in the trace, from outside: of `hidden`, [N, 1, H], that
             of the highest layer; `saved` is not used.
-        grad_projected: [N, L, gates * H] set.
+        grad_projected: [N, L, gates, H] set.
         grad_inner: the same of what the hidden state adds to the gates; set, unless empty.
-        grad_heads: [N, signals + pushes * m] of the sums under both; set.
+        grad_heads: [N, 1, signals + pushes * m] of the sums under both; set.
         grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
         outer: [B, gates, H] to work in.
         inner: the same; the same array if grad_inner is empty.
         heads: [B, signals + pushes * m] to work in.
-        grad_read: [B, as wide as `weights.below`] to work in.
+        below: [B, as wide as `weights.below`] to work in.
+        grad_read: [B, reads, m] to work in.
         grad_hidden: [B, as wide as `weights.hidden`] to work in.
         grad_position: [B] zeros, to work in.
+        values: [B, pushes, m] to work in.
+        grad_values: [B, pushes, m] to work in.
+        places: [B] to work in.
     """
 
     cell: int
@@ -150,197 +160,250 @@ class Backward(NamedTuple):
     outer: Array
     inner: Array
     heads: Array
+    below: Array
     grad_read: Array
     grad_hidden: Array
     grad_position: Array
+    values: Array
+    grad_values: Array
+    places: Array
 
 
 @compiled
-def sigmoid_signals(sums: Array, bias: Array, signals: Array) -> None:
-    """Set as many signals as there are."""
-    for i in range(signals.shape[0]):
-        signals[i] = sigmoid(sums[i] + bias[i])
+def places_at(starts: Array, step: int, places: Array) -> Array:
+    """Set where in the trace the items that take a step have it; gives back their places.
+
+    The items with the most steps are the first ones; see `Forward.starts`.
+    """
+    count = 0
+    while count < places.shape[0] and starts[count + 1] - starts[count] > step:
+        places[count] = starts[count] + step
+        count += 1
+    return places[:count]
 
 
 @compiled
-def sigmoid_signals_backward(signals: Array, grad: Array) -> None:
-    """Turn the gradients of signals into those of the sums under them."""
+def sigmoid_signals(
+    first: int, last: int, places: Array, sums: Array, bias: Array, signals: Array
+) -> None:
+    """Set the signals from `first` up to `last` of a step, [N, signals], by sums [B, signals]."""
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(first, last):
+            signals[place, i] = sigmoid(sums[item, i] + bias[i])
+
+
+@compiled
+def sigmoid_signals_backward(
+    first: int, last: int, places: Array, signals: Array, grad: Array
+) -> None:
+    """Turn the gradients of signals, [B, signals], into those of the sums under them."""
     one = grad.dtype.type(1)
-    for i in range(signals.shape[0]):
-        grad[i] *= signals[i] * (one - signals[i])
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(first, last):
+            signal = signals[place, i]
+            grad[item, i] *= signal * (one - signal)
 
 
 @compiled
-def rounded(signals: Array) -> None:
+def rounded(first: int, last: int, places: Array, signals: Array) -> None:
     """Signals made 0 or 1; one half is 0, as torch rounds it, and a NaN stays."""
-    for i in range(signals.shape[0]):
-        if signals[i] > 0.5:
-            signals[i] = 1
-        elif signals[i] <= 0.5:
-            signals[i] = 0
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(first, last):
+            if signals[place, i] > 0.5:
+                signals[place, i] = 1
+            elif signals[place, i] <= 0.5:
+                signals[place, i] = 0
 
 
 @compiled
-def values_step(sums: Array, bias: Array, first: int, tanh_values: int, values: Array) -> None:
-    """Set the values of one item, [pushes, m], by the sums, of which the `first` are signals'."""
-    size = values.shape[1]
-    for push in range(values.shape[0]):
+def values_step(
+    tanh_values: int, first: int, count: int, sums: Array, bias: Array, values: Array
+) -> None:
+    """Set the values that items push, [B, pushes, m], by the sums under them, from the `first`."""
+    size = values.shape[2]
+    for push in range(values.shape[1]):
         start = first + push * size
-        value = values[push]
-        part, part_bias = sums[start : start + size], bias[start : start + size]
-        if tanh_values:
-            tanh_sum(part, part_bias, value)
-        else:
-            sigmoid_sum(part, part_bias, value)
+        part_bias = bias[start:]
+        for item in range(count):
+            part = sums[item, start:]
+            if tanh_values:
+                for i in range(size):
+                    values[item, push, i] = tanh(part[i] + part_bias[i])
+            else:
+                for i in range(size):
+                    values[item, push, i] = sigmoid(part[i] + part_bias[i])
 
 
 @compiled
 def values_backward(
-    tanh_values: int, values: Array, grad_values: Array, first: int, grad: Array
+    tanh_values: int, first: int, count: int, values: Array, grad_values: Array, grad: Array
 ) -> None:
-    """Set the gradients of the sums, but for the `first`, by those of the values, [pushes, m]."""
-    one = grad.dtype.type(1)
-    size = values.shape[1]
-    for push in range(values.shape[0]):
-        part = grad[first + push * size : first + (push + 1) * size]
-        value, grad_value = values[push], grad_values[push]
-        if tanh_values:
-            for i in range(size):
-                part[i] = grad_value[i] * (one - value[i] * value[i])
-        else:
-            for i in range(size):
-                part[i] = grad_value[i] * value[i] * (one - value[i])
+    """Set the gradients of the sums under values, [B, ...] from the `first`, by theirs."""
+    size, one = values.shape[2], values.dtype.type(1)
+    for push in range(values.shape[1]):
+        for item in range(count):
+            part = grad[item, first + push * size :]
+            if tanh_values:
+                for i in range(size):
+                    value = values[item, push, i]
+                    part[i] = grad_values[item, push, i] * (one - value * value)
+            else:
+                for i in range(size):
+                    value = values[item, push, i]
+                    part[i] = grad_values[item, push, i] * value * (one - value)
 
 
 @compiled
-def _neighbours(inputs: Inputs, item: int, position: Any) -> tuple[int, int, Any]:
+def _read_at(starts: Array, ids: Array, item: int, position: Any) -> tuple[int, int, Any]:
     """The ids of the two inputs that are read from a position on, and the share of the second."""
-    start = inputs.starts[item]
-    last = inputs.starts[item + 1] - start
+    start = starts[item]
+    last = starts[item + 1] - start
     # Two more ids an item than there are inputs. A NaN is no place among them, and is not made
     # whole; it shows in the share.
     first = start + 2 * item + (int(position) if position < last else last)
-    return inputs.ids[first], inputs.ids[first + 1], position - math.floor(position)
+    return ids[first], ids[first + 1], position - math.floor(position)
 
 
 @compiled
-def _between_backward(first: Array, second: Array, grad: Array) -> Any:
-    """The gradient of the share."""
+def add_projected(
+    inputs: Inputs, layer: int, places: Array, positions: Array, outer: Array
+) -> None:
+    """Add the sums of the gates over what is read, [B, gates, H or more]."""
+    projected, starts, ids, buffered = (
+        inputs.projected,
+        inputs.starts,
+        inputs.ids,
+        inputs.buffered,
+    )
+    gates, size = projected.shape[2], projected.shape[3]
+    for item in range(places.shape[0]):
+        if buffered:
+            one, other, share = _read_at(starts, ids, item, positions[places[item]])
+            for gate in range(gates):
+                for i in range(size):
+                    first, second = projected[one, layer, gate, i], projected[other, layer, gate, i]
+                    outer[item, gate, i] += first + share * (second - first)
+        else:
+            one = ids[places[item]]
+            for gate in range(gates):
+                for i in range(size):
+                    outer[item, gate, i] += projected[one, layer, gate, i]
+
+
+@reordered
+def _share_gradient(
+    projected: Array, one: int, other: int, layer: int, item: int, grad: Array
+) -> Any:
+    """The gradient of the share of the second of two inputs."""
     total = grad.dtype.type(0)
-    for gate in range(first.shape[0]):
-        total += dot(grad[gate], second[gate]) - dot(grad[gate], first[gate])
+    for gate in range(projected.shape[2]):
+        for i in range(projected.shape[3]):
+            change = projected[other, layer, gate, i] - projected[one, layer, gate, i]
+            total += grad[item, gate, i] * change
     return total
 
 
 @compiled
-def going_on(starts: Array, step: int, most: int) -> int:
-    """How many of the first `most` items take the given step; see `Forward.starts`."""
-    while starts[most] - starts[most - 1] <= step:
-        most -= 1
-    return most
-
-
-@inlined
-def units_step(run: Forward, step: int, going: int) -> None:
-    """A step of the units of every layer of the first `going` items, and of the sums in `heads`."""
-    cell, weights, starts, inputs = run.cell, run.weights, run.starts, run.inputs
-    state, read, trace = run.state, run.read, run.trace
-    outer, inner, heads, between = run.outer, run.inner, run.heads, run.between
-    batch, layers = state.shape[2], state.shape[0]
-    last = state.shape[1] - 1
-    outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
-    forgets = trace.saved.shape[0] == 1
-    for layer in range(layers):
-        if layer == 0:
-            product(read[:going], weights.below, outer_rows)
-        else:
-            product(state[layer - 1, 0, :going], weights.between[layer - 1], outer_rows)
-        product(state[layer, 0, :going], weights.hidden[layer], inner_rows)
-        for item in range(going):
-            place = starts[item] + step
-            hidden = state[layer, 0, item]
-            if inputs.buffered:
-                one, other, share = _neighbours(inputs, item, trace.positions[place])
-                interpolate(
-                    inputs.projected[one, layer], inputs.projected[other, layer], share, between
-                )
-                sums = between
-            else:
-                sums = inputs.projected[inputs.ids[place], layer]
-            cell_step(
-                cell,
-                sums,
-                outer[item],
-                inner[item],
-                hidden,
-                state[layer, last, item],
-                trace.saved[0 if forgets else place, layer],
-            )
-            copy(trace.hidden[place, layer], hidden)
-    product(state[layers - 1, 0, :going], weights.heads, heads)
+def positions_backward(
+    inputs: Inputs, layer: int, places: Array, positions: Array, outer: Array, grad: Array
+) -> None:
+    """Add to the gradients of the positions of items in their buffers, [B]."""
+    projected, starts, ids = inputs.projected, inputs.starts, inputs.ids
+    for item in range(places.shape[0]):
+        one, other, _ = _read_at(starts, ids, item, positions[places[item]])
+        grad[item] += _share_gradient(projected, one, other, layer, item, outer)
 
 
 @compiled
-def position_step(trace: Trace, starts: Array, item: int, place: int) -> None:
-    """Go on in the input of a buffer by what the signals of a step say."""
-    if place + 1 < starts[item + 1]:
-        signals = trace.signals[place]
-        read_on = signals[signals.shape[0] - 2]
-        trace.positions[place + 1] = trace.positions[place] + read_on
+def keep_rows(rows: Array, layer: int, places: Array, kept: Array) -> None:
+    """Put rows of a step, [B, K or more], where they are kept, [N, L, K]."""
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(kept.shape[2]):
+            kept[place, layer, i] = rows[item, i]
 
 
 @compiled
-def position_backward(count: int, grad_position: Any, grad: Array) -> None:
-    """Set the gradients of the signals of the buffers, which are the last of `count`."""
-    grad[count - 2] = grad_position
-    grad[count - 1] = 0
+def keep_gates(rows: Array, layer: int, places: Array, kept: Array) -> None:
+    """Put the gradients of gates, [B, gates, H], where they are kept, [N, L, gates, H]."""
+    for item in range(places.shape[0]):
+        place = places[item]
+        for gate in range(rows.shape[1]):
+            for i in range(rows.shape[2]):
+                kept[place, layer, gate, i] = rows[item, gate, i]
 
 
-@inlined
-def units_backward(run: Backward, step: int, going: int) -> None:
-    """Carry gradients back over what `units_step` does, from those of the sums in `heads`."""
-    cell, weights, starts, inputs = run.cell, run.weights, run.starts, run.inputs
-    initial, state_gradient, trace, grads = run.initial, run.state_gradient, run.trace, run.grads
-    grad_projected, grad_inner, grad_state = run.grad_projected, run.grad_inner, run.grad_state
-    outer, inner, heads = run.outer, run.inner, run.heads
-    grad_read, grad_hidden, grad_position = run.grad_read, run.grad_hidden, run.grad_position
-    batch, layers = grad_state.shape[2], grad_state.shape[0]
-    last = grad_state.shape[1] - 1
-    outer_rows, inner_rows = outer.reshape(batch, -1), inner.reshape(batch, -1)
-    product(heads[:going], weights.heads, grad_hidden)
-    for item in range(going):
-        add(grad_state[layers - 1, 0, item], grads.hidden[starts[item] + step, 0])
-        add(grad_state[layers - 1, 0, item], grad_hidden[item])
-    for layer in range(layers - 1, -1, -1):
-        for item in range(going):
-            place = starts[item] + step
-            before = trace.hidden[place - 1, layer] if step else initial[layer, 0, item]
-            cell_backward(
-                cell,
-                trace.saved[place, layer],
-                before,
-                grad_state[layer, 0, item],
-                grad_state[layer, last, item],
-                outer[item],
-                inner[item],
-            )
-            copy(grad_projected[place, layer], outer_rows[item])
-            if inputs.buffered:
-                one, other, _ = _neighbours(inputs, item, trace.positions[place])
-                grad_position[item] += _between_backward(
-                    inputs.projected[one, layer], inputs.projected[other, layer], outer[item]
-                )
-            if grad_inner.shape[0]:
-                copy(grad_inner[place, layer], inner_rows[item])
-        product(inner_rows[:going], weights.hidden[layer], grad_hidden)
-        for item in range(going):
-            add(grad_state[layer, 0, item], grad_hidden[item])
-            if state_gradient != 1:
-                for part in range(last + 1):
-                    scale(grad_state[layer, part, item], state_gradient)
-        if layer == 0:
-            product(outer_rows[:going], weights.below, grad_read)
-        else:
-            product(outer_rows[:going], weights.between[layer - 1], grad_hidden)
-            for item in range(going):
-                add(grad_state[layer - 1, 0, item], grad_hidden[item])
+@compiled
+def keep_reads(read: Array, places: Array, reads: Array) -> None:
+    """Put what was read at a step, [B, reads, m], where it is kept, [N, reads, m]."""
+    for item in range(places.shape[0]):
+        place = places[item]
+        for end in range(reads.shape[1]):
+            for i in range(reads.shape[2]):
+                reads[place, end, i] = read[item, end, i]
+
+
+@compiled
+def reads_backward(places: Array, below: Array, given: Array, grad: Array) -> None:
+    """Set the gradients of what was read: from the units of the next step, and from outside."""
+    size = grad.shape[2]
+    for end in range(grad.shape[1]):
+        for item in range(places.shape[0]):
+            place, part = places[item], below[item, end * size :]
+            for i in range(size):
+                grad[item, end, i] = part[i] + given[place, end, i]
+
+
+@compiled
+def signals_given(own: int, places: Array, grad_position: Array, given: Array, grad: Array) -> None:
+    """Set the gradients of the signals of buffers, and add those of all that are from outside."""
+    count = given.shape[1]
+    for item in range(places.shape[0]):
+        if own < count:
+            # Of the last two only the strength of reading on matters to the next step.
+            grad[item, own] = grad_position[item]
+            grad[item, own + 1] = 0
+        place = places[item]
+        for i in range(count):
+            grad[item, i] += given[place, i]
+
+
+@compiled
+def add_rows(out: Array, count: int, rows: Array) -> None:
+    """Add rows, [B, K or more], to others, [B, K]."""
+    for item in range(count):
+        for i in range(out.shape[1]):
+            out[item, i] += rows[item, i]
+
+
+@compiled
+def positions_step(positions: Array, signals: Array, starts: Array, places: Array) -> None:
+    """Go on in the input of each buffer by what the signals of a step say."""
+    read_on = signals.shape[1] - 2
+    for item in range(places.shape[0]):
+        place = places[item]
+        if place + 1 < starts[item + 1]:
+            positions[place + 1] = positions[place] + signals[place, read_on]
+
+
+@compiled
+def add_given(grad_state: Array, places: Array, given: Array) -> None:
+    """Add gradients from outside, [N, 1, H], to those of the output of the highest layer."""
+    layer = grad_state.shape[0] - 1
+    for item in range(places.shape[0]):
+        place = places[item]
+        for i in range(grad_state.shape[3]):
+            grad_state[layer, 0, item, i] += given[place, 0, i]
+
+
+@compiled
+def scale_state(grad_state: Array, layer: int, count: int, by: float) -> None:
+    """Multiply the gradients of the state of a layer by a share."""
+    share = grad_state.dtype.type(by)
+    for part in range(grad_state.shape[1]):
+        for item in range(count):
+            for i in range(grad_state.shape[3]):
+                grad_state[layer, part, item, i] *= share

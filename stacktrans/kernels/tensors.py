@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stacktrans.kernels import arrays
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.arrays import Array
 
 ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),

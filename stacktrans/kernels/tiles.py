@@ -7,14 +7,16 @@ the inner loop keeps one tile of the result in registers. It is written as
 LLVM vectors, which become whatever vector registers the processor has.
 """
 
+import functools
 from typing import Any
 
+import numpy as np
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.arrays import Array
 
 _VECTORS = 2  # vectors across a panel
 
@@ -116,9 +118,10 @@ def _write_multiply_tile(
             array = context.make_array(kinds[index])(context, builder, args[index])
             return array.data, cgutils.unpack_tuple(builder, array.shape)
 
-        left_data, (_, depth) = opened(0)
-        matrix_data, (_, _, width) = opened(3)
-        out_data, (_, out_width) = opened(5)
+        left_data, _ = opened(0)
+        matrix_data, (_, depth, width) = opened(3)
+        out_data, (_, *out_sizes) = opened(5)
+        out_width = functools.reduce(builder.mul, out_sizes)
         first, rows, panel = args[1], args[2], args[4]
         scalar = context.get_data_type(kinds[0].dtype)
         lanes = _VECTOR_BYTES // (kinds[0].dtype.bitwidth // 8)
@@ -148,9 +151,28 @@ def _write_multiply_tile(
 _multiply_tile: Any = intrinsic(_write_multiply_tile)
 
 
-def product(left: Array, matrix: Array, out: Array) -> None:
-    """See `stacktrans.kernels.products.product`."""
-    rows, depth = left.shape
+def product(left: Array, rows: int, matrix: Array, out: Array) -> None:
+    """Out = left @ matrix, for the first rows.
+
+    Args:
+        left: [B, ...] with K numbers a row.
+        rows: how many of the B.
+        matrix: [panels, K, width], from `panels`.
+        out: [B, ...] with panels * width numbers a row, as many rows set.
+    """
+    count, depth, width = matrix.shape
+    given = left[:rows].reshape(rows, depth)
+    whole = matrix.transpose(1, 0, 2).reshape(depth, count * width)
+    out[:rows] = (given @ whole).reshape(rows, *out.shape[1:])
+
+
+@overload(product, jit_options={"error_model": "numpy"}, strict=False)
+def _product(left: Any, rows: Any, matrix: Any, out: Any) -> Any:
+    return _product_in_tiles
+
+
+def _product_in_tiles(left, rows, matrix, out):  # type: ignore[no-untyped-def]
+    depth = matrix.shape[1]
     if depth == 0:
         out[:] = 0
         return
@@ -161,3 +183,36 @@ def product(left: Array, matrix: Array, out: Array) -> None:
             first = tile * rows // tiles
             count = (tile + 1) * rows // tiles - first
             _multiply_tile(left, first, count, matrix, panel, out)
+
+
+def panel_columns(dtype: np.dtype[Any]) -> int:
+    """How wide a panel is."""
+    return PANEL_BYTES // dtype.itemsize
+
+
+def padded(columns: int, dtype: np.dtype[Any]) -> int:
+    """`columns` with those that fill the last panel."""
+    width = panel_columns(dtype)
+    return -(-columns // width) * width
+
+
+def panels(matrix: Array) -> Array:
+    """The columns of a matrix [K, N] in panels: [ceil(N / width), K, width].
+
+    After the last column there are zeros.
+    """
+    depth, columns = matrix.shape
+    width = panel_columns(matrix.dtype)
+    count = -(-columns // width)
+    filled = np.zeros((depth, count * width), dtype=matrix.dtype)
+    filled[:, :columns] = matrix
+    return np.ascontiguousarray(filled.reshape(depth, count, width).transpose(1, 0, 2))
+
+
+def gate_panels(weight: Array, gates: int) -> Array:
+    """The rows of a weight [gates * H, K] as columns of panels, each gate starting a panel."""
+    size, depth = len(weight) // gates, weight.shape[1]
+    whole = padded(size, weight.dtype)
+    by_gate = np.zeros((gates, whole, depth), dtype=weight.dtype)
+    by_gate[:, :size] = weight.reshape(gates, size, depth)
+    return panels(by_gate.reshape(gates * whole, depth).T)

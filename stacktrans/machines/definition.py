@@ -38,7 +38,8 @@ class Series(NamedTuple):
         return 1 if self.letters is None else len(self.letters)
 
 
-class Things(NamedTuple):
+@dataclass(frozen=True)
+class Things:
     """All symbols, outputs, states, or kinds of a memory, numbered series by series."""
 
     series: tuple[Series, ...]
@@ -46,9 +47,9 @@ class Things(NamedTuple):
     @property
     def size(self) -> int:
         """How many there are."""
-        return sum(each.size for each in self.series)
+        return len(self.each)
 
-    @property
+    @functools.cached_property
     def each(self) -> list[tuple[int, int | None]]:
         """The series and the letter of each."""
         return [
@@ -57,13 +58,10 @@ class Things(NamedTuple):
             for letter in (series.letters if series.letters is not None else (None,))
         ]
 
-    def number(self, series: int, letter: int | None) -> int | None:
-        """The number of the thing of a series with a letter; None if there is none."""
-        own = self.series[series].letters
-        first = sum(each.size for each in self.series[:series])
-        if own is None:
-            return first if letter is None else None
-        return first + own.index(letter) if letter in own else None
+    @functools.cached_property
+    def numbers(self) -> dict[tuple[int, int | None], int]:
+        """The number of each, by its series and its letter."""
+        return {each: number for number, each in enumerate(self.each)}
 
 
 class Term(NamedTuple):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -26,161 +26,128 @@ class NoRule(StacktransError):
     """A machine is where none of its rules fits."""
 
 
-_Table = tuple[int, list[int]]
-"""A term as a place, plus 1, and what it is for each thing there; -1 for none."""
-
-
-class _Done(NamedTuple):
-    """What a rule does, with tables instead of terms.
+class Transition(NamedTuple):
+    """What a machine does in a step.
 
     Attributes:
-        pushes: the ends that are pushed to, each with what is pushed.
-        output: what is said.
+        signals: those of the rule that applies.
+        output: `NO_OUTPUT` where it has learned none.
+        pops: the ends from which a cell is popped, in this order.
+        pushes: after that, the ends to which a cell is pushed, each with its kind.
+        moves: after that, the ends from which a cell is taken, each with the end it is put on.
         after: the next state.
     """
 
-    pushes: tuple[tuple[int, _Table], ...]
-    output: _Table
-    after: _Table
-
-
-class _Action(NamedTuple):
-    """A rule in a run: what it does to the memories that the run has.
-
-    Attributes:
-        pops: of memories, by their ends.
-        pushes: what each does, with the place and the table of what it pushes.
-        moves: what takes things from an end, each with what puts them on another.
-        output: what is said.
-        after: the next state.
-        signals: as in the rule.
-    """
-
-    pops: tuple[Callable[[], Any], ...]
-    pushes: tuple[tuple[Callable[[int], Any], int, list[int]], ...]
-    moves: tuple[tuple[Callable[[], int], Callable[[int], Any]], ...]
-    output: _Table
-    after: _Table
     signals: tuple[int, ...]
-    rule: int
+    output: int
+    pops: tuple[int, ...]
+    pushes: tuple[tuple[int, int], ...]
+    moves: tuple[tuple[int, int], ...]
+    after: int
 
 
-class Tables:
-    """The rules of a machine, made quick: what fits depends only on classes of things.
+class Transitions:
+    """The transition function of a machine: what it does, by what stands in its places.
 
     Args:
-        machine: whose they are.
+        machine: the machine.
 
     Attributes:
-        classes: for each place, of each thing that may stand there, its class.
-        named: the places whose letters rules take over.
-        pairs: the places whose letters are compared.
-        letters: for each place, of each thing, its letter; -1 for none.
-        fitting: the number of the rule that fits, by classes of things that runs have met.
+        relevant: the places that some rule depends on.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        sets = [
-            [rule.when[place] for rule in machine.rules] for place in range(len(machine.places))
-        ]
-        self.classes = [
-            _classes(things.size, own) for things, own in zip(machine.places, sets, strict=True)
-        ]
-        terms = [term for rule in machine.rules for term in (rule.output, *rule.pushed, rule.after)]
-        self.named = {term.place for term in terms if term}
-        self.pairs = sorted({pair[:2] for rule in machine.rules for pair in rule.equal})
-        self.letters = [
-            [-1 if letter is None else letter for _, letter in things.each]
-            for things in machine.places
-        ]
-        self.fitting: dict[tuple[int, ...], int] = {}
-        self._done: dict[int, _Done] = {}
+        self._known: dict[tuple[int, ...], Transition | None] = {}
+        self._letters = [[letter for _, letter in things.each] for things in machine.places]
+        rules = machine.rules
+        terms = [term for rule in rules for term in (rule.output, *rule.pushed, rule.after)]
+        self.relevant = {term.place for term in terms if term}
+        self.relevant |= {place for rule in rules for *pair, _ in rule.equal for place in pair}
+        for place, things in enumerate(machine.places):
+            sets = (rule.when[place] for rule in rules)
+            if any(own is not None and 0 < len(own) < things.size for own in sets):
+                self.relevant.add(place)
 
-    def matters(self, place: int) -> bool:
-        """Whether any rule depends on what stands in a place."""
-        compared = any(place in pair for pair in self.pairs)
-        return compared or place in self.named or len(set(self.classes[place])) > 1
+    def step(self, places: tuple[int, ...]) -> Transition | None:
+        """What is done for what stands in the places; None if no rule applies.
 
-    def done(self, number: int) -> _Done:
-        """What a rule does, by its number."""
-        if number not in self._done:
-            machine, rule = self.machine, self.machine.rules[number]
-            pushes = tuple(
-                (end, self.table(term, machine.kinds[end // 2]))
-                for (signal, end), term in zip(machine.memories.pushes, rule.pushed, strict=True)
-                if rule.signals[signal] and term is not None
-            )
-            nothing = Term(CONSTANT, NO_OUTPUT)
-            output = self.table(rule.output or nothing, machine.outputs)
-            self._done[number] = _Done(pushes, output, self.table(rule.after, machine.states))
-        return self._done[number]
+        What stands in places that are not relevant has to be the same each time, as `EMPTY`.
+        """
+        try:
+            return self._known[places]
+        except KeyError:
+            return self._known.setdefault(places, self._transition(places))
 
-    def table(self, term: Term, things: Things) -> _Table:
-        """What a term comes to."""
-        if term.place == CONSTANT:
-            return 0, [term.thing]
-        found = []
-        for _, letter in self.machine.places[term.place].each:
-            number = None if letter is None else things.number(term.thing, letter)
-            found.append(-1 if number is None else number)
-        return term.place + 1, found
+    def _transition(self, places: tuple[int, ...]) -> Transition | None:
+        machine, memories = self.machine, self.machine.memories
+        letters = [own[thing] for own, thing in zip(self._letters, places, strict=True)]
+        rule = next((rule for rule in machine.rules if _applies(rule, places, letters)), None)
+        if rule is None:
+            return None
+
+        def number(term: Term, things: Things) -> int:
+            """The number of a thing; -1 if there is none with the letter that is wanted."""
+            if term.place == CONSTANT:
+                return term.thing
+            letter = letters[term.place]
+            return -1 if letter is None else things.numbers.get((term.thing, letter), -1)
+
+        signals = rule.signals
+        pushes = tuple(
+            (end, number(term, machine.kinds[end // 2]))
+            for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True)
+            if signals[signal] and term is not None
+        )
+        after = number(rule.after, machine.states)
+        if after < 0 or any(kind < 0 for _, kind in pushes):
+            return None
+        output = NO_OUTPUT if rule.output is None else number(rule.output, machine.outputs)
+        pops = tuple(end for signal, end in memories.pops if signals[signal])
+        moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
+        return Transition(signals, output, pops, pushes, moves, after)
 
 
-def _classes(count: int, sets: Sequence[frozenset[int] | None]) -> list[int]:
-    """[count] things that are in the same of some sets have the same number."""
-    known = {each: None for each in sets if each is not None}
-    numbers: dict[tuple[bool, ...], int] = {}
-    return [
-        numbers.setdefault(tuple(thing in each for each in known), len(numbers))
-        for thing in range(count)
-    ]
+def _applies(rule: Rule, places: Sequence[int], letters: Sequence[int | None]) -> bool:
+    """Whether a rule applies to what stands in the places, and to its letters."""
+    for own, thing in zip(rule.when, places, strict=True):
+        if own is not None and thing not in own:
+            return False
+    return all(
+        (letters[one] is not None and letters[one] == letters[other]) == same
+        for one, other, same in rule.equal
+    )
 
 
 class Stepper:
     """A run of a machine, step by step.
 
     Args:
-        tables: of the machine.
+        transitions: of the machine.
 
     Attributes:
-        rule: the number of the rule that held last.
-        signals: of that rule.
+        signals: of the rule that applied last.
         held: what each memory holds, the bottom first.
     """
 
-    def __init__(self, tables: Tables) -> None:
-        self._tables, machine = tables, tables.machine
+    def __init__(self, transitions: Transitions) -> None:
+        self._transitions, machine = transitions, transitions.machine
         self.held: list[deque[int]] = [deque() for _ in machine.kinds]
-        self._actions: dict[tuple[int, ...], _Action] = {}
-        # Before the places, what is always the same.
-        self._values = [0, 0, *[EMPTY] * len(machine.memories.reads), machine.start]
-        self.rule, self.signals = -1, tuple[int, ...]()
-        self._classes = [[0], *tables.classes]
-        self._fronts = [
-            (place, self.held[end // 2], depth if end % 2 else -1 - depth, depth)
-            for place, (end, depth) in enumerate(machine.memories.places, start=2)
-            if tables.matters(place - 1)
+        self.signals = tuple[int, ...]()
+        self._state = machine.start
+        # What is not relevant is always read as empty.
+        self._reads = [
+            read if place in transitions.relevant else None
+            for place, read in enumerate(machine.memories.places, start=1)
         ]
 
     def copy(self) -> Stepper:
-        """Another one that is where this one is."""
-        other = Stepper(self._tables)
+        """Another run in the same configuration."""
+        other = Stepper(self._transitions)
         for own, held in zip(other.held, self.held, strict=True):
             own.extend(held)
-        other._values[:] = self._values
-        other.rule, other.signals = self.rule, self.signals
+        other._state, other.signals = self._state, self.signals
         return other
-
-    @property
-    def state(self) -> int:
-        """The state that it is in."""
-        return self._values[-1]
-
-    @property
-    def reads(self) -> list[int]:
-        """The kinds that are read."""
-        return self._values[2:-1]
 
     def kind_at(self, end: int, depth: int) -> int:
         """What is held under an end, so deep, from 0; `EMPTY` if there is nothing."""
@@ -191,107 +158,35 @@ class Stepper:
         """The output for a symbol; `NO_OUTPUT` where the machine has none.
 
         Raises:
-            NoRule: no rule fits.
+            NoRule: no rule applies.
         """
-        values = self._values
-        values[1] = symbol
-        key = self._key()
-        action = self._actions.get(key)
-        if action is None:
-            action = self._actions[key] = self._action(key)
-        pops, pushes, moves, (place, table), (after_place, after), _, _ = action
-        output, following = table[values[place]], after[values[after_place]]
-        new = [(push, kinds[values[at]]) for push, at, kinds in pushes]
-        for pop in pops:
-            pop()
-        for push, kind in new:
-            if kind < 0:
-                raise NoRule
-            push(kind)
-        if following < 0:
+        kinds = [self.kind_at(*read) if read else EMPTY for read in self._reads]
+        done = self._transitions.step((symbol, *kinds, self._state))
+        if done is None:
             raise NoRule
-        for take, put in moves:
-            put(take())
-        values[-1] = following
-        for at, held, end, depth in self._fronts:
-            values[at] = held[end] if len(held) > depth else EMPTY
-        self.rule, self.signals = action.rule, action.signals
+        self.signals, output, pops, pushes, moves, self._state = done
+        for end in pops:
+            self._take(end)
+        for end, kind in pushes:
+            self._put(end, kind)
+        for taken, put in moves:
+            self._put(put, self._take(taken))
         return output
 
     def run(self, symbols: Iterable[int]) -> Iterator[int]:
         """The output for each of some symbols, as they come; raises `NoRule`."""
         return map(self.step, symbols)
 
-    def _key(self) -> tuple[int, ...]:
-        values, letters = self._values, self._tables.letters
-        key = [own[value] for own, value in zip(self._classes, values, strict=True)]
-        for one, other in self._tables.pairs:
-            first, second = letters[one][values[one + 1]], letters[other][values[other + 1]]
-            key.append(first == second >= 0)
-        return tuple(key)
-
-    def _action(self, key: tuple[int, ...]) -> _Action:
-        """What the rule does that fits things of some classes; raises `NoRule`."""
-        tables, places = self._tables, self._values[1:]
-        if key not in tables.fitting:
-            fitting = (
-                number
-                for number, rule in enumerate(tables.machine.rules)
-                if fits(rule, places, tables.letters)
-            )
-            number = next(fitting, None)
-            if number is None:
-                raise NoRule
-            tables.fitting[key] = number
-        return self._made(tables.fitting[key])
-
-    def _put(self, end: int) -> Callable[[int], Any]:
+    def _take(self, end: int) -> int:
+        """Take the cell at an end; `EMPTY` if there is none."""
         held = self.held[end // 2]
-        return held.appendleft if end % 2 else held.append
+        if not held:
+            return EMPTY
+        return held.popleft() if end % 2 else held.pop()
 
-    def _made(self, number: int) -> _Action:
-        machine, done = self._tables.machine, self._tables.done(number)
-        memories, rule = machine.memories, machine.rules[number]
-        pops = tuple(
-            _pop(self.held[end // 2], end % 2 == 0)
-            for signal, end in memories.pops
-            if rule.signals[signal]
-        )
-        pushes = tuple((self._put(end), *table) for end, table in done.pushes)
-        moves = tuple(
-            (_taken(self.held[taken // 2], taken % 2 == 0), self._put(put))
-            for signal, taken, put in memories.moves
-            if rule.signals[signal]
-        )
-        return _Action(pops, pushes, moves, done.output, done.after, rule.signals, number)
-
-
-def fits(rule: Rule, places: Sequence[int], letters: Sequence[Sequence[int]]) -> bool:
-    """Whether a rule holds for what stands in its places."""
-    for own, thing in zip(rule.when, places, strict=True):
-        if own is not None and thing not in own:
-            return False
-    return all(
-        (letters[one][places[one]] == letters[other][places[other]] >= 0) == same
-        for one, other, same in rule.equal
-    )
-
-
-def _pop(held: deque[int], top: bool) -> Callable[[], Any]:
-    """What pops from an end, if there is anything."""
-    take = held.pop if top else held.popleft
-
-    def pop() -> None:
-        if held:
-            take()
-
-    return pop
-
-
-def _taken(held: deque[int], top: bool) -> Callable[[], int]:
-    """What takes from an end; `EMPTY` if there is nothing."""
-    take = held.pop if top else held.popleft
-    return lambda: take() if held else EMPTY
+    def _put(self, end: int, kind: int) -> None:
+        held = self.held[end // 2]
+        held.appendleft(kind) if end % 2 else held.append(kind)
 
 
 @dataclass
@@ -319,6 +214,9 @@ class Runner:
 
     Args:
         machine: itself.
+
+    Attributes:
+        transitions: its transition function.
     """
 
     failure: ClassVar[str] = "the machine has no rule for what it reads here"
@@ -327,12 +225,12 @@ class Runner:
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.buffers = machine, machine.buffers
-        self._tables = Tables(machine)
+        self.transitions = Transitions(machine)
 
     def start(self, batch: int, steps: int = 0) -> Run:
         """See `Model.start`."""
         signals = np.zeros((batch, len(self.machine.memories.signal_names)))
-        steppers = [Stepper(self._tables) for _ in range(batch)]
+        steppers = [Stepper(self.transitions) for _ in range(batch)]
         return Run(steppers, signals, [deque() for _ in self.machine.kinds])
 
     def advance(self, state: Run, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from stacktrans.common.ends import Ends
 from stacktrans.memory.base import Memory, MemoryState
-from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,4 +35,6 @@ class Nothing(Memory[MemoryState]):
         return state, values
 
     def kernel(self) -> Kernel:
+        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+
         return StrengthKernel.of(self.ends)

@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import Ends, side_by_side
 from stacktrans.common.registry import MEMORIES, Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.rows import rows_held, shares
-from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from stacktrans.kernels.compiling import Array
+    from stacktrans.kernels.arrays import Array
     from stacktrans.kernels.kernel import Kernel
 else:
     torch = Late("torch")
@@ -118,6 +116,8 @@ class Several(Memory[States]):
         )
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
+        from stacktrans.memory.strengths.rows import rows_held, shares  # waits for numba
+
         held, parts = shares(store, steps)
         names = [
             f"{label} {end}"
@@ -133,6 +133,8 @@ class Several(Memory[States]):
 
     def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of rows with strengths."""
+        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+
         if any(type(part.compiled()) is not StrengthKernel for part in self.parts):
             return None
         return StrengthKernel.of(self.ends) if self.ends else None

@@ -11,10 +11,9 @@ import numpy as np
 from stacktrans.common.errors import OVERFLOW
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.decoding.model import Mixed
-from stacktrans.kernels import kernel
+from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.batches import Kind
 from stacktrans.kernels.cells import CELLS
-from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.running import RunWeights, State, run_mixed, run_steps
 from stacktrans.memory import Memory, Reading, make_memory
 from stacktrans.model.units import Units
@@ -105,7 +104,7 @@ class ArrayModel:
 
     def pushed(self, state: State) -> Array:
         """See `Predictor.pushed`."""
-        return kernel.pushed(state.memory, 0, state.used - 1, 0)
+        return state.run.values[0] if state.run else np.zeros((0, 0))
 
     def reading(self, state: State, contents: bool = True) -> Reading:
         """See `Predictor.reading`."""

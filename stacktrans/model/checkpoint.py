@@ -43,7 +43,6 @@ from stacktrans.common.registry import CONTROLLERS, REGISTRIES, Late, resuming
 from stacktrans.common.visible import shell_text
 from stacktrans.decoding.model import Numbers
 from stacktrans.memory import Memory, make_memory
-from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.devices import check_device, find_device
 from stacktrans.model.predictor import Predictor
 from stacktrans.model.shapes import Shapes, weight_shapes
@@ -214,6 +213,8 @@ class Checkpoint:
 
     @functools.cached_property
     def _of_weights(self) -> Predictor:
+        from stacktrans.model.arrays import from_weights  # waits for numba
+
         model, wanted = self.config.model, self.config.model.kernel
         known = model.controller.name in CONTROLLERS.builtin
         if known and self.device in ("auto", "cpu") and wanted != "torch":
@@ -226,6 +227,10 @@ class Checkpoint:
     def follower(self) -> Predictor:
         """What follows the model step by step."""
         predictor = self.predictor
+        if self.machine:
+            return predictor
+        from stacktrans.model.arrays import ArrayModel  # waits for numba
+
         if isinstance(predictor, ArrayModel) and not predictor.shows_memory:
             from stacktrans.model.in_torch import TorchModel  # waits for torch
 

@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS
+from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.batches import Kind
-from stacktrans.kernels.compiling import Array
 from stacktrans.kernels.running import RunWeights
 from stacktrans.kernels.sequences import Carried as CarriedCompiled
 from stacktrans.kernels.sequences import LayerWeights, ModelWeights, fused_piece, fused_sequence

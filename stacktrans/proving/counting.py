@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stacktrans.machines.definition import Machine
-from stacktrans.machines.running import NoRule, Stepper, Tables
-from stacktrans.proving.courses import Done, Stepping, Unproved
+from stacktrans.machines.running import NoRule, Stepper, Transition, Transitions
+from stacktrans.proving.courses import Unproved
 from stacktrans.proving.symbolic import (
     Case,
     Run,
@@ -67,10 +66,6 @@ class Part(NamedTuple):
     def sum_of(self, counts: Sequence[Sum]) -> Sum:
         """Its length with some counts."""
         return self.length.put(dict(enumerate(counts)))
-
-    def length_of(self, counts: Sequence[int]) -> int:
-        """The same as a number."""
-        return self.sum_of([*map(Sum, counts)]).constant
 
 
 def parts_of(task: Counting) -> list[Part]:
@@ -137,20 +132,6 @@ class Wrong(Exception):
         super().__init__()
 
 
-class Refuted(Exception):
-    """A machine, run as always, goes wrong.
-
-    Args:
-        wrong: the prompt of a sequence that goes wrong by itself; None if one does only in a row.
-        row: sequences that follow one another, of which the last goes wrong; None if one does by
-            itself.
-    """
-
-    def __init__(self, wrong: tuple[int, ...] | None, row: tuple[int, ...] | None) -> None:
-        self.wrong, self.row = wrong, row
-        super().__init__()
-
-
 @dataclass
 class Counted:
     """What an induction was made of.
@@ -172,19 +153,19 @@ class Induction:
     """An induction over the counts of sequences, any number of which follow one another.
 
     Args:
-        machine: the machine, which works at the tops of its memories.
+        transitions: of the machine, which works at the tops of its memories.
         parts: of a sequence.
 
     Raises:
         Unproved: the machine works at bottoms.
     """
 
-    def __init__(self, machine: Machine, parts: Sequence[Part]) -> None:
-        self._stepping, self._memories = Stepping(machine), machine.memories
+    def __init__(self, transitions: Transitions, parts: Sequence[Part]) -> None:
+        self._transitions, machine = transitions, transitions.machine
+        self._memories = memories = machine.memories
         self._parts, self._first = parts, Start(machine.start, ((),) * len(machine.kinds))
-        memories, seen = machine.memories, self._stepping.seen
         places = enumerate(memories.places, start=1)
-        self._reads = {place: read for place, read in places if place in seen}
+        self._reads = {place: read for place, read in places if place in transitions.relevant}
         self._seen = self._followed()
         moved = (end for _, *ends in memories.moves for end in ends)
         worked = (*(end for _, end in (*memories.pops, *memories.pushes)), *moved)
@@ -261,7 +242,7 @@ class Induction:
         part, last = self._parts[place.part], not at_least(place.left, 2)
         stacks = [Stack(held) for held in place.held]
         done, expected = self._step(part, place.state, stacks), part.last if last else part.inner
-        if done is None or expected not in (None, done.said):
+        if done is None or expected not in (None, done.output):
             raise Wrong(tuple(each.first for each in place.counts), before)
         held = tuple(stack.held for stack in stacks)
         place = place._replace(left=place.left - 1, state=done.after, held=held)
@@ -280,7 +261,7 @@ class Induction:
                 done = self._step(part, state, stacks) if at_least(place.left, length + 1) else None
             except Undecided:
                 return None
-            if done is None or part.inner not in (None, done.said):
+            if done is None or part.inner not in (None, done.output):
                 return None
             state = done.after
             pairs = zip(stacks, place.held, strict=True)
@@ -312,88 +293,63 @@ class Induction:
         self.found.repeated += 1
         return place._replace(left=place.left - times * length, held=held)
 
-    def _step(self, part: Part, state: int, stacks: Sequence[Stack]) -> Done | None:
+    def _step(self, part: Part, state: int, stacks: Sequence[Stack]) -> Transition | None:
         """What the machine does, as `stacktrans.machines.running` does it."""
         self.found.steps += 1
-        memories, reads = self._memories, self._reads
+        reads = self._reads
         kinds = [
             stacks[reads[place][0] // 2].read(reads[place][1]) if place in reads else 0
-            for place in range(1, len(memories.reads) + 1)
+            for place in range(1, len(self._memories.reads) + 1)
         ]
-        done = self._stepping.step((part.symbol, *kinds, state))
+        done = self._transitions.step((part.symbol, *kinds, state))
         if done is None:
             return None
-        for end in done.popped:
+        for end in done.pops:
             if end // 2 in self._seen:
                 stacks[end // 2].pop()
-        for end, kind in done.pushed:
+        for end, kind in done.pushes:
             if end // 2 in self._seen:
                 stacks[end // 2].push(kind)
-        for signal, taken, onto in memories.moves:
-            if done.signals[signal] and taken // 2 in self._seen:
+        for taken, onto in done.moves:
+            if taken // 2 in self._seen:
                 kind = stacks[taken // 2].pop()
                 if onto // 2 in self._seen:
                     stacks[onto // 2].push(kind)
         return done
 
 
-def fits_pattern(machine: Machine, task: Counting) -> bool:
-    """Whether a machine has the alphabets and the layout of a pattern."""
-    own = machine.source, machine.target, machine.layout, machine.buffers
-    return own == (task.source.symbols, task.target.symbols, task.layout, None)
-
-
-def prove_pattern(machine: Machine, task: Counting) -> Counted:
-    """Follow all sequences of a pattern, any number of them in a row, from empty memories on.
-
-    An induction finds counts of a sequence that goes wrong. It is run to see whether it does.
-
-    Raises:
-        Refuted: something goes wrong.
-        Unproved: it cannot be said whether all are right.
-    """
-    parts, tables = parts_of(task), Tables(machine)
-    try:
-        return Induction(machine, parts).go()
-    except Wrong as wrong:
-        found = wrong
-    rows = [sequence(parts, counts) for counts in (*found.before, found.counts)]
-    if not goes_wrong(tables, [step for row in rows for step in row]):
-        raise Unproved("what sequences leave behind in memories is not known well enough")
-    if found.before:
-        raise Refuted(None, tuple(symbol for row in rows for symbol, _ in row))
-    counts = _shortest_wrong(tables, parts, found.counts)
-    known = next(index for index, part in enumerate(parts) if part.inner is not None)
-    prompt = [symbol for symbol, _ in sequence(parts, counts) if symbol < known]
-    raise Refuted((*prompt, known), None)
-
-
 def sequence(parts: Sequence[Part], counts: Sequence[int]) -> list[Step]:
     """The symbols of a sequence with some counts."""
     found: list[Step] = []
     for part in parts:
-        length = part.length_of(counts)
+        length = part.sum_of([*map(Sum, counts)]).constant
         found += [*[(part.symbol, part.inner)] * (length - 1), (part.symbol, part.last)]
     return found
 
 
-def goes_wrong(tables: Tables, row: Sequence[Step]) -> bool:
+def goes_wrong(transitions: Transitions, row: Sequence[Step]) -> bool:
     """Whether a machine, run as always, says something wrong to symbols in a row."""
     try:
-        said = [*Stepper(tables).run(symbol for symbol, _ in row)]
+        said = [*Stepper(transitions).run(symbol for symbol, _ in row)]
     except NoRule:
         return True
     return any(right not in (None, own) for own, (_, right) in zip(said, row, strict=True))
 
 
-def _shortest_wrong(
-    tables: Tables, parts: Sequence[Part], counts: tuple[int, ...]
+def shortest_wrong(
+    transitions: Transitions, parts: Sequence[Part], counts: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Counts with the least sum that go wrong, if they are found soon; or the given ones."""
+    """The prompt of the shortest sequence that goes wrong, if it is found soon.
+
+    Otherwise that of the sequence with the given counts, which does.
+    """
     smaller = (
         tuple(end - begin for begin, end in itertools.pairwise((0, *cuts, size)))
         for size in range(len(counts), sum(counts))
         for cuts in itertools.combinations(range(1, size), len(counts) - 1)
     )
     tried = itertools.islice(smaller, MOST_TRIED)
-    return next((each for each in tried if goes_wrong(tables, sequence(parts, each))), counts)
+    wrong = (each for each in tried if goes_wrong(transitions, sequence(parts, each)))
+    counts = next(wrong, counts)
+    known = next(index for index, part in enumerate(parts) if part.inner is not None)
+    return (*(symbol for symbol, _ in sequence(parts, counts) if symbol < known), known)

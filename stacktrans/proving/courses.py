@@ -6,12 +6,11 @@ answered leads to the next state, or to an end.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
 from stacktrans.machines.definition import Machine
-from stacktrans.machines.running import Tables, fits
+from stacktrans.machines.running import Transition
 from stacktrans.proving.references import Reference, Step
 
 FINISHED, WRONG = "finished", "wrong"
@@ -24,63 +23,6 @@ MANY = 12
 
 class Unproved(Exception):
     """There is no proof; the message says why, in a sentence."""
-
-
-class Done(NamedTuple):
-    """What a machine does in a step.
-
-    Attributes:
-        signals: those of the rule that holds.
-        said: the output; `NO_OUTPUT` where it has learned none.
-        popped: the ends of memories at which something is popped, in this order.
-        pushed: then, the ends at which something is pushed, and its kind.
-        after: the next state.
-    """
-
-    signals: tuple[int, ...]
-    said: int
-    popped: tuple[int, ...]
-    pushed: tuple[tuple[int, int], ...]
-    after: int
-
-
-class Stepping:
-    """A machine's step as a function of what stands in its places, apart from any run.
-
-    Args:
-        machine: whose steps they are.
-
-    Attributes:
-        tables: of its rules.
-        seen: the numbers of the places of memories that some rule looks at.
-    """
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine, self.tables = machine, Tables(machine)
-        self._known: dict[tuple[int, ...], Done | None] = {}
-        self.seen = {at for at in range(1, len(machine.places) - 1) if self.tables.matters(at)}
-
-    def step(self, places: tuple[int, ...]) -> Done | None:
-        """What is done; None if no rule says it."""
-        if places not in self._known:
-            self._known[places] = self._found(places)
-        return self._known[places]
-
-    def _found(self, places: tuple[int, ...]) -> Done | None:
-        rules, letters = self._machine.rules, self.tables.letters
-        found = (number for number, rule in enumerate(rules) if fits(rule, places, letters))
-        number = next(found, None)
-        if number is None:
-            return None
-        done, values = self.tables.done(number), (0, *places)  # before the places, what is fixed
-        said, after = (table[values[at]] for at, table in (done.output, done.after))
-        pushed = tuple((end, table[values[at]]) for end, (at, table) in done.pushes)
-        if after < 0 or any(kind < 0 for _, kind in pushed):
-            return None
-        pops = self._machine.memories.pops
-        signals = rules[number].signals
-        popped = tuple(end for signal, end in pops if signals[signal])
-        return Done(signals, said, popped, pushed, after)
 
 
 class Move(NamedTuple):
@@ -101,8 +43,8 @@ class Move(NamedTuple):
     after: Any
 
 
-class Course(ABC):
-    """The course of a machine and a reference.
+class Course:
+    """The course of a machine and a reference; each symbol is answered when it is read.
 
     Args:
         machine: the machine.
@@ -116,17 +58,18 @@ class Course(ABC):
         self.machine, self.reference, self._letters = machine, reference, letters
         self.start = reference.start
 
-    @abstractmethod
     def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
         """The moves from a state, where something (None: nothing) is read of the task's memory."""
+        for step in self._reads(state, top):
+            yield Move(self._symbol(step), step.symbol, step, step.said, step.after)
 
     def looks(self, state: Any) -> bool:
         """Whether it matters what is read of the task's memory."""
         return True
 
-    def judged(self, move: Move, done: Done | None) -> Any:
+    def judged(self, move: Move, done: Transition | None) -> Any:
         """The next state, `FINISHED` or `WRONG`, where the machine has a rule or has none."""
-        if done is None or (move.expected is not None and done.said != move.expected):
+        if done is None or (move.expected is not None and done.output != move.expected):
             return WRONG
         return move.after
 
@@ -140,14 +83,6 @@ class Course(ABC):
 
     def _symbol(self, step: Step) -> int:
         return self.machine.layout.first_source + step.symbol
-
-
-class InStep(Course):
-    """Each symbol is answered when it is read."""
-
-    def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
-        for step in self._reads(state, top):
-            yield Move(self._symbol(step), step.symbol, step, step.said, step.after)
 
 
 class Joint(Course):
@@ -240,7 +175,7 @@ class Buffered(Course):
     def looks(self, state: Waits) -> bool:
         return state.current < 0 and not state.over
 
-    def judged(self, move: Move, done: Done | None) -> Any:
+    def judged(self, move: Move, done: Transition | None) -> Any:
         state: Waits | str = self._compared(move.after)
         if not isinstance(state, Waits):
             return state
@@ -253,7 +188,7 @@ class Buffered(Course):
         *_, reads, writes = done.signals
         state = state._replace(left=state.left - 1, current=-1 if reads else state.current)
         if writes:
-            state = self._written(state, done.said)
+            state = self._written(state, done.output)
         state = self._compared(state)
         if isinstance(state, Waits) and state.over and (state.left == 0 or not state.due):
             return self._ended(state)
@@ -291,7 +226,7 @@ def course_of(machine: Machine, reference: Reference, letters: frozenset[int]) -
     """The course of a machine and a reference; raises `Unproved`."""
     layout = machine.layout
     if not (layout.feeds_back or layout.ends_answers):
-        return (Buffered if machine.buffers else InStep)(machine, reference, letters)
+        return (Buffered if machine.buffers else Course)(machine, reference, letters)
     if layout.feeds_back and not (layout.consecutive or machine.buffers):
         return Joint(machine, reference, letters)
     raise Unproved("answers in buffers that are longer or shorter than sources are not looked at")

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from stacktrans.common.ends import BOTTOM, TOP
-from stacktrans.machines.definition import EMPTY, Machine
-from stacktrans.proving.courses import FINISHED, WRONG, Course, Done, Move, Stepping, Unproved
+from stacktrans.machines.definition import EMPTY
+from stacktrans.machines.running import Transition, Transitions
+from stacktrans.proving.courses import FINISHED, WRONG, Course, Move, Unproved
 from stacktrans.proving.references import QUEUE
 from stacktrans.proving.tapes import (
     BACK,
@@ -30,19 +31,8 @@ from stacktrans.proving.tapes import (
     Tape,
 )
 
-
-class Assumed(NamedTuple):
-    """What is assumed of the memories of a machine; of others nothing is ever read.
-
-    Attributes:
-        tape: how the memories are described that go with the task's own.
-        along: these memories, by their numbers: at which end of the tape their top is.
-        apart: what is assumed of other memories.
-    """
-
-    tape: Tape
-    along: Mapping[int, int]
-    apart: Mapping[int, Contents]
+MOST_SITUATIONS = 50_000
+"""The most situations of a proof, and of a search for a shorter source that is answered wrongly."""
 
 
 class Situation(NamedTuple):
@@ -63,13 +53,6 @@ class Situation(NamedTuple):
 
 Trail = tuple[Any, ...]
 """Symbols of a source: none, one, or two trails after one another."""
-
-
-class Way(NamedTuple):
-    """An edge, with the symbols that were read up to it since the node below was reached."""
-
-    value: Any
-    trail: Trail
 
 
 @dataclass
@@ -94,24 +77,29 @@ class Explorer:
     """An exploration.
 
     Args:
-        machine: the machine.
-        stepping: its steps.
+        transitions: of the machine.
         course: its course with the task's own.
-        assumed: what is assumed of its memories.
-        most: the most situations.
+        tape: how the memories are described that go with the task's own.
+        along: these memories, by their numbers: at which end of the tape their top is.
+        apart: what is assumed of other memories; of those that are neither, nothing is read.
     """
 
     def __init__(
-        self, machine: Machine, stepping: Stepping, course: Course, assumed: Assumed, most: int
+        self,
+        transitions: Transitions,
+        course: Course,
+        tape: Tape,
+        along: Mapping[int, int],
+        apart: Mapping[int, Contents],
     ) -> None:
-        self._machine, self._stepping, self._course = machine, stepping, course
-        self._assumed, self._tape, self._most = assumed, assumed.tape, most
-        self._parts = {number: part for part, number in enumerate(assumed.along, start=1)}
-        self._places = {number: place for place, number in enumerate(assumed.apart)}
+        self._transitions, self._machine, self._course = transitions, course.machine, course
+        self._tape, self._along, self._apart = tape, along, apart
+        self._parts = {number: part for part, number in enumerate(along, start=1)}
+        self._places = {number: place for place, number in enumerate(apart)}
         self._pop_end = FRONT if course.reference.memory == QUEUE else BACK
         self._trails: dict[Situation, Trail] = {}
-        self._ways: defaultdict[Hashable, list[Way]] = defaultdict(list)
-        self._known: set[tuple[Hashable, Any]] = set()
+        # Of each node its edges, each with the symbols read since the node below was reached.
+        self._edges: defaultdict[Hashable, dict[Any, Trail]] = defaultdict(dict)
         self._waiting: defaultdict[Hashable, list[Situation]] = defaultdict(list)
         self._coming: list[tuple[int, int, Situation]] = []
         self._order = itertools.count()
@@ -128,9 +116,9 @@ class Explorer:
             Broke: what is assumed does not hold.
             Unproved: the course cannot be followed, or there are too many situations.
         """
-        for number in self._assumed.apart:
+        for number in self._apart:
             self._add_kind(number, EMPTY)
-        held = tuple(each.start for each in self._assumed.apart.values())
+        held = tuple(each.start for each in self._apart.values())
         start = Situation(self._course.start, self._machine.start, held, self._tape.start)
         self._add(start, (), 0)
         while self._coming and (self._shortest is None or self._coming[0][0] < self._shortest):
@@ -142,8 +130,8 @@ class Explorer:
     def _add(self, situation: Situation, trail: Trail, length: int) -> None:
         if situation in self._trails:
             return
-        if len(self._trails) >= self._most:
-            raise Unproved(f"there are more than {self._most:,} situations to look at")
+        if len(self._trails) >= MOST_SITUATIONS:
+            raise Unproved(f"there are more than {MOST_SITUATIONS:,} situations to look at")
         self._trails[situation] = trail
         heapq.heappush(self._coming, (length, next(self._order), situation))
 
@@ -152,10 +140,10 @@ class Explorer:
             self._step(situation, length)
         except Lacking as lacking:
             self._waiting[lacking.node].append(situation)
-            for way in self._ways[lacking.node]:
-                self._reveal(situation, lacking.node, way)
+            for value in self._edges[lacking.node]:
+                self._reveal(situation, lacking.node, value)
         except Broken as broken:
-            numbers = [None, *self._assumed.along]
+            numbers = [None, *self._along]
             raise Broke(numbers[broken.part], broken.why) from None
 
     def _step(self, situation: Situation, length: int) -> None:
@@ -169,30 +157,30 @@ class Explorer:
             for place, (end, depth) in enumerate(self._machine.memories.places, start=1)
         ]
         for move in course.moves(situation.course, top):
-            done = self._stepping.step((move.symbol, *kinds, situation.state))
+            done = self._transitions.step((move.symbol, *kinds, situation.state))
             self._take(situation, move, done, length)
 
     def _read(self, situation: Situation, place: int, end: int, depth: int) -> int:
         """The kind that is read in a place; raises `Lacking`, `Broken` and `Broke`."""
         number, side = divmod(end, 2)
-        if place not in self._stepping.seen:
+        if place not in self._transitions.relevant:
             return EMPTY
         if number in self._parts:
             at = self._end(number, side)
             kind = self._tape.read(situation.tape, self._parts[number], at, depth)
             return EMPTY if kind is None else kind  # type: ignore[return-value]
         held = situation.held[self._places[number]]
-        kind = self._assumed.apart[number].read(held, side, depth)
+        kind = self._apart[number].read(held, side, depth)
         if kind == UNKNOWN:
             raise Lacking(("kinds", number, side))
         return kind
 
     def _end(self, number: int, side: int) -> int:
         """The end of the tape at which a side of a memory, top or bottom, is."""
-        top = self._assumed.along[number]
+        top = self._along[number]
         return 1 - top if side else top
 
-    def _take(self, situation: Situation, move: Move, done: Done | None, length: int) -> None:
+    def _take(self, situation: Situation, move: Move, done: Transition | None, length: int) -> None:
         """Take a step of both machines."""
         own = () if move.source is None else (move.source,)
         trail: Trail = (self._trails[situation], own)
@@ -207,34 +195,34 @@ class Explorer:
         head = after, done.after, held
         tape, edges = self._tape.settled(self._on_tape(situation.tape, move, done), head)
         for node, value in edges:
-            self._add_way(node, value, trail)
+            self._add_edge(node, value, trail)
             if self._tape.exact:
                 trail = ()
         self._add(Situation(*head, tape), trail, length)
 
-    def _held(self, situation: Situation, done: Done) -> tuple[Any, ...]:
+    def _held(self, situation: Situation, done: Transition) -> tuple[Any, ...]:
         """What memories hold that are apart after a step."""
         found = []
-        apart = self._assumed.apart.items()
+        apart = self._apart.items()
         for (number, contents), held in zip(apart, situation.held, strict=True):
-            popped = [end % 2 for end in done.popped if end // 2 == number]
-            pushed = [(end % 2, kind) for end, kind in done.pushed if end // 2 == number]
+            popped = [end % 2 for end in done.pops if end // 2 == number]
+            pushed = [(end % 2, kind) for end, kind in done.pushes if end // 2 == number]
             for _, kind in pushed:
                 self._add_kind(number, kind)
             found.append(contents.stepped(held, popped, pushed))
         return tuple(found)
 
-    def _on_tape(self, tape: Any, move: Move, done: Done) -> Any:
+    def _on_tape(self, tape: Any, move: Move, done: Transition) -> Any:
         """The tape after the pops and the pushes of a step."""
         step, parts = move.step, self._parts
         if step and step.pops:
             tape = self._tape.popped(tape, 0, self._pop_end)
-        for end in done.popped:
+        for end in done.pops:
             if end // 2 in parts:
                 at = self._end(end // 2, end % 2)
                 tape = self._tape.popped(tape, parts[end // 2], at)
         pushed: dict[int, list[Hashable]] = {0: [*step.pushed]} if step else {}
-        for end, kind in done.pushed:
+        for end, kind in done.pushes:
             if end // 2 not in parts:
                 continue
             if self._end(end // 2, end % 2) == FRONT:
@@ -253,39 +241,38 @@ class Explorer:
     def _add_kind(self, number: int, kind: int) -> None:
         """From now on a memory can hold a kind."""
         for side in (TOP, BOTTOM):
-            self._add_way(("kinds", number, side), kind, ())
+            self._add_edge(("kinds", number, side), kind, ())
 
-    def _add_way(self, node: Hashable, value: Any, trail: Trail) -> None:
-        if (node, value) in self._known:
+    def _add_edge(self, node: Hashable, value: Any, trail: Trail) -> None:
+        if value in self._edges[node]:
             return
-        self._known.add((node, value))
-        way = Way(value, trail)
-        self._ways[node].append(way)
+        self._edges[node][value] = trail
         for situation in self._waiting[node]:
-            self._reveal(situation, node, way)
+            self._reveal(situation, node, value)
 
-    def _reveal(self, situation: Situation, node: Hashable, way: Way) -> None:
+    def _reveal(self, situation: Situation, node: Hashable, value: Any) -> None:
         """Go on from a situation that waits at a node, by one of its edges."""
         trail = self._trails[situation]
         match node:
             case ("kinds", int(number), int(side)):
                 place = self._places[number]
                 ends = [*situation.held[place]]
-                ends[side] = way.value
+                ends[side] = value
                 held = (*situation.held[:place], tuple(ends), *situation.held[place + 1 :])
                 self._add(situation._replace(held=held), trail, 0)
             case _:
-                for tape in self._tape.revealed(situation.tape, way.value):
-                    self._add(situation._replace(tape=tape), (way.trail, trail), 0)
+                for tape in self._tape.revealed(situation.tape, value):
+                    known = (self._edges[node][value], trail)
+                    self._add(situation._replace(tape=tape), known, 0)
 
     def _source(self, situation: Situation, own: Trail) -> list[int]:
         """A source that leads to a situation, and on by some symbols."""
         trail: Trail = (self._trails[situation], own)
         node = self._tape.below(situation.tape)
         while node is not None:
-            first = self._ways[node][0]
-            trail = (first.trail, trail)
-            node = self._tape.beyond(first.value)
+            value, before = next(iter(self._edges[node].items()))
+            trail = (before, trail)
+            node = self._tape.beyond(value)
         return _flat(trail)
 
 

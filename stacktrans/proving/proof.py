@@ -15,10 +15,18 @@ import numpy as np
 
 from stacktrans.decoding.decoder import decode
 from stacktrans.machines.definition import Machine
-from stacktrans.machines.running import Runner
-from stacktrans.proving.counting import Counted, Refuted, fits_pattern, prove_pattern
-from stacktrans.proving.courses import Course, Stepping, Unproved, course_of
-from stacktrans.proving.exploring import Assumed, Explored, Explorer
+from stacktrans.machines.running import Runner, Transitions
+from stacktrans.proving.counting import (
+    Counted,
+    Induction,
+    Wrong,
+    goes_wrong,
+    parts_of,
+    sequence,
+    shortest_wrong,
+)
+from stacktrans.proving.courses import Course, Unproved, course_of
+from stacktrans.proving.exploring import Explored, Explorer
 from stacktrans.proving.references import QUEUE, STANDING, Reference, classes_of, reference_of
 from stacktrans.proving.tapes import (
     BACK,
@@ -37,8 +45,6 @@ from stacktrans.proving.tapes import (
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.streams import Counting
 
-MOST_SITUATIONS = 50_000
-"""The most situations of a proof, and of a search for a shorter source that is answered wrongly."""
 UNREAD, FEW, KEPT, ALONG, TURNED, ANYTHING = (
     "unread", "few", "kept", "along", "turned", "anything",
 )  # fmt: skip
@@ -89,12 +95,14 @@ def prove(machine: Machine, task: Task) -> Result:
         machine: as it is run by `stacktrans.machines.running`.
         task: what it is for.
     """
+    own = machine.source, machine.target, machine.layout
+    fits = own == (task.source.symbols, task.target.symbols, task.layout)
     if isinstance(task, Counting) and type(task) is Counting:
-        return _by_induction(machine, task)
+        return _by_induction(machine, task) if fits and not machine.buffers else Result(_OTHER)
     reference = reference_of(task)
     if reference is None:
         return Result("no algorithm of this task is known")
-    if not _fits(machine, task):
+    if not fits:
         return Result(_OTHER)
     if machine.layout.backwards:
         return Result("only machines that read from the beginning are followed")
@@ -107,20 +115,25 @@ def prove(machine: Machine, task: Task) -> Result:
 
 
 def _by_induction(machine: Machine, task: Counting) -> Result:
-    if not fits_pattern(machine, task):
-        return Result(_OTHER)
+    """Follow all sequences of a pattern, any number of them in a row, from empty memories on.
+
+    Where the induction finds counts of a sequence that goes wrong, it is run to see whether it
+    does.
+    """
+    transitions = Transitions(machine)
     try:
-        return Result(None, counted=prove_pattern(machine, task))
+        parts = parts_of(task)
+        return Result(None, counted=Induction(transitions, parts).go())
     except Unproved as problem:
         return Result(str(problem))
-    except Refuted as found:
-        return Result(_WRONG if found.wrong else _WRONG_IN_A_ROW, found.wrong, found.row)
-
-
-def _fits(machine: Machine, task: Task) -> bool:
-    """Whether a machine has the alphabets and the layout of a task."""
-    own = machine.source, machine.target, machine.layout
-    return own == (task.source.symbols, task.target.symbols, task.layout)
+    except Wrong as wrong:
+        found = wrong
+    row = [step for counts in (*found.before, found.counts) for step in sequence(parts, counts)]
+    if not goes_wrong(transitions, row):
+        return Result("what sequences leave behind in memories is not known well enough")
+    if found.before:
+        return Result(_WRONG_IN_A_ROW, row=tuple(symbol for symbol, _ in row))
+    return Result(_WRONG, shortest_wrong(transitions, parts, found.counts))
 
 
 class _Attempt:
@@ -128,7 +141,7 @@ class _Attempt:
 
     def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
         self._machine, self._task, self._reference = machine, task, reference
-        self._stepping, self._runner = Stepping(machine), Runner(machine)
+        self._runner = Runner(machine)
         self._classes = tuple(classes_of(machine, reference))
         letters = frozenset(each for own in self._classes for each in own[:STANDING])
         self._course: Course = course_of(machine, reference, letters)
@@ -136,7 +149,7 @@ class _Attempt:
         # Of each memory, the ends that some rule looks at.
         self._reads: list[list[int]] = [[] for _ in machine.kinds]
         for place, end in enumerate(machine.memories.reads, start=1):
-            if place in self._stepping.seen:
+            if place in self._runner.transitions.relevant:
                 self._reads[end // 2].append(end % 2)
 
     def result(self) -> Result:
@@ -187,11 +200,8 @@ class _Attempt:
             elif each != UNREAD:
                 apart[number] = (AllKnown if each == FEW else Anything)(number)
         tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
-        return self._explore(Assumed(tape, along, apart))
-
-    def _explore(self, assumed: Assumed) -> Explored:
-        machine, stepping, course = self._machine, self._stepping, self._course
-        return Explorer(machine, stepping, course, assumed, MOST_SITUATIONS).explore()
+        transitions = self._runner.transitions
+        return Explorer(transitions, self._course, tape, along, apart).explore()
 
     def _look_closer(self, assumed: list[str]) -> None:
         """Have one more memory go with the task's own; raises `Unproved` if none is left.
@@ -220,7 +230,8 @@ class _Attempt:
         """The shortest source that is answered wrongly, if it is not too long to be found."""
         along = {number: BACK for number, reads in enumerate(self._reads) if reads}
         try:
-            found = self._explore(Assumed(Whole(), along, {})).wrong
+            transitions = self._runner.transitions
+            found = Explorer(transitions, self._course, Whole(), along, {}).explore().wrong
         except Unproved:
             return None
         whole = None if found is None else self._reference.whole(found)

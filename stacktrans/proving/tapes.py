@@ -72,13 +72,6 @@ class Mistaken(Exception):
     """Something stands where nothing was assumed to stand; it has to be looked at anew."""
 
 
-class Edge(NamedTuple):
-    """A new edge from a node, to what a tape can make use of."""
-
-    node: Hashable
-    value: Any
-
-
 class Spot(NamedTuple):
     """Where a cell is: the index of its block, and which cell of a part of that it is."""
 
@@ -88,6 +81,8 @@ class Spot(NamedTuple):
 
 Found = tuple[Blocks, Spot | None]
 """Blocks, and where in them a cell is; None if there is none."""
+Edge = tuple[Hashable, Any]
+"""An edge from a node, to what a tape can make use of."""
 
 
 class Tape(ABC):
@@ -231,12 +226,12 @@ class Piles(Tape):
         return tape._replace(blocks=(block, *tape.blocks))
 
     def settled(self, tape: Pile, head: Hashable) -> tuple[Pile, list[Edge]]:
-        blocks, under, edges = tuple(filter(any, tape.blocks)), tape.under, []
+        blocks, under, edges = tuple(filter(any, tape.blocks)), tape.under, list[Edge]()
         while len(blocks) > 1:
             lowest, *others = blocks
             blocks = tuple(others)
             node = head, blocks
-            edges.append(Edge(node, (lowest, under)))
+            edges.append((node, (lowest, under)))
             under = node
         return Pile(blocks, under), edges
 
@@ -354,7 +349,7 @@ class Lines(Tape):
             row, last, front = front, front[0], front[:1]
         for one, other in itertools.pairwise(row):
             self._note(one, other)
-        edges = [Edge(("behind", one), other) for one, other in itertools.pairwise(row)]
+        edges: list[Edge] = [(("behind", one), other) for one, other in itertools.pairwise(row)]
         return Line(front, last if row else None, row[-1:]), edges
 
     def revealed(self, tape: Line, value: Block) -> list[Line]:

@@ -243,10 +243,11 @@ def _race(job: Job) -> None:
     """Race strategies in as many processes as the sweep says, and keep but the best."""
     from stacktrans.training.race import Race, begin
 
+    configs = None
     if not is_race(job.directory):
-        begin(job.directory, job.run.configs, shlex.split(job.run.command))
+        configs = begin(job.directory, job.run.configs, shlex.split(job.run.command))
     workers = max(config.workers for config in job.run.configs.values())
-    race = Race(job.directory, job.device, workers)
+    race = Race(job.directory, job.device, workers, configs)
     with race.opened():
         race.run(lambda: None)
         race.best_run().run(lambda record: None)

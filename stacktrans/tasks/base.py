@@ -178,6 +178,20 @@ class Task(ABC):
         """The lengths that derivations within a depth have; raises `NoSuchLaw`."""
         raise NoSuchLaw("a depth is for tasks with a grammar")
 
+    def answered(self, source: Sequence[str]) -> Pair | None:
+        """A source with its exact answer; None if it has none."""
+        try:
+            answer = self.answer(source)
+        except NotASource:
+            return None
+        # What can't be known is not scored, and so may be anything.
+        target = [self.target.symbols[0] if symbol is None else symbol for symbol in answer]
+        pair = self.pair(self.source.encode(source), self.target.encode(target))
+        if None not in answer:
+            return pair
+        known = np.array([symbol is not None for symbol in answer])
+        return pair._replace(scored=known if pair.scored is None else pair.scored & known)
+
     @abstractmethod
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw

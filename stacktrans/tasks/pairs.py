@@ -3,6 +3,7 @@
 What the task knows of them are their symbols, and checksums of the files.
 """
 
+import hashlib
 import os
 import re
 import unicodedata
@@ -14,13 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stacktrans.common.errors import UsageError, shown
-from stacktrans.common.reading import LONGEST, PACKED, STDIN, name_of
+from stacktrans.common.reading import LONGEST, PACKED, STDIN, comes_once, name_of, read_content
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.columns import SEPARATORS, UNITS, Known, Sources, Writing, columns_of
 from stacktrans.tasks.files import CALLED, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.layout import Pair, Steps
-from stacktrans.tasks.sets import Sets, read_sets
+from stacktrans.tasks.sets import Sets, load_sets, read_sets, save_sets
 
 
 class Pairs(Task):
@@ -102,16 +103,34 @@ class Pairs(Task):
             StacktransError: a line is not a pair.
         """
         found = self._read(self.request.split, self)
-        for part, digest in found.known["digests"].items():
-            if self.known and self.known["digests"].get(part) != digest:
-                file = name_of(Path(getattr(self.request, part) or ""))
-                raise UsageError(f"{file}: not the {CALLED[part]} pairs that this model began with")
+        self._check_digests(found.known["digests"])
         if self.known != found.known:
             raise UsageError(
                 "task.parameters.known: the files no longer have the symbols that this model was "
                 "trained with; restore them, or go on with train --from"
             )
         return found
+
+    def _check_digests(self, found: Mapping[str, str]) -> None:
+        """Raise `UsageError` if files have other SHA-256 than those that are known."""
+        for part, digest in found.items():
+            if self.known and self.known["digests"].get(part) != digest:
+                file = name_of(Path(getattr(self.request, part) or ""))
+                raise UsageError(f"{file}: not the {CALLED[part]} pairs that this model began with")
+
+    def save_data(self, folder: Path) -> None:
+        """Write what is in the files to a new folder, for `use_data` in other processes."""
+        save_sets(self.data, folder)
+
+    def use_data(self, folder: Path) -> None:
+        """Take the pairs from a folder instead of the files."""
+        self.data = load_sets(folder, self.request, self.known or {})
+
+    def check_files(self) -> None:
+        """Raise `UsageError` if a file has changed or is missing; a pipe can't be read again."""
+        files = {PARTS[part]: path for part, path in self.request.paths() if not comes_once(path)}
+        contents = ((part, read_content(path)) for part, path in files.items())
+        self._check_digests({part: hashlib.sha256(each).hexdigest() for part, each in contents})
 
     @property
     def steps(self) -> Steps:

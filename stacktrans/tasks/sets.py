@@ -1,17 +1,19 @@
 """The sets of pairs in files, as they are written, and what is odd about them."""
 
+import json
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from stacktrans.common.errors import StacktransError, shown
+from stacktrans.common.errors import CheckpointError, StacktransError, shown
 from stacktrans.common.ragged import Ragged, lengthened
-from stacktrans.common.reading import changed
+from stacktrans.common.reading import state_of
 from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import UNITS, Known, Writing, found_separator, found_unit, in_order
@@ -284,7 +286,7 @@ class Sets:
         known: symbols and checksums, as `Pairs` takes them.
         notes: what is to be said of them, a sentence each.
         sets: training, development and test set.
-        apart: the last two, with what stands in their lines.
+        apart: the last two, with what stands in their lines; none after `load_sets`.
     """
 
     request: Request
@@ -292,6 +294,36 @@ class Sets:
     notes: Sequence[str]
     sets: Sequence[PairSet]
     apart: Mapping[int, Sequence[Pair]]
+
+
+NOTES = "notes.json"
+ARRAYS = ("source-ids", "source-starts", "sizes", "target-ids", "target-starts")
+"""What `save_sets` writes of each set, a file each."""
+
+
+def save_sets(found: Sets, folder: Path) -> None:
+    """Write ids and notes to a new folder, from which any number of processes share them."""
+    folder.mkdir()
+    for part, pairs in zip(PARTS, found.sets, strict=True):
+        sources, targets = pairs.sources, pairs.targets
+        arrays = sources.values, sources.starts, pairs.sizes, targets.values, targets.starts
+        for name, array in zip(ARRAYS, arrays, strict=True):
+            np.save(folder / f"{part}-{name}.npy", array)
+    (folder / NOTES).write_text(json.dumps(found.notes))
+
+
+def load_sets(folder: Path, request: Request, known: Mapping[str, Any]) -> Sets:
+    """Memory-map what `save_sets` has written; raises `CheckpointError` if it is damaged."""
+    sets = []
+    try:
+        notes = json.loads((folder / NOTES).read_text())
+        for part in PARTS:
+            files = [folder / f"{part}-{name}.npy" for name in ARRAYS]
+            ids, starts, sizes, *targets = (np.asarray(np.load(file, "r")) for file in files)
+            sets.append(PairSet(Ragged(ids, starts), sizes, Ragged(*targets)))
+    except (OSError, ValueError, EOFError) as error:
+        raise CheckpointError(f"{folder}: damaged ({error})") from error
+    return Sets(request, known, notes, sets, {})
 
 
 _kept: dict[Any, Sets] = {}
@@ -305,7 +337,7 @@ def read_sets(request: Request) -> Sets:
         UsageError: a file can't be read, or has too few pairs to keep some apart.
         StacktransError: a line is not a pair.
     """
-    stamps = tuple(changed(path) for _, path in request.paths())
+    stamps = tuple(state_of(path) for _, path in request.paths())
     if (request, stamps) not in _kept:
         found = _read_sets(request)
         _kept.clear()

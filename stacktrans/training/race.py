@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,18 +17,17 @@ from stacktrans.common.errors import CheckpointError, StacktransError, UsageErro
 from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, unfinished, write_atomically
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
-from stacktrans.common.reading import comes_once, read_content, read_copies
-from stacktrans.common.registry import plugin_files
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import CONFIG
 from stacktrans.model.devices import find_device
 from stacktrans.settings.command import alone as command_alone
-from stacktrans.settings.config import RunConfig, TaskConfig, paths_of
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.records import BUDGETS, SUMMARY, RaceState, Standing, read_race
 from stacktrans.training.saving import TrainingError, has_last, held_open
-from stacktrans.training.trainer import Trainer
-from stacktrans.training.turns import forget, take_turn
+from stacktrans.training.trainer import Interrupted, Trainer, stopping
+from stacktrans.training.turns import Turns, forget
 
 BUDGET = 300.0
 """Seconds of a race that is given none."""
@@ -46,8 +45,8 @@ STALLED = 3
 MOST_AHEAD = 2
 """Turns that a run may have before its round, where a process has nothing else to do."""
 LOCK = ".lock"
-COPIES = ".copies"
-"""The folder with copies, for all processes, of what comes only once, such as standard input."""
+DATA = ".data"
+"""The folder with pairs of files, which all processes share and which outlasts a pipe."""
 
 Standings = Mapping[str, Standing]
 
@@ -112,8 +111,10 @@ def begin(
     configs: Mapping[str, RunConfig],
     command: Sequence[str],
     budget: float | None = None,
-) -> None:
+) -> dict[str, RunConfig]:
     """Write down, in a directory that is free, who takes part in a race, and how long it takes.
+
+    Gives the configurations of the runs, each of which is for one process.
 
     Args:
         configs: by the names of strategies, in their order.
@@ -124,11 +125,13 @@ def begin(
     budget = budget or max(filter(None, limits), default=BUDGET)
     folder = directory / unfinished(CANDIDATES)
     _remove(folder)
-    for name, config in configs.items():
+    alone = {name: each.model_copy(update={"workers": 1}) for name, each in configs.items()}
+    for name, config in alone.items():
         (folder / name).mkdir(parents=True)
-        own = config.model_copy(update={"workers": 1})
-        write_atomically(folder / name / CONFIG, own.to_yaml())
-    copy(next(iter(configs.values())).task, folder / COPIES)
+        write_atomically(folder / name / CONFIG, config.to_yaml())
+    task = next(iter(alone.values())).make_task()
+    if isinstance(task, Pairs):
+        task.save_data(folder / DATA)
     standings = {name: Standing() for name in configs}
     sizes = {name: each.training.batch_symbols for name, each in configs.items()}
     RaceState(
@@ -139,6 +142,7 @@ def begin(
     ).save(directory)
     # Last, so that it is a race when all is there.
     folder.rename(directory / CANDIDATES)
+    return alone
 
 
 class Race:
@@ -146,17 +150,26 @@ class Race:
 
     Attributes:
         directory: of the race, where its best run ends.
+        configs: of all runs, by name; those in the directory, if it is resumed.
         notes: what is to be reported of the data before it begins, a sentence each.
         state: how the race stands, once it is opened.
         stop_requested: set to a signal's number, it ends `run` after the batch.
+
+    Raises what `read_race` and `resolve` do.
     """
 
     state: RaceState
 
     def __init__(
-        self, directory: Path, device: str, workers: int, notes: Sequence[str] = ()
+        self,
+        directory: Path,
+        device: str,
+        workers: int,
+        configs: Mapping[str, RunConfig] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.directory, self.notes, self.stop_requested = directory, notes, 0
+        self._given = configs
         self._device, self._workers, self._decided = device, workers, False
         self._left_off, self._deaths = dict[str, Standing](), Counter[str]()
 
@@ -164,8 +177,10 @@ class Race:
         """The directory of a run that takes part."""
         return self.directory / CANDIDATES / name
 
-    def configs(self) -> dict[str, RunConfig]:
-        """The configurations of those that take part, by name; raises as `resolve` does."""
+    @cached_property
+    def configs(self) -> Mapping[str, RunConfig]:
+        if self._given:
+            return self._given
         names = read_race(self.directory).standings
         return {name: resolve(config=str(self.place(name) / CONFIG)) for name in names}
 
@@ -193,23 +208,17 @@ class Race:
                     )
                     raise UsageError(f"budget {budget:g}: {had}")
                 self.state.budget = budget
-            self._copies = self._find_copies()
-            read_copies(self._copies)
-            try:
-                with self._staying():
-                    yield
-            finally:
-                read_copies({})
+            task = next(iter(self.configs.values())).make_task()
+            if isinstance(task, Pairs) and not self._given:
+                task.check_files()
+            with self._staying():
+                yield
 
-    def _find_copies(self) -> Mapping[Path, Path]:
-        """What all processes read instead of what comes only once."""
-        folder = self.directory / CANDIDATES
-        if not (folder / COPIES).is_dir():
-            return {}
-        config = next(folder.glob(f"*/{CONFIG}"), None)  # they are all of the same task
-        if config is None:
-            return {}
-        return copies_of(resolve(config=str(config)).task, folder / COPIES)
+    @property
+    def _data(self) -> Path | None:
+        """Where the pairs are that all processes share, if there are any."""
+        folder = self.directory / CANDIDATES / DATA
+        return folder if folder.is_dir() else None
 
     def _check_places(self) -> None:
         """Raise `CheckpointError` if something is missing of a run that may have another turn."""
@@ -247,6 +256,14 @@ class Race:
                 f"every strategy failed; what was saved is in {self.directory / CANDIDATES}",
                 *(f"{name}: {reason}" for name, reason in failed.items()),
             )
+
+    def raced(self, show: Callable[[], None]) -> Trainer:
+        """Race, and then give the `best_run`; raises `Interrupted` if a signal stops the race."""
+        with stopping(self):
+            self.run(show)
+        if self.stop_requested:
+            raise Interrupted(self.stop_requested)
+        return self.best_run()
 
     def _is_over(self) -> bool:
         """Whether nothing more is to be trained: the race is won, or stopped, or out of time."""
@@ -297,8 +314,8 @@ class Race:
     def _employ(self, pool: Pool, names: Sequence[str]) -> None:
         """Give work to all processes: the turns of a round, and those that are likely to come."""
         state, latest = self.state, self.state.latest
-        folder, plugins = self.directory / CANDIDATES, plugin_files()
-        work = partial(_turn, latest, TURN, folder, self._device, plugins, self._copies)
+        folder = self.directory / CANDIDATES
+        work = Turns(folder, self.configs, latest, TURN, self._device, self._data)
         begins = self._must_begin and not pool.at_work
         while pool.is_free and (begins or not self._is_over()):
             begins, idle = False, latest.keys() - pool.at_work
@@ -340,7 +357,7 @@ class Race:
                 shutil.copytree(path, there)
             else:
                 shutil.copy2(path, there)
-        trainer = Trainer.resume(self.directory, [], find_device(self._device))
+        trainer = Trainer.resume(self.directory, [], find_device(self._device), self._data)
         trainer.outcome, trainer.source.threads = self.outcome, self._workers
         # It may have been left off in a turn that does not count.
         steps = None if state.winner else max(1, trainer.state.step)
@@ -361,45 +378,8 @@ def _winner(names: Sequence[str], ahead: Mapping[str, Sequence[Standing]]) -> st
     return max(solved, key=lambda name: ahead[name][0].merit, default=None)
 
 
-def _turn(
-    before: Standings,
-    size: int,
-    folder: Path,
-    device: str,
-    plugins: list[str],
-    copies: Mapping[Path, Path],
-    name: str,
-    unwanted: Callable[[], bool],
-) -> Standing:
-    read_copies(copies)
-    return take_turn(folder / name, before[name], size, device, plugins, unwanted)
-
-
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def copy(task: TaskConfig, folder: Path) -> None:
-    """Copy what comes only once, as standard input does, of what a task names, to a folder.
-
-    So all processes of a race can read it. The folder is made if need be.
-    """
-    for name, path in _named(task).items():
-        if comes_once(path):
-            folder.mkdir(exist_ok=True)
-            write_atomically(folder / name, read_content(path))
-
-
-def copies_of(task: TaskConfig, folder: Path) -> dict[Path, Path]:
-    """The copies in a folder, by what they are copies of."""
-    named = _named(task).items()
-    return {path: folder / name for name, path in named if (folder / name).is_file()}
-
-
-def _named(task: TaskConfig) -> dict[str, Path]:
-    """The files that a task names, by its parameters."""
-    names, given = paths_of(task.generator), task.parameters
-    return {name: Path(given[name]) for name in names if given.get(name) is not None}

@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -63,7 +64,8 @@ class Interrupted(Exception):
 class Trainer:
     """Runs one training run, in a directory of its own, from its n-th start on.
 
-    One that is `resumed` is to be loaded: it needs no checkpoint that it has started from.
+    One that is `resumed` takes up what its directory has, and needs no checkpoint that it has
+    started from. `data` is the folder of pairs that `prepared` takes.
 
     Attributes:
         config: of the run, with all that the source has learned of the task.
@@ -71,7 +73,7 @@ class Trainer:
         stop_requested: set to a signal's number, it ends `run` after the batch.
         outcome: the budget that `run` finds spent at once; None if it has its own budgets.
 
-    Raises what `prepared` and `inherited` do.
+    Raises what `prepared`, `inherited` and `SavedRun.load` do.
     """
 
     def __init__(
@@ -82,9 +84,10 @@ class Trainer:
         command: str,
         attempt: int = 1,
         resumed: bool = False,
+        data: Path | None = None,
     ) -> None:
         torch.set_num_threads(config.threads)
-        self.source = source = prepared(config, device)
+        self.source = source = prepared(config, device, data)
         first: FirstWeights | None = None
         if config.start_from and not resumed:
             first, found = inherited(source.config, config.start_from, source.task)
@@ -96,9 +99,17 @@ class Trainer:
         self.outcome: str | None = None
         self.state = SavedRun(self.source, device, command, attempt, first)
         self._max_steps, self._time_limit = config.training.max_steps, config.training.time_limit
+        if resumed:
+            self.state.load(directory)
 
     @classmethod
-    def resume(cls, directory: Path, budgets: Sequence[Layer], device: torch.device) -> Self:
+    def resume(
+        cls,
+        directory: Path,
+        budgets: Sequence[Layer],
+        device: torch.device,
+        data: Path | None = None,
+    ) -> Self:
         """Take up a run from its last checkpoint, perhaps with another step or time limit.
 
         Raises:
@@ -109,11 +120,8 @@ class Trainer:
         last = checkpoint.last_of(directory)
         saved = Layer(str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump())
         layers = [saved, *budgets]
-        trainer = cls(
-            validated(RunConfig, overlay(layers), layers), directory, device, "", resumed=True
-        )
-        trainer.state.load(directory)
-        return trainer
+        config = validated(RunConfig, overlay(layers), layers)
+        return cls(config, directory, device, "", resumed=True, data=data)
 
     def run(self, report: Callable[[Record], None]) -> Summary:
         """Train until a rule or a budget ends the run; `report` is called with every record.
@@ -316,7 +324,13 @@ class Stoppable(Protocol):
 
 @contextlib.contextmanager
 def stopping(run: Stoppable) -> Iterator[None]:
-    """Ask a run to stop on the first Ctrl-C or SIGTERM; end at once on the second."""
+    """Ask a run to stop on the first Ctrl-C or SIGTERM; end at once on the second.
+
+    Only the main thread can receive signals; in others nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def ask(number: int, frame: object) -> None:
         if run.stop_requested:
@@ -340,8 +354,13 @@ def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int
         trainer.run_ahead(lambda: os.getppid() == parent)
 
 
-def prepared(config: RunConfig, device: torch.device) -> Source:
+def prepared(config: RunConfig, device: torch.device, data: Path | None = None) -> Source:
     """What a run is trained on, before anything is made or written.
+
+    Args:
+        config: of the run.
+        device: where to compute.
+        data: a folder that `Pairs.save_data` has written; None to read the files.
 
     Raises:
         NoSuchLength: there are no strings to train or to test on.
@@ -355,6 +374,8 @@ def prepared(config: RunConfig, device: torch.device) -> Source:
     elif isinstance(task, Pairs):
         if config.training.data:
             raise UsageError("training.data: not for pairs in files; expected null")
+        if data:
+            task.use_data(data)
         source = Files(config, task)
     elif stream:
         source = Streams(config, task, stream)

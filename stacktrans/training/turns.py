@@ -1,16 +1,14 @@
 """A turn of one of several runs that learn side by side: so many batches, then it waits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from stacktrans.common.errors import StacktransError, is_out_of_memory
-from stacktrans.common.registry import blamed, use_plugins
-from stacktrans.model import checkpoint
+from stacktrans.common.registry import blamed
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.resolve import resolve
+from stacktrans.settings.config import RunConfig
 from stacktrans.training.records import Record, Standing, merit
 from stacktrans.training.saving import FailedStart, has_last
 from stacktrans.training.trainer import Trainer
@@ -19,55 +17,66 @@ _trainers: dict[Path, Trainer] = {}
 """Those that this process has had turns with, so that they need not be read again."""
 
 
-def take_turn(
-    directory: Path,
-    before: Standing,
-    size: int,
-    device: str,
-    plugins: list[str],
-    unwanted: Callable[[], bool],
-) -> Standing:
-    """Train a run for so many batches, or until it has ended or is unwanted, and save it.
+@dataclass(frozen=True)
+class Turns:
+    """Trains a run for a turn, in any process, when called by its name.
 
-    Its directory has a configuration and, if it had a turn before, what that has left.
-
-    Returns:
-        How it stands then.
-
-    Raises:
-        StacktransError: it can't be read or written, or the code of others has failed.
+    Attributes:
+        folder: of all runs; each has a directory with what its turns before have left.
+        configs: by name.
+        standings: how they stand.
+        size: batches of a turn.
+        device: where to compute.
+        data: the folder of pairs that all share, for `prepared`.
     """
-    use_plugins(*plugins)
-    try:
-        trainer = _trainer(directory, before.step, find_device(device))
-        records: list[Record] = []
-        trainer.run_until(before.step + size, unwanted, records.append)
-        standing = _standing(trainer, records).after(before)
-    except Exception as error:
-        if isinstance(error, FailedStart):
-            return before.model_copy(update={"failed": error.reason})
-        if is_out_of_memory(error):
-            return before.model_copy(update={"failed": "not enough memory"})
-        if said := blamed(error):  # which would be forgotten on the way to another process
-            raise StacktransError(said) from error
-        raise
-    _trainers[directory] = trainer
-    return standing
+
+    folder: Path
+    configs: Mapping[str, RunConfig]
+    standings: Mapping[str, Standing]
+    size: int
+    device: str
+    data: Path | None
+
+    def __call__(self, name: str, unwanted: Callable[[], bool]) -> Standing:
+        """Train until the turn or the run has ended, or is unwanted, and save it.
+
+        Returns:
+            How it stands then.
+
+        Raises:
+            StacktransError: it can't be read or written, or the code of others has failed.
+        """
+        before, directory = self.standings[name], self.folder / name
+        try:
+            trainer = self._trainer(name, before.step)
+            records: list[Record] = []
+            trainer.run_until(before.step + self.size, unwanted, records.append)
+            standing = _standing(trainer, records).after(before)
+        except Exception as error:
+            if isinstance(error, FailedStart):
+                return before.model_copy(update={"failed": error.reason})
+            if is_out_of_memory(error):
+                return before.model_copy(update={"failed": "not enough memory"})
+            if said := blamed(error):  # which would be forgotten on the way to another process
+                raise StacktransError(said) from error
+            raise
+        _trainers[directory] = trainer
+        return standing
+
+    def _trainer(self, name: str, since: int) -> Trainer:
+        directory = self.folder / name
+        known = _trainers.pop(directory, None)
+        if known and known.state.step == since:  # or another process has had a turn with it
+            return known
+        config, device = self.configs[name], find_device(self.device)
+        resumed = bool(since) or has_last(directory)
+        return Trainer(config, directory, device, "", resumed=resumed, data=self.data)
 
 
 def forget(directory: Path) -> None:
     """Forget the runs in a directory, which others may change from now on."""
     for place in [place for place in _trainers if place.parent == directory]:
         del _trainers[place]
-
-
-def _trainer(directory: Path, since: int, device: torch.device) -> Trainer:
-    known = _trainers.pop(directory, None)
-    if known and known.state.step == since:  # or another process has had a turn with it
-        return known
-    if since or has_last(directory):
-        return Trainer.resume(directory, [], device)
-    return Trainer(resolve(config=str(directory / checkpoint.CONFIG)), directory, device, "")
 
 
 def _standing(trainer: Trainer, records: Sequence[Record]) -> Standing:

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.kernels.arrays import fresh, fresh_zeros, room_for, taken
-from stacktrans.kernels.compiling import Array
+from stacktrans.kernels.arrays import Array, fresh, fresh_zeros, room_for, taken
 from stacktrans.kernels.kernel import Room
 from stacktrans.memory.actions import EMPTY
 
@@ -73,10 +72,6 @@ class Cells(NamedTuple):
         """No cells, and no room for any; but for what is pushed."""
         dtype, batch, rows = room.dtype, room.batch, 1 + actions.lists
         shape = (1 if room.places is None else room.places, actions.number, room.columns)
-        if room.values is None:
-            values = fresh(*shape, dtype=dtype)
-        else:
-            values = np.ascontiguousarray(room.values).reshape(shape)
         return cls(
             actions,
             np.zeros((batch, rows, actions.number, 0), dtype),
@@ -85,7 +80,7 @@ class Cells(NamedTuple):
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, 0), dtype),
             np.zeros(1, np.int64),
-            values,
+            fresh(*shape, dtype=dtype),
             np.zeros(0, dtype),
         )
 
@@ -125,7 +120,6 @@ class Cells(NamedTuple):
         room = min(self.room, self.actions.depth + len(self.kept_starts) - 1)
         return Backward(
             cells,
-            fresh(count, size, dtype=dtype),
             fresh_zeros(batch, rows, count, room * size, dtype=dtype),
             fresh_zeros(batch, count * size, dtype=dtype),
         )
@@ -179,14 +173,12 @@ class Backward(NamedTuple):
 
     Attributes:
         cells: what was kept of the steps.
-        grad_values: [count, m] those of the step at hand.
         grad_cells: [B, rows, count, room * m] zeros; the gradients of cells. Only of cells that a
             later read can reach.
         grad_head: [B, count * m] zeros; the same of the heads.
     """
 
     cells: Cells
-    grad_values: Array
     grad_cells: Array
     grad_head: Array
 

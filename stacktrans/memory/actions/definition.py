@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import TOP, Ends, side_by_side
 from stacktrans.common.registry import Late
 from stacktrans.memory.actions import EMPTY
-from stacktrans.memory.actions.cells import lines_of
-from stacktrans.memory.actions.steps import ActionKernel
 from stacktrans.memory.base import HeldCells, Memory, MemoryState, Reading, State
 
 if TYPE_CHECKING:
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import functional
 
-    from stacktrans.kernels.compiling import Array
+    from stacktrans.kernels.arrays import Array
     from stacktrans.kernels.kernel import Kernel
 else:
     torch, functional = Late("torch"), Late("torch.nn.functional")
@@ -117,6 +115,8 @@ class ActionMemory(Memory[State]):
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
         cells = reads.reshape(self.count, self.depth, -1).copy()
+        from stacktrans.memory.actions.cells import lines_of  # waits for numba
+
         lines = [HeldCells(*line) for line in lines_of(store)] if contents else []
         return Reading(
             cells=dict(zip(self.push_names, cells, strict=True)),
@@ -209,6 +209,8 @@ class ActionStack(ActionMemory[StackCells]):
         )
 
     def kernel(self) -> Kernel:
+        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
+
         return ActionKernel.of(self, lists=False)
 
 
@@ -284,4 +286,6 @@ class ActionList(ActionMemory[ListCells]):
         )
 
     def kernel(self) -> Kernel:
+        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
+
         return ActionKernel.of(self, lists=True)

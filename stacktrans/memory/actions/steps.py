@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from stacktrans.kernels import kernel
-from stacktrans.kernels.arithmetic import add_scaled, copy, dot, exp, mixed
-from stacktrans.kernels.arrays import check_shape
-from stacktrans.kernels.compiling import Array, compiled, inlined
+from stacktrans.kernels.arrays import Array, check_shape
+from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.loops import dot, exp
+from stacktrans.kernels.steps import Step
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Backward, Cells
 
@@ -61,24 +62,27 @@ class ActionKernel(Kernel):
 
 
 @compiled
-def _shares(actions: Actions, signals: Array, which: int) -> tuple[Any, Any, Any, Any]:
+def _shares(actions: Actions, signals: Array, place: int, which: int) -> tuple[Any, Any, Any, Any]:
     """The probabilities of one stack's or list's actions, its own and then that of doing nothing.
 
     Of a stack's, which are two, the third is 0.
     """
     none = signals.dtype.type(0)
-    own = signals[which * actions.each : (which + 1) * actions.each]
+    first = which * actions.each
     return (
-        own[0],
-        own[1],
-        own[2] if actions.lists else none,
-        own[actions.each - 1] if actions.no_op else none,
+        signals[place, first],
+        signals[place, first + 1],
+        signals[place, first + 2] if actions.lists else none,
+        signals[place, first + actions.each - 1] if actions.no_op else none,
     )
 
 
-@inlined
+@compiled
 def _kept_of(memory: Cells, item: int, step: int, row: int, which: int) -> Array:
-    """The part of what is kept of a step that is of one row."""
+    """The part of what is kept of a step that is of one row; empty if nothing is."""
+    if memory.kept_starts.shape[0] == 1:
+        nothing: Array = memory.kept[item]
+        return nothing
     rows, count = memory.cells.shape[1], memory.cells.shape[2]
     first = memory.kept_starts[step]
     each = (memory.kept_starts[step + 1] - first) // (rows * count)
@@ -88,61 +92,67 @@ def _kept_of(memory: Cells, item: int, step: int, row: int, which: int) -> Array
 
 @compiled
 def _row_step(
-    memory: Cells,
-    item: int,
-    step: int,
-    row: int,
-    which: int,
-    pushed: Array,
-    push: Any,
-    stay: Any,
-    pop: Any,
+    cells: Array, size: int, used: int, left: int, shares: Any, padded: Array, kept: Array
 ) -> None:
-    """A step of one row of cells, but for `used`: the shares of what is done, `pushed` is [m]."""
-    size, used, padded = pushed.shape[0], memory.used[item, row], memory.padded
-    cells, left = memory.cells[item, row, which], min(used + 1, memory.actions.capacity)
+    """A step of one row of cells.
+
+    Args:
+        cells: [room * m] changed in place.
+        size: m.
+        used: how many of them are in use before the step.
+        left: and after it.
+        shares: probabilities of pushing on the row, leaving it and popping it.
+        padded: what is pushed, [m], and then room to work in.
+        kept: what is kept of the step, set; may be empty.
+    """
+    push, stay, pop = shares
     at_once = max(1, _NUMBERS_AT_ONCE // size) * size
-    copy(padded[:size], pushed)
     for start in range(0, left * size, at_once):
         count = min(at_once, left * size - start)
-        there = size + max(0, min(count + size, used * size - start))
-        copy(padded[size:there], cells[start:])
-        padded[there : count + 2 * size] = EMPTY
-        if memory.kept_starts.shape[0] > 1:
-            kept = _kept_of(memory, item, step, row, which)
-            copy(kept[start : min(kept.shape[0], start + count + 2 * size)], padded)
-        mixed(size, push, stay, pop, padded, cells[start : start + count])
-        copy(padded[:size], padded[count:])
+        there = max(0, min(count + size, used * size - start))
+        part, middle, last = cells[start:], padded[size:], padded[2 * size :]
+        for i in range(there):
+            middle[i] = part[i]
+        for i in range(there, count + size):
+            middle[i] = EMPTY
+        own = kept[start:]
+        for i in range(min(own.shape[0], count + 2 * size)):
+            own[i] = padded[i]
+        for i in range(count):
+            part[i] = push * padded[i] + stay * middle[i] + pop * last[i]
+        next_padded = padded[count:]
+        for i in range(size):
+            padded[i] = next_padded[i]
 
 
 @compiled
 def _row_backward(
-    kept: Array,
-    size: int,
-    used: int,
-    reached: int,
-    push: Any,
-    stay: Any,
-    pop: Any,
-    grad: Array,
-    padded: Array,
+    kept: Array, size: int, used: int, reached: int, shares: Any, grad: Array, padded: Array
 ) -> tuple[Any, Any, Any]:
     """Carry gradients over a step of one row of cells; gives back those of the three shares.
 
     `grad`, [room * m], is of the cells after the step, of which `reached` have one, and becomes
     that of those before it; the first m of `padded` become the gradient of what was pushed.
     """
+    push, stay, pop = shares
     numbers = reached * size
-    given = grad[:numbers]
-    of_push = dot(given, kept)
-    of_stay = dot(given, kept[size:])
-    of_pop = dot(given, kept[2 * size :])
-    padded[:size] = 0
-    copy(padded[size : size + numbers], given)
-    padded[size + numbers : PADDING * size + numbers] = 0
-    mixed(size, pop, stay, push, padded, grad[: min(used, reached + 1) * size])
+    given, middle, last = grad[:numbers], padded[size:], padded[2 * size :]
+    of_push, of_stay, of_pop = (
+        dot(given, kept),
+        dot(given, kept[size:]),
+        dot(given, kept[2 * size :]),
+    )
     for i in range(size):
-        padded[i] = push * padded[size + i]
+        padded[i] = 0
+    for i in range(numbers):
+        middle[i] = given[i]
+    after = middle[numbers:]
+    for i in range((PADDING - 1) * size):
+        after[i] = 0
+    for i in range(min(used, reached + 1) * size):
+        grad[i] = pop * padded[i] + stay * middle[i] + push * last[i]
+    for i in range(size):
+        padded[i] = push * middle[i]
     return of_push, of_stay, of_pop
 
 
@@ -155,20 +165,42 @@ def _used(cells: Cells, item: int, row: int, step: int, later: int) -> tuple[int
 
 
 @compiled
-def _stack_step(
-    memory: Cells, item: int, step: int, values: Array, signals: Array, reads: Array
-) -> None:
+def _copy(row: Array, out: Array) -> None:
+    for i in range(out.shape[0]):
+        out[i] = row[i]
+
+
+@compiled
+def _add(out: Array, share: Any, row: Array) -> None:
+    for i in range(out.shape[0]):
+        out[i] += share * row[i]
+
+
+@compiled
+def _copy_cell(cells: Array, used: int, cell: int, out: Array) -> None:
+    """Set out, [m], to a cell of a row."""
+    size = out.shape[0]
+    if cell < used:
+        _copy(cells[cell * size : (cell + 1) * size], out)
+    else:
+        out[:] = EMPTY
+
+
+@compiled
+def _stack_step(memory: Cells, item: int, step: Step, signals: Array, reads: Array) -> None:
     """Take the actions of stacks, then read (joulin2015, section 3.1)."""
-    actions, size = memory.actions, values.shape[1]
-    left = min(memory.used[item, 0] + 1, actions.capacity)
-    width = actions.depth * size
+    actions, place, size, padded = memory.actions, step.places[item], reads.shape[2], memory.padded
+    used = memory.used[item, 0]
+    left = min(used + 1, actions.capacity)
+    values = memory.values[min(place, memory.values.shape[0] - 1)]
     for which in range(actions.number):
-        push, pop, _, stay = _shares(actions, signals, which)
-        _row_step(memory, item, step, 0, which, values[which], push, stay, pop)
-        out = reads[which * width : (which + 1) * width]
-        there = min(left * size, width)
-        copy(out[:there], memory.cells[item, 0, which])
-        out[there:] = EMPTY
+        push, pop, _, stay = _shares(actions, signals, place, which)
+        kept = _kept_of(memory, item, step.number, 0, which)
+        cells = memory.cells[item, 0, which]
+        _copy(values[which], padded[:size])
+        _row_step(cells, size, used, left, (push, stay, pop), padded, kept)
+        for cell in range(actions.depth):
+            _copy_cell(cells, left, cell, reads[item, which * actions.depth + cell])
     memory.used[item, 0] = left
 
 
@@ -176,140 +208,148 @@ def _stack_step(
 def _stack_backward(
     memory: Backward,
     item: int,
-    step: int,
-    later: int,
+    step: Step,
     signals: Array,
     grad_reads: Array,
     grad_signals: Array,
+    grad_values: Array,
 ) -> None:
     """Carry gradients back over a step of stacks."""
-    cells, actions, size = memory.cells, memory.cells.actions, memory.grad_values.shape[1]
-    used, reached = _used(cells, item, 0, step, later)
-    width = actions.depth * size
+    cells, actions, size = memory.cells, memory.cells.actions, grad_values.shape[2]
+    place = step.places[item]
+    used, reached = _used(cells, item, 0, step.number, step.starts[item + 1] - place - 1)
     for which in range(actions.number):
-        push, pop, _, stay = _shares(actions, signals, which)
+        push, pop, _, stay = _shares(actions, signals, place, which)
         grad = memory.grad_cells[item, 0, which]
-        near = grad[: min(reached, actions.depth) * size]
-        add_scaled(near, near.dtype.type(1), grad_reads[which * width : (which + 1) * width])
-        kept = _kept_of(cells, item, step, 0, which)
+        for cell in range(min(reached, actions.depth)):
+            near = grad[cell * size : (cell + 1) * size]
+            _add(near, near.dtype.type(1), grad_reads[item, which * actions.depth + cell])
+        kept = _kept_of(cells, item, step.number, 0, which)
         of_push, of_stay, of_pop = _row_backward(
-            kept, size, used, reached, push, stay, pop, grad, cells.padded
+            kept, size, used, reached, (push, stay, pop), grad, cells.padded
         )
-        out = grad_signals[which * actions.each : (which + 1) * actions.each]
-        out[0], out[1] = of_push, of_pop
+        first = which * actions.each
+        grad_signals[item, first] = of_push
+        grad_signals[item, first + 1] = of_pop
         if actions.no_op:
-            out[2] = of_stay
-        copy(memory.grad_values[which], cells.padded)
+            grad_signals[item, first + 2] = of_stay
+        _copy(cells.padded, grad_values[item, which])
 
 
 @compiled
-def _copy_cell(memory: Cells, item: int, row: int, which: int, cell: int, out: Array) -> None:
-    """Set out, [m], to a cell of a row."""
-    size = out.shape[0]
-    if cell < memory.used[item, row]:
-        copy(out, memory.cells[item, row, which, cell * size : (cell + 1) * size])
-    else:
-        out[:] = EMPTY
-
-
-@compiled
-def _list_step(
-    memory: Cells, item: int, step: int, values: Array, signals: Array, reads: Array
-) -> None:
+def _list_step(memory: Cells, item: int, step: Step, signals: Array, reads: Array) -> None:
     """Take the actions of lists, then read (joulin2015, section 3.2).
 
     Read are the head and then, in turn, the cells left and right of it.
     """
-    actions, size = memory.actions, values.shape[1]
-    spare = memory.padded[memory.padded.shape[0] - 2 * size :]
+    actions, place, size, padded = memory.actions, step.places[item], reads.shape[2], memory.padded
+    spare = padded[padded.shape[0] - 2 * size :]
     first_left, first_right = spare[:size], spare[size:]
+    used_left, used_right = memory.used[item, 0], memory.used[item, 1]
+    to_left = min(used_left + 1, actions.capacity)
+    to_right = min(used_right + 1, actions.capacity)
+    values = memory.values[min(place, memory.values.shape[0] - 1)]
     for which in range(actions.number):
-        insert, left, right, stay = _shares(actions, signals, which)
+        insert, left, right, stay = _shares(actions, signals, place, which)
         head = memory.head[item, which * size : (which + 1) * size]
-        _copy_cell(memory, item, 0, which, 0, first_left)
-        _copy_cell(memory, item, 1, which, 0, first_right)
-        _row_step(memory, item, step, 0, which, head, insert + right, stay, left)
-        _row_step(memory, item, step, 1, which, head, left, insert + stay, right)
+        lefts, rights = memory.cells[item, 0, which], memory.cells[item, 1, which]
+        _copy_cell(lefts, used_left, 0, first_left)
+        _copy_cell(rights, used_right, 0, first_right)
+        kept = _kept_of(memory, item, step.number, 0, which)
+        _copy(head, padded[:size])
+        _row_step(lefts, size, used_left, to_left, (insert + right, stay, left), padded, kept)
+        kept = _kept_of(memory, item, step.number, 1, which)
+        _copy(head, padded[:size])
+        _row_step(rights, size, used_right, to_right, (left, insert + stay, right), padded, kept)
         value = values[which]
         for i in range(size):
             head[i] = (
                 insert * value[i] + stay * head[i] + left * first_left[i] + right * first_right[i]
             )
-    for row in range(2):
-        memory.used[item, row] = min(memory.used[item, row] + 1, actions.capacity)
-    for which in range(actions.number):
-        start = which * actions.depth * size
-        copy(reads[start : start + size], memory.head[item, which * size : (which + 1) * size])
-        for place in range(1, actions.depth):
-            out = reads[start + place * size : start + (place + 1) * size]
-            _copy_cell(memory, item, (place - 1) % 2, which, (place - 1) // 2, out)
+        first = which * actions.depth
+        _copy(head, reads[item, first])
+        for near in range(1, actions.depth):
+            out, cell = reads[item, first + near], (near - 1) // 2
+            if near % 2:
+                _copy_cell(lefts, to_left, cell, out)
+            else:
+                _copy_cell(rights, to_right, cell, out)
+    memory.used[item, 0] = to_left
+    memory.used[item, 1] = to_right
 
 
 @compiled
 def _list_backward(
     memory: Backward,
     item: int,
-    step: int,
-    later: int,
-    values: Array,
+    step: Step,
     signals: Array,
     grad_reads: Array,
     grad_signals: Array,
+    grad_values: Array,
 ) -> None:
     """Carry gradients back over a step of lists."""
     cells, actions, padded = memory.cells, memory.cells.actions, memory.cells.padded
-    size, one = values.shape[1], values.dtype.type(1)
-    used_left, reached_left = _used(cells, item, 0, step, later)
-    used_right, reached_right = _used(cells, item, 1, step, later)
+    place, size, one = step.places[item], grad_values.shape[2], signals.dtype.type(1)
+    later = step.starts[item + 1] - place - 1
+    used_left, to_left = _used(cells, item, 0, step.number, later)
+    used_right, to_right = _used(cells, item, 1, step.number, later)
     for which in range(actions.number):
-        insert, left, right, stay = _shares(actions, signals, which)
+        insert, left, right, stay = _shares(actions, signals, place, which)
         grad_left, grad_right = memory.grad_cells[item, 0, which], memory.grad_cells[item, 1, which]
         head = memory.grad_head[item, which * size : (which + 1) * size]
-        first = which * actions.depth * size
-        add_scaled(head, one, grad_reads[first : first + size])
-        for place in range(1, actions.depth):
-            right_of, cell = (place - 1) % 2, (place - 1) // 2
-            if cell < (reached_right if right_of else reached_left):
-                near = grad_right if right_of else grad_left
-                start = first + place * size
-                out = near[cell * size : (cell + 1) * size]
-                add_scaled(out, one, grad_reads[start : start + size])
-        kept_left = _kept_of(cells, item, step, 0, which)
-        kept_right = _kept_of(cells, item, step, 1, which)
+        _reads_backward(
+            actions.depth,
+            which,
+            grad_reads[item],
+            head,
+            (grad_left, grad_right),
+            (to_left, to_right),
+        )
+        kept_left = _kept_of(cells, item, step.number, 0, which)
+        kept_right = _kept_of(cells, item, step.number, 1, which)
+        shares = insert + right, stay, left
         push_left, stay_left, pop_left = _row_backward(
-            kept_left, size, used_left, reached_left, insert + right, stay, left, grad_left, padded
+            kept_left, size, used_left, to_left, shares, grad_left, padded
         )
         # What was pushed on both sides is the old head.
-        before = memory.grad_values[which]
-        copy(before, padded)
+        before = grad_values[item, which]
+        _copy(padded, before)
+        shares = left, insert + stay, right
         push_right, stay_right, pop_right = _row_backward(
-            kept_right,
-            size,
-            used_right,
-            reached_right,
-            left,
-            insert + stay,
-            right,
-            grad_right,
-            padded,
+            kept_right, size, used_right, to_right, shares, grad_right, padded
         )
-        add_scaled(before, one, padded)
-        add_scaled(before, stay, head)
+        _add(before, one, padded)
+        _add(before, stay, head)
         if used_left:
-            add_scaled(grad_left[:size], left, head)
+            _add(grad_left[:size], left, head)
         if used_right:
-            add_scaled(grad_right[:size], right, head)
-        own = grad_signals[which * actions.each : (which + 1) * actions.each]
-        own[0] = dot(head, values[which]) + push_left + stay_right
+            _add(grad_right[:size], right, head)
+        own = grad_signals[item, which * actions.each : (which + 1) * actions.each]
+        own[0] = dot(head, cells.values[place, which]) + push_left + stay_right
         own[1] = dot(head, kept_left[size:]) + pop_left + push_right
         own[2] = dot(head, kept_right[size:]) + push_left + pop_right
         if actions.no_op:
             own[3] = dot(head, kept_left) + stay_left + stay_right
         given = padded[:size]
-        copy(given, head)
-        copy(head, before)
+        _copy(head, given)
+        _copy(before, head)
         for i in range(size):
             before[i] = insert * given[i]
+
+
+@compiled
+def _reads_backward(
+    depth: int, which: int, grad_reads: Array, head: Array, grads: Any, reached: Any
+) -> None:
+    """Add the gradients of what was read of a list to those of its head and its cells."""
+    size, one = head.shape[0], head.dtype.type(1)
+    _add(head, one, grad_reads[which * depth])
+    for near in range(1, depth):
+        side, cell = (near - 1) % 2, (near - 1) // 2
+        if cell < reached[side]:
+            out = grads[side][cell * size : (cell + 1) * size]
+            _add(out, one, grad_reads[which * depth + near])
 
 
 @compiled
@@ -334,17 +374,21 @@ def _is_empty(row: Array, cell: int, size: int, nearly: float) -> bool:
     return True
 
 
-@kernel.implements(kernel.set_signals, Cells)
-def set_signals(memory: Cells, sums: Array, bias: Array, signals: Array) -> None:
+@kernel.set_signals.register(Cells)
+def set_signals(
+    memory: Cells, count: int, places: Array, sums: Array, bias: Array, signals: Array
+) -> None:
     """A softmax over the actions of each stack or list."""
-    _softmax(memory.actions.each, sums, bias, signals)
+    for item in range(places.shape[0]):
+        own = signals[places[item], :count]
+        for i in range(count):
+            own[i] = sums[item, i] + bias[i]
+        _softmax(memory.actions.each, own)
 
 
 @compiled
-def _softmax(each: int, sums: Array, bias: Array, signals: Array) -> None:
+def _softmax(each: int, signals: Array) -> None:
     own = signals.shape[0]
-    for i in range(own):
-        signals[i] = sums[i] + bias[i]
     for start in range(0, own, each):
         largest = signals[start]
         for i in range(start + 1, start + each):
@@ -361,80 +405,69 @@ def _softmax(each: int, sums: Array, bias: Array, signals: Array) -> None:
             signals[i] /= total
 
 
-@kernel.implements(kernel.signals_backward, Backward)
-def signals_backward(memory: Backward, signals: Array, grad: Array) -> None:
+@kernel.signals_backward.register(Backward)
+def signals_backward(
+    memory: Backward, count: int, places: Array, signals: Array, grad: Array
+) -> None:
     """Of the sums under probabilities."""
     each = memory.cells.actions.each
-    for start in range(0, signals.shape[0], each):
-        total = grad.dtype.type(0)
-        for i in range(start, start + each):
-            total += signals[i] * grad[i]
-        for i in range(start, start + each):
-            grad[i] = signals[i] * (grad[i] - total)
+    for item in range(places.shape[0]):
+        place = places[item]
+        for start in range(0, count, each):
+            total = grad.dtype.type(0)
+            for i in range(start, start + each):
+                total += signals[place, i] * grad[item, i]
+            for i in range(start, start + each):
+                grad[item, i] = signals[place, i] * (grad[item, i] - total)
 
 
-@kernel.implements(kernel.make_hard, Cells)
-def make_hard(memory: Cells, signals: Array) -> None:
+@kernel.make_hard.register(Cells)
+def make_hard(memory: Cells, count: int, places: Array, signals: Array) -> None:
     """The most probable action of each stack or list has 1, the others 0."""
     each = memory.actions.each
-    for start in range(0, signals.shape[0], each):
-        best = start
-        for i in range(start + 1, start + each):
-            if signals[i] > signals[best]:
-                best = i
-        for i in range(start, start + each):
-            signals[i] = 0
-        signals[best] = 1
+    for item in range(places.shape[0]):
+        place = places[item]
+        for start in range(0, count, each):
+            best = start
+            for i in range(start + 1, start + each):
+                if signals[place, i] > signals[place, best]:
+                    best = i
+            for i in range(start, start + each):
+                signals[place, i] = 0
+            signals[place, best] = 1
 
 
-@kernel.implements(kernel.pushed, Cells)
-def pushed(memory: Cells, item: int, step: int, place: int) -> Array:
-    """A vector for each stack or list."""
-    vectors: Array = memory.values[place if memory.values.shape[0] > 1 else 0]
-    return vectors
-
-
-@kernel.implements(kernel.pushed, Backward)
-def pushed_before(memory: Backward, item: int, step: int, place: int) -> Array:
-    """The same, all of which were kept."""
-    vectors: Array = memory.cells.values[place]
-    return vectors
-
-
-@kernel.implements(kernel.pushed_gradient, Backward)
-def pushed_gradient(memory: Backward, item: int, step: int, place: int) -> Array:
-    """Those of the step that was carried over last."""
-    return memory.grad_values
-
-
-@kernel.implements(kernel.step_forward, Cells)
-def step_forward(
-    memory: Cells, item: int, step: int, place: int, later: int, signals: Array, reads: Array
-) -> None:
+@kernel.step_forward.register(Cells)
+def step_forward(memory: Cells, step: Step, signals: Array, values: Array, reads: Array) -> None:
     """Take the actions, then read."""
-    values = memory.values[place if memory.values.shape[0] > 1 else 0]
-    if memory.actions.lists:
-        _list_step(memory, item, step, values, signals, reads)
-    else:
-        _stack_step(memory, item, step, values, signals, reads)
-    if later == 0 or memory.kept_starts.shape[0] == 1:
-        _forget_empty(memory, item, values.shape[1])
+    last = memory.values.shape[0] - 1
+    for item in range(step.places.shape[0]):
+        place = step.places[item]
+        for which in range(values.shape[1]):
+            _copy(values[item, which], memory.values[min(place, last), which])
+        if memory.actions.lists:
+            _list_step(memory, item, step, signals, reads)
+        else:
+            _stack_step(memory, item, step, signals, reads)
+        if place + 1 == step.starts[item + 1] or memory.kept_starts.shape[0] == 1:
+            _forget_empty(memory, item, values.shape[2])
 
 
-@kernel.implements(kernel.step_backward, Backward)
+@kernel.step_backward.register(Backward)
 def step_backward(
     memory: Backward,
-    item: int,
-    step: int,
-    place: int,
-    later: int,
+    step: Step,
     signals: Array,
+    values: Array,
     grad_reads: Array,
     grad_signals: Array,
+    grad_values: Array,
 ) -> None:
     """Carry the gradients of cells back over the step."""
-    if memory.cells.actions.lists:
-        values = memory.cells.values[place]
-        _list_backward(memory, item, step, later, values, signals, grad_reads, grad_signals)
-    else:
-        _stack_backward(memory, item, step, later, signals, grad_reads, grad_signals)
+    for item in range(step.places.shape[0]):
+        for which in range(values.shape[1]):
+            _copy(memory.cells.values[step.places[item], which], values[item, which])
+        if memory.cells.actions.lists:
+            _list_backward(memory, item, step, signals, grad_reads, grad_signals, grad_values)
+        else:
+            _stack_backward(memory, item, step, signals, grad_reads, grad_signals, grad_values)

@@ -30,15 +30,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.common.registry import Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.rows import rows_held, shares
-from stacktrans.memory.strengths.steps import StrengthKernel
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from torch.nn import functional
 
-    from stacktrans.kernels.compiling import Array
+    from stacktrans.kernels.arrays import Array
     from stacktrans.kernels.kernel import Kernel
 else:
     torch, functional = Late("torch"), Late("torch.nn.functional")
@@ -95,12 +93,14 @@ class StrengthMemory(Memory[Strengths]):
         return list(range(steps))
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
+        from stacktrans.memory.strengths.rows import rows_held, shares  # waits for numba
+
         held, parts = shares(store, steps)
-        rows = zip((self.name,), rows_held(store), strict=True) if contents else ()
+        kept = zip((self.name,), rows_held(store), strict=True) if contents else ()
         return Reading(
             held=held,
             parts=dict(zip(self.push_names, parts, strict=True)),
-            rows={name: HeldRows(*own) for name, own in rows},
+            rows={name: HeldRows(*own) for name, own in kept},
         )
 
     def reading(self, state: Strengths) -> Reading:
@@ -187,6 +187,8 @@ class Stack(StrengthMemory):
         return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
 
     def kernel(self) -> Kernel:
+        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+
         return StrengthKernel.of(self.ends)
 
 
@@ -217,6 +219,8 @@ class Queue(StrengthMemory):
         return read_by(state.strengths).unsqueeze(1)  # equation 5
 
     def kernel(self) -> Kernel:
+        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+
         return StrengthKernel.of(self.ends)
 
 
@@ -256,4 +260,6 @@ class Deque(StrengthMemory):
         return [*reversed(range(steps)), *range(steps)]
 
     def kernel(self) -> Kernel:
+        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+
         return StrengthKernel.of(self.ends)

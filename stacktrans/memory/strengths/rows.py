@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.ends import BOTTOM, TOP, Ends
-from stacktrans.kernels.arithmetic import copy
-from stacktrans.kernels.arrays import fresh, fresh_zeros, room_for, taken
-from stacktrans.kernels.compiling import Array, compiled, compiled_entry
+from stacktrans.kernels.arrays import Array, fresh, fresh_zeros, room_for, taken
+from stacktrans.kernels.compiling import compiled, compiled_entry
 
 
 class EndArrays(NamedTuple):
@@ -151,16 +150,16 @@ def _records(ends: EndArrays, batch: int, steps: int, dtype: np.dtype[Any]) -> t
 
 
 @compiled
-def push_row(row: int, inward: Array, outward: Array) -> None:
+def push_row(links: Array, item: int, end: int, row: int) -> None:
     """Put a row at an end."""
-    first = inward[0]
-    inward[row] = first
-    outward[row] = 0
-    outward[first] = row
-    inward[0] = row
+    first = links[item, end, 0]
+    links[item, end, row] = first
+    links[item, end ^ 1, row] = 0
+    links[item, end ^ 1, first] = row
+    links[item, end, 0] = row
 
 
-@compiled_entry
+@compiled_entry(lambda links: links.shape[0])
 def rows_left(links: Array) -> int:
     """The largest number of rows that an item of the batch has left."""
     most = 0
@@ -176,23 +175,23 @@ def rows_left(links: Array) -> int:
     return most
 
 
-@compiled_entry
+@compiled_entry(lambda rows, to: len(rows.links))
 def move_rows(rows: Rows, to: Rows) -> None:
     """Move the rows that are left to new arrays, numbered ring by ring from the bottom."""
     for item in range(rows.links.shape[0]):
         count = 0
         for ring in range(rows.links.shape[1] // 2):
-            above = rows.links[item, 2 * ring + BOTTOM]
-            below, outward = to.links[item, 2 * ring + TOP], to.links[item, 2 * ring + BOTTOM]
-            below[0] = 0
-            outward[0] = 0
-            row = above[0]
+            top, bottom = 2 * ring + TOP, 2 * ring + BOTTOM
+            to.links[item, top, 0] = 0
+            to.links[item, bottom, 0] = 0
+            row = rows.links[item, bottom, 0]
             while row != 0:
                 count += 1
                 to.strength[item, count] = rows.strength[item, row]
-                copy(to.values[item, count - 1], rows.values[item, row - 1])
-                push_row(count, below, outward)
-                row = above[row]
+                for i in range(rows.values.shape[2]):
+                    to.values[item, count - 1, i] = rows.values[item, row - 1, i]
+                push_row(to.links, item, top, count)
+                row = rows.links[item, bottom, row]
 
 
 def shares(rows: Rows, steps: int) -> tuple[float, list[Array]]:

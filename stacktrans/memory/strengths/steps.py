@@ -18,14 +18,12 @@ step, whether or not they get that far, and of the first pop after it, if it is 
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
-
 from stacktrans.common.ends import Ends
 from stacktrans.kernels import kernel
-from stacktrans.kernels.arithmetic import add_scaled, dot
-from stacktrans.kernels.arrays import fresh
-from stacktrans.kernels.compiling import Array, compiled
+from stacktrans.kernels.arrays import Array, fresh
+from stacktrans.kernels.compiling import compiled, reordered
 from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.steps import Step
 from stacktrans.memory.strengths.rows import Backward, EndArrays, Rows, empty_rows, push_row
 
 
@@ -50,212 +48,216 @@ class StrengthKernel(Kernel):
     def store(self, room: Room) -> Rows:
         """See `Kernel.store`; nothing is known of what is held."""
         shape = (room.batch, room.steps * self.pushes, room.columns)
-        if room.values is None:
-            values = fresh(*shape, dtype=room.dtype)
-        else:
-            values = np.ascontiguousarray(room.values).reshape(shape)
+        values = fresh(*shape, dtype=room.dtype)
         return empty_rows(self.ends, self.rings, values, room.steps)
 
 
-# In what follows, `inward` are the links from a row to the next one further from the end at
-# hand, and `outward` those to the next one nearer to it: inward[0] is the row at the end.
+# In what follows, links[item, end] are the links from a row to the next one further from an end,
+# and links[item, end ^ 1] those to the next one nearer to it: links[item, end, 0] is the row at
+# the end.
+
+
+# References to arrays are counted, so they are taken from the memory before the items are gone
+# through, and not in the loop.
 
 
 @compiled
-def _pop(amount: Any, strength: Array, inward: Array, outward: Array) -> Any:
-    """Take strength `amount` from an end; gives back the strength of the boundary before."""
-    row = inward[0]
-    total = strength.dtype.type(0)
-    while row != 0 and total + strength[row] <= amount:
-        total += strength[row]
-        row = inward[row]
-    inward[0] = row
-    outward[row] = 0
-    if row == 0:
-        return strength.dtype.type(0)
-    before = strength[row]
-    strength[row] = total + before - amount
-    return before
+def _pop(memory: Rows, step: Step, pop: int, signals: Array) -> None:
+    """Take strength from an end, and record the row there and the strength of the boundary."""
+    strength, links, places, number = memory.strength, memory.links, step.places, step.number
+    first_before, strength_before = memory.first_before, memory.strength_before
+    signal, end = memory.ends.pops[pop]
+    for item in range(places.shape[0]):
+        amount = signals[places[item], signal]
+        row = links[item, end, 0]
+        first_before[item, number, pop] = row
+        total = strength.dtype.type(0)
+        while row != 0 and total + strength[item, row] <= amount:
+            total += strength[item, row]
+            row = links[item, end, row]
+        links[item, end, 0] = row
+        links[item, end ^ 1, row] = 0
+        strength_before[item, number, pop] = 0
+        if row != 0:
+            strength_before[item, number, pop] = strength[item, row]
+            strength[item, row] = total + strength[item, row] - amount
 
 
 @compiled
 def _pop_backward(
-    amount: Any,
-    first_before: int,
-    strength_before: Any,
-    strength: Array,
-    inward: Array,
-    outward: Array,
-    grad: Array,
-) -> Any:
-    """Undo a pop; gives back the gradient of its amount."""
-    boundary = inward[0]
-    row = first_before
-    total = strength.dtype.type(0)
-    while row != boundary:
-        total += strength[row]
-        row = inward[row]
-    passed = grad.dtype.type(0)
-    if boundary != 0:
-        strength[boundary] = strength_before
-        if total != amount:
-            passed = grad[boundary]
-    row = first_before
-    nearer = 0
-    while row != boundary:
-        grad[row] = passed
-        nearer = row
-        row = inward[row]
-    outward[boundary] = nearer
-    inward[0] = first_before
-    return -passed
-
-
-@compiled
-def _push_undone(row: int, inward: Array, outward: Array) -> None:
-    """Take off the row that was put at an end last."""
-    inward[0] = inward[row]
-    outward[inward[row]] = 0
-
-
-@compiled
-def _read(strength: Array, inward: Array, values: Array, out: Array) -> None:
-    """Set out, [m], to what is read at an end; `values` has the vector of row 1 first."""
-    out[:] = 0
-    one = strength.dtype.type(1)
-    row = inward[0]
-    total = strength.dtype.type(0)
-    while row != 0 and total < one:
-        weight = min(strength[row], one - total)
-        add_scaled(out, weight, values[row - 1])
-        total += strength[row]
-        row = inward[row]
-
-
-@compiled
-def _read_backward(
-    strength: Array, inward: Array, values: Array, grad_read: Array, grad: Array, grad_values: Array
-) -> int:
-    """Add to the gradients of strengths and values, given that of what was read at an end.
-
-    Gives back the boundary, or 0.
-    """
-    one = strength.dtype.type(1)
-    row = inward[0]
-    total = strength.dtype.type(0)
-    while row != 0 and total + strength[row] <= one:
-        grad[row] += dot(grad_read, values[row - 1])
-        add_scaled(grad_values[row - 1], strength[row], grad_read)
-        total += strength[row]
-        row = inward[row]
-    boundary: int = row
-    if boundary == 0 or total == one:
-        return boundary
-    add_scaled(grad_values[boundary - 1], one - total, grad_read)
-    share = dot(grad_read, values[boundary - 1])
-    row = inward[0]
-    while row != boundary:
-        grad[row] -= share
-        row = inward[row]
-    return boundary
-
-
-@compiled
-def _forget_empty(first: int, ring: int, pushes: Array, strength: Array, grad: Array) -> None:
-    """Take their gradients from those of a step's rows, from `first`, that a ring has empty."""
-    for push in range(pushes.shape[0]):
-        if pushes[push, 1] // 2 == ring and strength[first + push] == 0:
-            grad[first + push] = 0
-
-
-@kernel.implements(kernel.pushed, Rows)
-def pushed(memory: Rows, item: int, step: int, place: int) -> Array:
-    """The vectors of the step's new rows."""
-    pushes = memory.ends.pushes.shape[0]
-    new = memory.old + step * pushes
-    return memory.values[item, new : new + pushes]
-
-
-@kernel.implements(kernel.pushed, Backward)
-def pushed_before(memory: Backward, item: int, step: int, place: int) -> Array:
-    """The vectors of the rows that were new at the step."""
-    pushes = memory.ends.pushes.shape[0]
-    return memory.values[item, step * pushes : (step + 1) * pushes]
-
-
-@kernel.implements(kernel.pushed_gradient, Backward)
-def pushed_gradient(memory: Backward, item: int, step: int, place: int) -> Array:
-    """They are complete once the step is undone."""
-    pushes = memory.ends.pushes.shape[0]
-    return memory.grad_values[item, step * pushes : (step + 1) * pushes]
-
-
-@kernel.implements(kernel.step_forward, Rows)
-def step_forward(
-    memory: Rows, item: int, step: int, place: int, later: int, signals: Array, reads: Array
+    memory: Backward, step: Step, pop: int, signals: Array, grad_signals: Array
 ) -> None:
-    """Pop, push and read."""
-    # By names of their own: to reach into a tuple again at each turn of a loop takes time.
-    pops, pushes, ends = memory.ends.pops, memory.ends.pushes, memory.ends.reads
+    """Undo a pop, and set the gradient of its strength."""
+    strength, links, places, number = memory.strength, memory.links, step.places, step.number
     first_before, strength_before = memory.first_before, memory.strength_before
-    strength, links, values = memory.strength[item], memory.links[item], memory.values[item]
-    new = memory.old + step * pushes.shape[0] + 1
-    for pop in range(pops.shape[0]):
-        signal, end = pops[pop]
-        first_before[item, step, pop] = links[end, 0]
-        strength_before[item, step, pop] = _pop(
-            signals[signal], strength, links[end], links[end ^ 1]
-        )
+    grad = memory.grad
+    signal, end = memory.ends.pops[pop]
+    for item in range(places.shape[0]):
+        first, boundary = first_before[item, number, pop], links[item, end, 0]
+        row = first
+        total = strength.dtype.type(0)
+        while row != boundary:
+            total += strength[item, row]
+            row = links[item, end, row]
+        passed = grad.dtype.type(0)
+        if boundary != 0:
+            strength[item, boundary] = strength_before[item, number, pop]
+            if total != signals[places[item], signal]:
+                passed = grad[item, boundary]
+        row = first
+        nearer = 0
+        while row != boundary:
+            grad[item, row] = passed
+            nearer = row
+            row = links[item, end, row]
+        links[item, end ^ 1, boundary] = nearer
+        links[item, end, 0] = first
+        grad_signals[item, signal] = -passed
+
+
+@compiled
+def _forget_empty(memory: Backward, step: Step, ring: int) -> None:
+    """Take their gradients from the rows of the step before that were pushed empty on a ring."""
+    strength, grad, pushes = memory.strength, memory.grad, memory.ends.pushes
+    first = (step.number - 1) * pushes.shape[0] + 1
     for push in range(pushes.shape[0]):
-        signal, end = pushes[push]
-        strength[new + push] = signals[signal]
-        push_row(new + push, links[end], links[end ^ 1])
-    size = values.shape[1]
-    for read in range(ends.shape[0]):
-        out = reads[read * size : (read + 1) * size]
-        _read(strength, links[ends[read]], values, out)
+        if pushes[push, 1] // 2 == ring:
+            for item in range(step.places.shape[0]):
+                if strength[item, first + push] == 0:
+                    grad[item, first + push] = 0
 
 
-@kernel.implements(kernel.step_backward, Backward)
+@compiled
+def _push(memory: Rows, step: Step, push: int, signals: Array, pushed: Array) -> None:
+    """Put a row at an end."""
+    strength, links, values, places = memory.strength, memory.links, memory.values, step.places
+    signal, end = memory.ends.pushes[push]
+    row = memory.old + step.number * memory.ends.pushes.shape[0] + push + 1
+    for item in range(places.shape[0]):
+        strength[item, row] = signals[places[item], signal]
+        push_row(links, item, end, row)
+        for i in range(values.shape[2]):
+            values[item, row - 1, i] = pushed[item, push, i]
+
+
+@compiled
+def _push_backward(
+    memory: Backward, step: Step, push: int, grad_signals: Array, pushed: Array, grad_pushed: Array
+) -> None:
+    """Take off the row that was put at an end last, and set the gradients of what was pushed."""
+    links, values, grad, grad_values = memory.links, memory.values, memory.grad, memory.grad_values
+    signal, end = memory.ends.pushes[push]
+    row = step.number * memory.ends.pushes.shape[0] + push + 1
+    for item in range(step.places.shape[0]):
+        grad_signals[item, signal] = grad[item, row]
+        links[item, end, 0] = links[item, end, row]
+        links[item, end ^ 1, links[item, end, row]] = 0
+        for i in range(values.shape[2]):
+            pushed[item, push, i] = values[item, row - 1, i]
+        for i in range(values.shape[2]):
+            grad_pushed[item, push, i] = grad_values[item, row - 1, i]
+
+
+@compiled
+def _read(memory: Rows, count: int, read: int, reads: Array) -> None:
+    """Set what is read at an end, [B, reads, m]."""
+    strength, links, values, end = (
+        memory.strength,
+        memory.links,
+        memory.values,
+        memory.ends.reads[read],
+    )
+    size, one = values.shape[2], strength.dtype.type(1)
+    for item in range(count):
+        for i in range(size):
+            reads[item, read, i] = 0
+        row = links[item, end, 0]
+        total = strength.dtype.type(0)
+        while row != 0 and total < one:
+            weight = min(strength[item, row], one - total)
+            for i in range(size):
+                reads[item, read, i] += weight * values[item, row - 1, i]
+            total += strength[item, row]
+            row = links[item, end, row]
+
+
+@reordered
+def _product(item: int, grad_reads: Array, read: int, values: Array, row: int) -> Any:
+    """Of the gradient of what was read and the value of a row."""
+    total = values.dtype.type(0)
+    for i in range(values.shape[2]):
+        total += grad_reads[item, read, i] * values[item, row - 1, i]
+    return total
+
+
+@compiled
+def _read_backward(memory: Backward, step: Step, read: int, grad_reads: Array) -> None:
+    """Add to the gradients of strengths and values, given that of what was read at an end."""
+    strength, links, values, pushes = (
+        memory.strength,
+        memory.links,
+        memory.values,
+        memory.ends.pushes,
+    )
+    grad, grad_values, end = memory.grad, memory.grad_values, memory.ends.reads[read]
+    size, one = values.shape[2], strength.dtype.type(1)
+    new = step.number * pushes.shape[0] + 1
+    for item in range(step.places.shape[0]):
+        row = links[item, end, 0]
+        total = strength.dtype.type(0)
+        while row != 0 and total + strength[item, row] <= one:
+            grad[item, row] += _product(item, grad_reads, read, values, row)
+            for i in range(size):
+                grad_values[item, row - 1, i] += strength[item, row] * grad_reads[item, read, i]
+            total += strength[item, row]
+            row = links[item, end, row]
+        boundary = row
+        if boundary == 0:
+            continue
+        if total != one:
+            for i in range(size):
+                grad_values[item, boundary - 1, i] += (one - total) * grad_reads[item, read, i]
+            share = _product(item, grad_reads, read, values, boundary)
+            row = links[item, end, 0]
+            while row != boundary:
+                grad[item, row] -= share
+                row = links[item, end, row]
+        for push in range(pushes.shape[0]):
+            # What was pushed at the other end lies beyond any boundary.
+            if strength[item, new + push] == 0 and pushes[push, 1] == end ^ 1:
+                grad[item, new + push] += _product(item, grad_reads, read, values, new + push)
+
+
+@kernel.step_forward.register(Rows)
+def step_forward(memory: Rows, step: Step, signals: Array, values: Array, reads: Array) -> None:
+    """Pop, push and read."""
+    ends = memory.ends
+    for pop in range(ends.pops.shape[0]):
+        _pop(memory, step, pop, signals)
+    for push in range(ends.pushes.shape[0]):
+        _push(memory, step, push, signals, values)
+    for read in range(ends.reads.shape[0]):
+        _read(memory, step.places.shape[0], read, reads)
+
+
+@kernel.step_backward.register(Backward)
 def step_backward(
     memory: Backward,
-    item: int,
-    step: int,
-    place: int,
-    later: int,
+    step: Step,
     signals: Array,
+    values: Array,
     grad_reads: Array,
     grad_signals: Array,
+    grad_values: Array,
 ) -> None:
     """Undo the step: the memory is then as it was before."""
-    pops, pushes, ends = memory.ends.pops, memory.ends.pushes, memory.ends.reads
-    first_before, strength_before = memory.first_before, memory.strength_before
-    strength, links, values = memory.strength[item], memory.links[item], memory.values[item]
-    grad, grad_values = memory.grad[item], memory.grad_values[item]
-    size, count = values.shape[1], pushes.shape[0]
-    new = step * count + 1
-    for read in range(ends.shape[0]):
-        part = grad_reads[read * size : (read + 1) * size]
-        end = ends[read]
-        boundary = _read_backward(strength, links[end], values, part, grad, grad_values)
-        for row in range(new, new + count):
-            # What was pushed at the other end lies beyond any boundary.
-            if boundary != 0 and strength[row] == 0 and pushes[row - new, 1] == end ^ 1:
-                grad[row] += dot(part, values[row - 1])
-    for push in range(count - 1, -1, -1):
-        signal, end = pushes[push]
-        grad_signals[signal] = grad[new + push]
-        _push_undone(new + push, links[end], links[end ^ 1])
+    pops, pushes, reads = memory.ends.pops, memory.ends.pushes, memory.ends.reads
+    for read in range(reads.shape[0]):
+        _read_backward(memory, step, read, grad_reads)
+    for push in range(pushes.shape[0] - 1, -1, -1):
+        _push_backward(memory, step, push, grad_signals, values, grad_values)
     for pop in range(pops.shape[0] - 1, -1, -1):
-        signal, end = pops[pop]
-        if step > 0 and (pop == 0 or pops[pop - 1, 1] // 2 != end // 2):  # the ring's first
-            _forget_empty(new - count, end // 2, pushes, strength, grad)
-        grad_signals[signal] = _pop_backward(
-            signals[signal],
-            first_before[item, step, pop],
-            strength_before[item, step, pop],
-            strength,
-            links[end],
-            links[end ^ 1],
-            grad,
-        )
+        ring = pops[pop, 1] // 2
+        if step.number > 0 and (pop == 0 or pops[pop - 1, 1] // 2 != ring):  # the ring's first
+            _forget_empty(memory, step, ring)
+        _pop_backward(memory, step, pop, signals, grad_signals)

@@ -1,0 +1,231 @@
+"""What can be asked for in training, by the command or in Python, and how a run begins or resumes.
+
+Nothing here imports torch before the settings are known to fit together.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from stacktrans.common.errors import UsageError
+from stacktrans.common.files import is_race
+from stacktrans.common.processes import cores
+from stacktrans.model import checkpoint
+from stacktrans.model.devices import find_device
+from stacktrans.settings.command import OPTIONS, option_layers, training_command, written_like
+from stacktrans.settings.config import NOT_RACED, RunConfig, base_of
+from stacktrans.settings.contest import contestants, title_of
+from stacktrans.settings.layers import Layer
+from stacktrans.settings.packaged import AUTO
+from stacktrans.settings.resolve import Asked, asked_layers
+from stacktrans.tasks.corpus import find_files
+from stacktrans.tasks.pairs import task_of_data
+
+if TYPE_CHECKING:
+    from stacktrans.training.race import Race
+    from stacktrans.training.trainer import Trainer
+
+Named = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """A run, or a race of strategies, that is to be trained.
+
+    Attributes:
+        task: name of a task, or its file.
+        text: instead of a task, a folder with a text.
+        data: instead of a task, a file of pairs.
+        reading: how `data` is read: further parameters of `Pairs`; None for those not given.
+        from_: the checkpoint to start from.
+        config: file of settings.
+        options: values by the names of `OPTIONS`; None for those not given.
+        assignments: further settings as `key=value`.
+        recipe: its name; a race unless given.
+        strategies: those to race; all that fit unless given.
+        budget: seconds of a race.
+        out: the directory; one in checkpoints/ unless given.
+        device: where to compute.
+        command: what the summary of a run gives as the command that trained it.
+        words: those of a command that trains any run of a race alone, if its recipe is added; made
+            from the settings unless given.
+        prefix: of the names of options in messages.
+    """
+
+    task: Named | None = None
+    text: Path | None = None
+    data: Named | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    from_: Named | None = None
+    config: Named | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    assignments: Sequence[str] = ()
+    recipe: str | None = None
+    strategies: Sequence[str] = ()
+    budget: float | None = None
+    out: Path | None = None
+    device: str = "auto"
+    command: str = "stacktrans.train"
+    words: Sequence[str] | None = None
+    prefix: str = ""
+    READING: ClassVar = ("dev", "test", "columns", "symbols", "separator", "normalize")
+
+    def configs(self) -> dict[str, RunConfig]:
+        """The configurations by their recipes; several of a race. Raises as `contestants` does."""
+        return contestants(self.recipe, self.strategies, self.budget, **self._asked(OPTIONS))
+
+    def words_of_race(self) -> Sequence[str]:
+        """The words of a command that trains any run of a race alone."""
+        if self.words is not None:
+            return self.words
+        deciding = [name for name in OPTIONS if name != "workers"]
+        return training_command(asked_layers(None, self._asked(deciding)))
+
+    def _asked(self, names: Sequence[str] | Mapping[str, str]) -> Asked:
+        """What is asked for beside the recipe, with the options of some names."""
+        base, options, reading = None, list[Layer](), self.reading
+        if self.from_ is not None:
+            config, base, first = self._starting_point(self.from_)
+            options = [first]
+            reading = reading if self.data is None else written_like(config.task, reading)
+        pairs = task_of_data(self.task or self.text, self.data, reading, self.prefix)
+        given = {**self.options, "text": self.text and find_files(self.text), "data": pairs}
+        task = self.task or ("text" if self.text and not self.config else None)
+        return {
+            "base": base,
+            "task": None if task is None else os.fspath(task),
+            "config": None if self.config is None else os.fspath(self.config),
+            "options": [
+                *options,
+                *option_layers({name: given.get(name) for name in names}, self.prefix),
+            ],
+            "assignments": self.assignments,
+        }
+
+    def _starting_point(self, name: Named) -> tuple[RunConfig, Layer, Layer]:
+        """A checkpoint's configuration, what a run takes over of it, and the setting that names it.
+
+        Raises:
+            CheckpointError: there is none, or it is damaged.
+            UsageError: a race is asked for.
+        """
+        if self.options.get("memory") == AUTO:
+            expected = "expected that of the checkpoint, or none"
+            raise UsageError(f"memory {AUTO}: {NOT_RACED}; {expected}")
+        place = checkpoint.locate(os.fspath(name))
+        config = checkpoint.read_config(place)
+        base = base_of(config, str(place / checkpoint.CONFIG), self.recipe)
+        from stacktrans.training.inherited import checksum_of  # waits for torch
+
+        named = {"checkpoint": os.fspath(name), "sha256": checksum_of(place)}
+        return config, base, Layer(os.fspath(name), {"start_from": named})
+
+
+def begin(request: TrainRequest, rehearsal: bool = False) -> "Trainer | Race":
+    """A new run or race, with a directory of its own.
+
+    With `rehearsal`, it is only checked whether it could be run; nothing is made or written.
+
+    Raises:
+        CheckpointError: the checkpoint to start from is missing or damaged.
+        UsageError: something else is missing, or does not fit.
+    """
+    configs = request.configs()
+    from stacktrans.training.saving import check_free, claim
+    from stacktrans.training.trainer import Trainer
+
+    out = request.out
+    if len(configs) > 1:
+        words, workers = request.words_of_race(), request.options.get("workers")
+        return begin_race(configs, out, request.device, words, request.budget, workers, rehearsal)
+    (config,) = configs.values()
+    if out is not None:
+        check_free(out)
+    # Nothing is written before everything that was asked for is known to exist.
+    trainer = Trainer(config, Path(), find_device(request.device), request.command)
+    if not rehearsal:
+        trainer.directory = claim(out, config.title)
+    return trainer
+
+
+def begin_race(
+    configs: Mapping[str, RunConfig],
+    out: Path | None,
+    device: str,
+    words: Sequence[str],
+    budget: float | None,
+    workers: int | None,
+    rehearsal: bool = False,
+) -> "Race":
+    """A race of strategies for a new run.
+
+    Args:
+        configs: of the strategies, by name.
+        out: the directory; one in checkpoints/ unless given.
+        device: where to compute.
+        words: those of a command that trains any of them alone, if its recipe is added.
+        budget: seconds; the time limit of each run, if it has one, unless given.
+        workers: number of processes; one on each core unless given.
+        rehearsal: as of `begin`.
+
+    Raises:
+        UsageError: something is missing, or does not fit.
+    """
+    from stacktrans.training import race
+    from stacktrans.training.saving import check_free, claim
+    from stacktrans.training.trainer import prepared
+
+    if out is not None:
+        check_free(out)
+    sources = [prepared(config, find_device(device)) for config in configs.values()]
+    directory = Path() if rehearsal else claim(out, title_of(configs))
+    if not rehearsal:
+        configs = race.begin(directory, configs, words, budget)
+    return race.Race(directory, device, workers or cores(), configs, sources[0].notes)
+
+
+def resume(
+    directory: Path,
+    device: str,
+    limits: Sequence[Layer] = (),
+    budget: float | None = None,
+    workers: int | None = None,
+) -> "Trainer | Race":
+    """A run to be continued, perhaps with new limits; or a race that is not over.
+
+    Args:
+        directory: of the run.
+        device: where to compute.
+        limits: of a run.
+        budget: seconds of a race.
+        workers: number of processes of a race; one on each core unless given.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+        UsageError: it has gone beyond one of the limits already, or is not what they are for.
+    """
+    from stacktrans.training.race import Race
+    from stacktrans.training.saving import last_saved
+    from stacktrans.training.trainer import Trainer
+
+    if is_race(directory):
+        if limits:
+            raise UsageError(
+                f"{limits[0].origin}: not for a race, whose budget can be given instead"
+            )
+        return Race(directory, device, workers or cores())
+    last_saved(directory)
+    if budget is not None or workers is not None:
+        raise UsageError(f"{directory}: no race that could go on; it is a single run")
+    trainer = Trainer.resume(directory, limits, find_device(device))
+    state = trainer.state
+    done = {"max_steps": state.start.run_step, "time_limit": state.progress.seconds}
+    for layer in limits:
+        for name, value in layer.settings["training"].items():
+            if value < done[name]:
+                unit = "batches" if name == "max_steps" else "seconds"
+                had = f"the run has already had {done[name]:.0f} {unit}; expected more"
+                raise UsageError(f"{layer.origin} {value}: {had}")
+    return trainer
