@@ -15,7 +15,7 @@ from stacktrans.kernels import kernel
 from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.loops import dot, exp
+from stacktrans.kernels.loops import add, add_scaled, copy, dot, exp
 from stacktrans.kernels.steps import Step
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Backward, Cells
@@ -78,16 +78,12 @@ def _shares(actions: Actions, signals: Array, place: int, which: int) -> tuple[A
 
 
 @compiled
-def _kept_of(memory: Cells, item: int, step: int, row: int, which: int) -> Array:
-    """The part of what is kept of a step that is of one row; empty if nothing is."""
-    if memory.kept_starts.shape[0] == 1:
-        nothing: Array = memory.kept[item]
-        return nothing
-    rows, count = memory.cells.shape[1], memory.cells.shape[2]
-    first = memory.kept_starts[step]
-    each = (memory.kept_starts[step + 1] - first) // (rows * count)
-    first += (row * count + which) * each
-    return memory.kept[item, first : first + each]
+def _kept_at(kept_starts: Array, step: int, rows: int) -> tuple[int, int]:
+    """Where what is kept of a step starts, and how many numbers it has of each row; 0 of none."""
+    if kept_starts.shape[0] == 1:
+        return 0, 0
+    first = kept_starts[step]
+    return first, (kept_starts[step + 1] - first) // rows
 
 
 @compiled
@@ -157,23 +153,10 @@ def _row_backward(
 
 
 @compiled
-def _used(cells: Cells, item: int, row: int, step: int, later: int) -> tuple[int, int]:
+def _used(actions: Actions, used_first: int, step: int, later: int) -> tuple[int, int]:
     """How many cells of a row were in use before a step, and of those after it have a gradient."""
-    actions = cells.actions
-    used = min(cells.used_first[item, row] + step, actions.capacity)
+    used = min(used_first + step, actions.capacity)
     return used, min(used + 1, actions.capacity, actions.depth + later)
-
-
-@compiled
-def _copy(row: Array, out: Array) -> None:
-    for i in range(out.shape[0]):
-        out[i] = row[i]
-
-
-@compiled
-def _add(out: Array, share: Any, row: Array) -> None:
-    for i in range(out.shape[0]):
-        out[i] += share * row[i]
 
 
 @compiled
@@ -181,33 +164,38 @@ def _copy_cell(cells: Array, used: int, cell: int, out: Array) -> None:
     """Set out, [m], to a cell of a row."""
     size = out.shape[0]
     if cell < used:
-        _copy(cells[cell * size : (cell + 1) * size], out)
+        copy(out, cells[cell * size :])
     else:
         out[:] = EMPTY
 
 
+# References to arrays are counted, so they are taken from the memory before the items are gone
+# through, and as few as can be in the loop.
+
+
 @compiled
-def _stack_step(memory: Cells, item: int, step: Step, signals: Array, reads: Array) -> None:
+def _stack_step(memory: Cells, step: Step, signals: Array, values: Array, reads: Array) -> None:
     """Take the actions of stacks, then read (joulin2015, section 3.1)."""
-    actions, place, size, padded = memory.actions, step.places[item], reads.shape[2], memory.padded
-    used = memory.used[item, 0]
-    left = min(used + 1, actions.capacity)
-    values = memory.values[min(place, memory.values.shape[0] - 1)]
-    for which in range(actions.number):
-        push, pop, _, stay = _shares(actions, signals, place, which)
-        kept = _kept_of(memory, item, step.number, 0, which)
-        cells = memory.cells[item, 0, which]
-        _copy(values[which], padded[:size])
-        _row_step(cells, size, used, left, (push, stay, pop), padded, kept)
-        for cell in range(actions.depth):
-            _copy_cell(cells, left, cell, reads[item, which * actions.depth + cell])
-    memory.used[item, 0] = left
+    actions, rows, used, padded = memory.actions, memory.cells, memory.used, memory.padded
+    kept, places, size = memory.kept, step.places, reads.shape[2]
+    first, each = _kept_at(memory.kept_starts, step.number, actions.number)
+    for item in range(places.shape[0]):
+        left = min(used[item, 0] + 1, actions.capacity)
+        for which in range(actions.number):
+            push, pop, _, stay = _shares(actions, signals, places[item], which)
+            cells, start = rows[item, 0, which], first + which * each
+            for i in range(size):
+                padded[i] = values[item, which, i]
+            own = kept[item, start : start + each]
+            _row_step(cells, size, used[item, 0], left, (push, stay, pop), padded, own)
+            for cell in range(actions.depth):
+                _copy_cell(cells, left, cell, reads[item, which * actions.depth + cell])
+        used[item, 0] = left
 
 
 @compiled
 def _stack_backward(
     memory: Backward,
-    item: int,
     step: Step,
     signals: Array,
     grad_reads: Array,
@@ -215,73 +203,85 @@ def _stack_backward(
     grad_values: Array,
 ) -> None:
     """Carry gradients back over a step of stacks."""
-    cells, actions, size = memory.cells, memory.cells.actions, grad_values.shape[2]
-    place = step.places[item]
-    used, reached = _used(cells, item, 0, step.number, step.starts[item + 1] - place - 1)
-    for which in range(actions.number):
-        push, pop, _, stay = _shares(actions, signals, place, which)
-        grad = memory.grad_cells[item, 0, which]
-        for cell in range(min(reached, actions.depth)):
-            near = grad[cell * size : (cell + 1) * size]
-            _add(near, near.dtype.type(1), grad_reads[item, which * actions.depth + cell])
-        kept = _kept_of(cells, item, step.number, 0, which)
-        of_push, of_stay, of_pop = _row_backward(
-            kept, size, used, reached, (push, stay, pop), grad, cells.padded
-        )
-        first = which * actions.each
-        grad_signals[item, first] = of_push
-        grad_signals[item, first + 1] = of_pop
-        if actions.no_op:
-            grad_signals[item, first + 2] = of_stay
-        _copy(cells.padded, grad_values[item, which])
+    cells, grad_cells, size, places = (
+        memory.cells,
+        memory.grad_cells,
+        grad_values.shape[2],
+        step.places,
+    )
+    actions, kept, padded, starts = cells.actions, cells.kept, cells.padded, step.starts
+    used_first = cells.used_first
+    first, each = _kept_at(cells.kept_starts, step.number, actions.number)
+    for item in range(places.shape[0]):
+        later = starts[item + 1] - places[item] - 1
+        used, reached = _used(actions, used_first[item, 0], step.number, later)
+        for which in range(actions.number):
+            push, pop, _, stay = _shares(actions, signals, places[item], which)
+            grad, start = grad_cells[item, 0, which], first + which * each
+            for cell in range(min(reached, actions.depth)):
+                add(grad[cell * size :], grad_reads[item, which * actions.depth + cell])
+            own = kept[item, start : start + each]
+            of_push, of_stay, of_pop = _row_backward(
+                own, size, used, reached, (push, stay, pop), grad, padded
+            )
+            signal = which * actions.each
+            grad_signals[item, signal] = of_push
+            grad_signals[item, signal + 1] = of_pop
+            if actions.no_op:
+                grad_signals[item, signal + 2] = of_stay
+            for i in range(size):
+                grad_values[item, which, i] = padded[i]
 
 
 @compiled
-def _list_step(memory: Cells, item: int, step: Step, signals: Array, reads: Array) -> None:
+def _list_step(memory: Cells, step: Step, signals: Array, values: Array, reads: Array) -> None:
     """Take the actions of lists, then read (joulin2015, section 3.2).
 
     Read are the head and then, in turn, the cells left and right of it.
     """
-    actions, place, size, padded = memory.actions, step.places[item], reads.shape[2], memory.padded
+    actions, rows, used, padded = memory.actions, memory.cells, memory.used, memory.padded
+    kept, places, size = memory.kept, step.places, reads.shape[2]
+    heads = memory.head
     spare = padded[padded.shape[0] - 2 * size :]
     first_left, first_right = spare[:size], spare[size:]
-    used_left, used_right = memory.used[item, 0], memory.used[item, 1]
-    to_left = min(used_left + 1, actions.capacity)
-    to_right = min(used_right + 1, actions.capacity)
-    values = memory.values[min(place, memory.values.shape[0] - 1)]
-    for which in range(actions.number):
-        insert, left, right, stay = _shares(actions, signals, place, which)
-        head = memory.head[item, which * size : (which + 1) * size]
-        lefts, rights = memory.cells[item, 0, which], memory.cells[item, 1, which]
-        _copy_cell(lefts, used_left, 0, first_left)
-        _copy_cell(rights, used_right, 0, first_right)
-        kept = _kept_of(memory, item, step.number, 0, which)
-        _copy(head, padded[:size])
-        _row_step(lefts, size, used_left, to_left, (insert + right, stay, left), padded, kept)
-        kept = _kept_of(memory, item, step.number, 1, which)
-        _copy(head, padded[:size])
-        _row_step(rights, size, used_right, to_right, (left, insert + stay, right), padded, kept)
-        value = values[which]
-        for i in range(size):
-            head[i] = (
-                insert * value[i] + stay * head[i] + left * first_left[i] + right * first_right[i]
-            )
-        first = which * actions.depth
-        _copy(head, reads[item, first])
-        for near in range(1, actions.depth):
-            out, cell = reads[item, first + near], (near - 1) // 2
-            if near % 2:
-                _copy_cell(lefts, to_left, cell, out)
-            else:
-                _copy_cell(rights, to_right, cell, out)
-    memory.used[item, 0] = to_left
-    memory.used[item, 1] = to_right
+    first, each = _kept_at(memory.kept_starts, step.number, 2 * actions.number)
+    for item in range(places.shape[0]):
+        used_left, used_right = used[item, 0], used[item, 1]
+        to_left = min(used_left + 1, actions.capacity)
+        to_right = min(used_right + 1, actions.capacity)
+        for which in range(actions.number):
+            insert, left, right, stay = _shares(actions, signals, places[item], which)
+            head = heads[item, which * size : (which + 1) * size]
+            lefts, rights = rows[item, 0, which], rows[item, 1, which]
+            _copy_cell(lefts, used_left, 0, first_left)
+            _copy_cell(rights, used_right, 0, first_right)
+            start = first + which * each
+            own = kept[item, start : start + each]
+            copy(padded[:size], head)
+            _row_step(lefts, size, used_left, to_left, (insert + right, stay, left), padded, own)
+            start += actions.number * each
+            own = kept[item, start : start + each]
+            copy(padded[:size], head)
+            _row_step(rights, size, used_right, to_right, (left, insert + stay, right), padded, own)
+            for i in range(size):
+                head[i] = (
+                    insert * values[item, which, i]
+                    + stay * head[i]
+                    + left * first_left[i]
+                    + right * first_right[i]
+                )
+            read = which * actions.depth
+            copy(reads[item, read], head)
+            for near in range(1, actions.depth):
+                side, reached = (lefts, to_left) if near % 2 else (rights, to_right)
+                _copy_cell(side, reached, (near - 1) // 2, reads[item, read + near])
+        used[item, 0] = to_left
+        used[item, 1] = to_right
 
 
 @compiled
 def _list_backward(
     memory: Backward,
-    item: int,
     step: Step,
     signals: Array,
     grad_reads: Array,
@@ -289,78 +289,75 @@ def _list_backward(
     grad_values: Array,
 ) -> None:
     """Carry gradients back over a step of lists."""
-    cells, actions, padded = memory.cells, memory.cells.actions, memory.cells.padded
-    place, size, one = step.places[item], grad_values.shape[2], signals.dtype.type(1)
-    later = step.starts[item + 1] - place - 1
-    used_left, to_left = _used(cells, item, 0, step.number, later)
-    used_right, to_right = _used(cells, item, 1, step.number, later)
-    for which in range(actions.number):
-        insert, left, right, stay = _shares(actions, signals, place, which)
-        grad_left, grad_right = memory.grad_cells[item, 0, which], memory.grad_cells[item, 1, which]
-        head = memory.grad_head[item, which * size : (which + 1) * size]
-        _reads_backward(
-            actions.depth,
-            which,
-            grad_reads[item],
-            head,
-            (grad_left, grad_right),
-            (to_left, to_right),
-        )
-        kept_left = _kept_of(cells, item, step.number, 0, which)
-        kept_right = _kept_of(cells, item, step.number, 1, which)
-        shares = insert + right, stay, left
-        push_left, stay_left, pop_left = _row_backward(
-            kept_left, size, used_left, to_left, shares, grad_left, padded
-        )
-        # What was pushed on both sides is the old head.
-        before = grad_values[item, which]
-        _copy(padded, before)
-        shares = left, insert + stay, right
-        push_right, stay_right, pop_right = _row_backward(
-            kept_right, size, used_right, to_right, shares, grad_right, padded
-        )
-        _add(before, one, padded)
-        _add(before, stay, head)
-        if used_left:
-            _add(grad_left[:size], left, head)
-        if used_right:
-            _add(grad_right[:size], right, head)
-        own = grad_signals[item, which * actions.each : (which + 1) * actions.each]
-        own[0] = dot(head, cells.values[place, which]) + push_left + stay_right
-        own[1] = dot(head, kept_left[size:]) + pop_left + push_right
-        own[2] = dot(head, kept_right[size:]) + push_left + pop_right
-        if actions.no_op:
-            own[3] = dot(head, kept_left) + stay_left + stay_right
-        given = padded[:size]
-        _copy(head, given)
-        _copy(before, head)
-        for i in range(size):
-            before[i] = insert * given[i]
+    cells, grad_cells, grad_heads, size = (
+        memory.cells,
+        memory.grad_cells,
+        memory.grad_head,
+        grad_values.shape[2],
+    )
+    actions, kept, padded, values = cells.actions, cells.kept, cells.padded, cells.values
+    used_first, places, starts = cells.used_first, step.places, step.starts
+    first, each = _kept_at(cells.kept_starts, step.number, 2 * actions.number)
+    for item in range(places.shape[0]):
+        place, later = places[item], starts[item + 1] - places[item] - 1
+        used_left, to_left = _used(actions, used_first[item, 0], step.number, later)
+        used_right, to_right = _used(actions, used_first[item, 1], step.number, later)
+        for which in range(actions.number):
+            insert, left, right, stay = _shares(actions, signals, place, which)
+            grad_left, grad_right = grad_cells[item, 0, which], grad_cells[item, 1, which]
+            head = grad_heads[item, which * size : (which + 1) * size]
+            read = which * actions.depth
+            add(head, grad_reads[item, read])
+            for near in range(1, actions.depth):
+                side, reached = (grad_left, to_left) if near % 2 else (grad_right, to_right)
+                cell = (near - 1) // 2
+                if cell < reached:
+                    add(side[cell * size :], grad_reads[item, read + near])
+            start = first + which * each
+            kept_left = kept[item, start : start + each]
+            start += actions.number * each
+            kept_right = kept[item, start : start + each]
+            push_left, stay_left, pop_left = _row_backward(
+                kept_left, size, used_left, to_left, (insert + right, stay, left), grad_left, padded
+            )
+            # What was pushed on both sides is the old head.
+            before = grad_values[item, which]
+            copy(before, padded)
+            push_right, stay_right, pop_right = _row_backward(
+                kept_right,
+                size,
+                used_right,
+                to_right,
+                (left, insert + stay, right),
+                grad_right,
+                padded,
+            )
+            for i in range(size):
+                before[i] += padded[i]
+                before[i] += stay * head[i]
+            if used_left:
+                add_scaled(grad_left[:size], left, head)
+            if used_right:
+                add_scaled(grad_right[:size], right, head)
+            own = grad_signals[item, which * actions.each : (which + 1) * actions.each]
+            own[0] = dot(head, values[place, which]) + push_left + stay_right
+            own[1] = dot(head, kept_left[size:]) + pop_left + push_right
+            own[2] = dot(head, kept_right[size:]) + push_left + pop_right
+            if actions.no_op:
+                own[3] = dot(head, kept_left) + stay_left + stay_right
+            for i in range(size):
+                given = head[i]
+                head[i] = before[i]
+                before[i] = insert * given
 
 
 @compiled
-def _reads_backward(
-    depth: int, which: int, grad_reads: Array, head: Array, grads: Any, reached: Any
-) -> None:
-    """Add the gradients of what was read of a list to those of its head and its cells."""
-    size, one = head.shape[0], head.dtype.type(1)
-    _add(head, one, grad_reads[which * depth])
-    for near in range(1, depth):
-        side, cell = (near - 1) % 2, (near - 1) // 2
-        if cell < reached[side]:
-            out = grads[side][cell * size : (cell + 1) * size]
-            _add(out, one, grad_reads[which * depth + near])
-
-
-@compiled
-def _forget_empty(memory: Cells, item: int, size: int) -> None:
+def _forget_empty(cells: Array, used: Array, item: int, size: int) -> None:
     """Leave out the cells of size m at the end of each row that are empty, within rounding."""
-    nearly = np.finfo(memory.cells.dtype).eps
-    for row in range(memory.used.shape[1]):
-        used = memory.used[item, row]
-        while used and _is_empty(memory.cells[item, row], used - 1, size, nearly):
-            used -= 1
-        memory.used[item, row] = used
+    nearly = np.finfo(cells.dtype).eps
+    for row in range(used.shape[1]):
+        while used[item, row] and _is_empty(cells[item, row], used[item, row] - 1, size, nearly):
+            used[item, row] -= 1
 
 
 @compiled
@@ -440,17 +437,20 @@ def make_hard(memory: Cells, count: int, places: Array, signals: Array) -> None:
 @kernel.step_forward.register(Cells)
 def step_forward(memory: Cells, step: Step, signals: Array, values: Array, reads: Array) -> None:
     """Take the actions, then read."""
-    last = memory.values.shape[0] - 1
-    for item in range(step.places.shape[0]):
-        place = step.places[item]
+    places, starts, cells, used = step.places, step.starts, memory.cells, memory.used
+    pushed, nothing_kept = memory.values, memory.kept_starts.shape[0] == 1
+    for item in range(places.shape[0]):
+        place = min(places[item], pushed.shape[0] - 1)
         for which in range(values.shape[1]):
-            _copy(values[item, which], memory.values[min(place, last), which])
-        if memory.actions.lists:
-            _list_step(memory, item, step, signals, reads)
-        else:
-            _stack_step(memory, item, step, signals, reads)
-        if place + 1 == step.starts[item + 1] or memory.kept_starts.shape[0] == 1:
-            _forget_empty(memory, item, values.shape[2])
+            for i in range(values.shape[2]):
+                pushed[place, which, i] = values[item, which, i]
+    if memory.actions.lists:
+        _list_step(memory, step, signals, values, reads)
+    else:
+        _stack_step(memory, step, signals, values, reads)
+    for item in range(places.shape[0]):
+        if places[item] + 1 == starts[item + 1] or nothing_kept:
+            _forget_empty(cells, used, item, values.shape[2])
 
 
 @kernel.step_backward.register(Backward)
@@ -464,10 +464,12 @@ def step_backward(
     grad_values: Array,
 ) -> None:
     """Carry the gradients of cells back over the step."""
-    for item in range(step.places.shape[0]):
+    places, pushed = step.places, memory.cells.values
+    for item in range(places.shape[0]):
         for which in range(values.shape[1]):
-            _copy(memory.cells.values[step.places[item], which], values[item, which])
-        if memory.cells.actions.lists:
-            _list_backward(memory, item, step, signals, grad_reads, grad_signals, grad_values)
-        else:
-            _stack_backward(memory, item, step, signals, grad_reads, grad_signals, grad_values)
+            for i in range(values.shape[2]):
+                values[item, which, i] = pushed[places[item], which, i]
+    if memory.cells.actions.lists:
+        _list_backward(memory, step, signals, grad_reads, grad_signals, grad_values)
+    else:
+        _stack_backward(memory, step, signals, grad_reads, grad_signals, grad_values)
