@@ -14,9 +14,8 @@ from stacktrans.kernels import kernel
 from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.compiling import compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.sequences import ARRAY_DTYPES, as_array, fresh, in_parts
 from stacktrans.kernels.steps import Step
-from stacktrans.kernels.tensors import ARRAY_DTYPES, as_array, fresh
-from stacktrans.kernels.threads import in_parts
 
 
 @compiled_entry(lambda *_: 10**9)

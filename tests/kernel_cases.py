@@ -17,10 +17,9 @@ from stacktrans.kernels.batches import Kind
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Kernel
-from stacktrans.kernels.running import RunWeights, State, run_steps
-from stacktrans.kernels.sequences import LayerWeights, ModelWeights, fused_sequence
-from stacktrans.kernels.tensors import as_array
+from stacktrans.kernels.sequences import LayerWeights, ModelWeights, as_array, fused_sequence
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
+from stacktrans.model.arrays import RunWeights, State, run_steps
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.settings.model_config import RecurrentConfig
 from stacktrans.settings.resolve import resolve

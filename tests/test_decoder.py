@@ -13,10 +13,10 @@ from test_proofs import TASKS
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import NONE, Answer, Step, decode, predict
+from stacktrans.decoding.model import Predictor
 from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Series, Term, Things
 from stacktrans.machines.running import Runner
 from stacktrans.model.in_torch import TorchModel
-from stacktrans.model.predictor import Predictor
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
 from stacktrans.tasks.layout import Layout, Steps

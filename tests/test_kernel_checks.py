@@ -10,9 +10,9 @@ from shapes import shaped
 from torch import Tensor
 
 from stacktrans.decoding.model import Numbers
-from stacktrans.kernels.running import State, run_steps
 from stacktrans.kernels.sequences import fused_sequence
 from stacktrans.memory import ActionStack
+from stacktrans.model.arrays import State, run_steps
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids

@@ -37,11 +37,11 @@ from stacktrans.kernels import code, drive
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.compiling import Entry, compiled_entry
 from stacktrans.kernels.loops import exp, sigmoid, tanh
-from stacktrans.kernels.running import State, run_steps
-from stacktrans.kernels.tensors import fresh, fresh_zeros
+from stacktrans.kernels.sequences import fresh, fresh_zeros
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths import rows
 from stacktrans.model import definition
+from stacktrans.model.arrays import State, run_steps
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task

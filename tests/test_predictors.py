@@ -11,16 +11,14 @@ from shapes import shaped
 
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import Answer, Step, decode, predict
-from stacktrans.decoding.model import Numbers
+from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.inference.evaluation import score
 from stacktrans.kernels.compiling import Entry
 from stacktrans.memory import HeldCells, HeldRows, Reading
 from stacktrans.model.arrays import ArrayModel, from_weights
 from stacktrans.model.in_torch import TorchModel
-from stacktrans.model.predictor import Predictor
-from stacktrans.model.shapes import weight_shapes
 from stacktrans.model.transducer import Transducer
-from stacktrans.model.weights import shapes_of
+from stacktrans.model.weights import shapes_of, weight_shapes
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import Layout, Pair, Steps

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stacktrans.kernels.arrays import MOST_SPARE_BYTES
-from stacktrans.kernels.tensors import fresh
+from stacktrans.kernels.sequences import fresh
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding.decoder import outputs_of
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.loops import sigmoid
-from stacktrans.kernels.running import State, run_mixed
-from stacktrans.model.arrays import ArrayModel
+from stacktrans.model.arrays import ArrayModel, State, run_mixed
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.of_machine import memories_of
 from stacktrans.tasks.alphabets import Ids

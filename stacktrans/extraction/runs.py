@@ -14,7 +14,7 @@ from stacktrans.decoding.decoder import Step, decode, outputs_of, predict
 from stacktrans.decoding.model import Mixed
 from stacktrans.extraction.network import UNLIMITED, Deadline, Network, Vectors
 from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.running import State
+from stacktrans.model.arrays import State
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 

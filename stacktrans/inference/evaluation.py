@@ -22,10 +22,9 @@ from stacktrans.common.ragged import STEPS_AT_ONCE, batches_of
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import name_of
 from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, log_softmax, predict
-from stacktrans.decoding.model import Numbers
+from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.predictor import Predictor
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.alphabets import UNSAYABLE, Ids
 from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs

@@ -1,14 +1,19 @@
 """Controller and memory over whole sequences, for torch, with gradients."""
 
-from collections.abc import Sequence
+import functools
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from stacktrans.kernels import arrays
 from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.batches import (
     Grads,
@@ -23,8 +28,15 @@ from stacktrans.kernels.batches import (
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.steps import Inputs
-from stacktrans.kernels.tensors import as_array, fresh, in_place
-from stacktrans.kernels.threads import in_parts
+
+Result = TypeVar("Result")
+ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
+"""The types of numbers that there is compiled code for, and numpy's name of each."""
+# With fewer rows than this the products would wait for the weights to come from memory.
+_LEAST_ITEMS = 4
 
 
 class LayerWeights(NamedTuple):
@@ -108,6 +120,55 @@ class Carried:
     units: Tensor
     read: Tensor
     held: Store | None
+
+
+def can_run(tensor: Tensor) -> bool:
+    """Whether there is compiled code for tensors like this one."""
+    return tensor.device.type == "cpu" and tensor.dtype in ARRAY_DTYPES
+
+
+def fresh(*shape: int, dtype: torch.dtype) -> Tensor:
+    """A new tensor with anything in it.
+
+    Its memory is numpy's, which asks the system for huge pages for large arrays as torch does not.
+    """
+    return torch.from_numpy(arrays.fresh(*shape, dtype=ARRAY_DTYPES[dtype]))
+
+
+def fresh_zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+    """The same with zeros."""
+    return fresh(*shape, dtype=dtype).zero_()
+
+
+def as_array(tensor: Tensor) -> Array:
+    """The numbers of a tensor for compiled code to read; a copy if it is not contiguous."""
+    array: Array = tensor.detach().contiguous().numpy()
+    return array
+
+
+def in_place(tensor: Tensor) -> Array:
+    """The numbers of a tensor for compiled code to change."""
+    if not tensor.is_contiguous():
+        raise ValueError("compiled code changes only contiguous tensors")
+    return as_array(tensor)
+
+
+@functools.cache
+def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads of this process: a forked one would inherit the pool without its threads."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="stacktrans")
+
+
+def in_parts(run: Callable[[slice], Result], batch: int, threads: int) -> list[Result]:
+    """Run for all of a batch, each thread a part of it, and collect what comes out.
+
+    Items of a batch have nothing to do with each other.
+    """
+    threads = max(1, min(threads, batch // _LEAST_ITEMS))
+    ends = [batch * part // threads for part in range(threads + 1)]
+    first, *rest = (slice(start, end) for start, end in itertools.pairwise(ends))
+    others = [_pool(os.getpid(), threads - 1).submit(run, part) for part in rest]
+    return [run(first), *(other.result() for other in others)]
 
 
 class _Plan(NamedTuple):

@@ -35,6 +35,6 @@ class Nothing(Memory[MemoryState]):
         return state, values
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
 
         return StrengthKernel.of(self.ends)

@@ -116,7 +116,7 @@ class Several(Memory[States]):
         )
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        from stacktrans.memory.strengths.rows import rows_held, shares  # waits for numba
+        from stacktrans.memory.strengths.kernel import rows_held, shares  # waits for numba
 
         held, parts = shares(store, steps)
         names = [
@@ -133,7 +133,7 @@ class Several(Memory[States]):
 
     def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of rows with strengths."""
-        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
 
         if any(type(part.compiled()) is not StrengthKernel for part in self.parts):
             return None

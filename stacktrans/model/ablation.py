@@ -15,8 +15,8 @@ from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.decoding.model import Numbers
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.shapes import weight_shapes
 from stacktrans.model.units import Units
+from stacktrans.model.weights import weight_shapes
 from stacktrans.settings.model_config import ModelConfig
 
 SHUT = -1e30

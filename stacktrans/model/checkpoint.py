@@ -41,12 +41,18 @@ from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.reading import parsed_json
 from stacktrans.common.registry import CONTROLLERS, REGISTRIES, Late, resuming
 from stacktrans.common.visible import shell_text
-from stacktrans.decoding.model import Numbers
+from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.devices import check_device, find_device
-from stacktrans.model.predictor import Predictor
-from stacktrans.model.shapes import Shapes, weight_shapes
-from stacktrans.model.weights import check_shapes, metadata_of, read_weights, serialized, shapes_of
+from stacktrans.model.weights import (
+    Shapes,
+    check_shapes,
+    metadata_of,
+    read_weights,
+    serialized,
+    shapes_of,
+    weight_shapes,
+)
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig

@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.errors import OVERFLOW
-from stacktrans.decoding.model import Mixed, Numbers
-from stacktrans.kernels.tensors import ARRAY_DTYPES
+from stacktrans.decoding.model import Mixed, Numbers, Predictor
+from stacktrans.kernels.sequences import ARRAY_DTYPES
 from stacktrans.memory import Memory, Reading
 from stacktrans.model import definition
 from stacktrans.model.definition import TransducerState
-from stacktrans.model.predictor import Predictor
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask

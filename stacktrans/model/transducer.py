@@ -19,16 +19,20 @@ from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.batches import Kind
-from stacktrans.kernels.running import RunWeights
 from stacktrans.kernels.sequences import Carried as CarriedCompiled
-from stacktrans.kernels.sequences import LayerWeights, ModelWeights, fused_piece, fused_sequence
-from stacktrans.kernels.tensors import as_array, can_run
+from stacktrans.kernels.sequences import (
+    LayerWeights,
+    ModelWeights,
+    as_array,
+    can_run,
+    fused_piece,
+    fused_sequence,
+)
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
-from stacktrans.model.arrays import ArrayModel, kind_of
+from stacktrans.model.arrays import ArrayModel, from_weights, kind_of
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import TransducerState, Unrolled
 from stacktrans.model.units import Units
@@ -195,20 +199,10 @@ class Transducer(nn.Module):
         Raises:
             UsageError: compiled code is asked for and there is none.
         """
-        if not (kind := self.kind()):
+        if not self.kind():
             return None
-        rows = self.embed(torch.arange(self.inputs))
-        if kind.buffered:  # after the last input nothing is read
-            rows = functional.pad(rows, (0, 0, 0, 1))
-        projected = [layer.project(rows) for layer in self.controller.all_layers]
-        given, initial, heads, bias, *layers = map(as_array, _weights(self, projected).joined(1))
-        signals = len(self.signal_names)
-        weights = RunWeights(kind, given, initial[:, :, 0], heads, bias, layers, signals)
-        shown = self.output[0] if isinstance(self.output, nn.Sequential) else None
-        output = _in_arrays(shown) if isinstance(shown, nn.Linear) else None
-        threads = torch.get_num_threads()
-        classifier = _in_arrays(self.classifier)
-        return ArrayModel(self.config, self.memory, weights, output, classifier, threads)
+        weights = {name: as_array(weight) for name, weight in self.state_dict().items()}
+        return from_weights(self.config, weights, self.inputs, self.hard, torch.get_num_threads())
 
     def kind(self) -> Kind | None:
         """What compiled code has to run; None if the model is run in torch.
@@ -257,13 +251,6 @@ class Transducer(nn.Module):
         """Logits [B, T, outputs] for ids [B, T]."""
         everything = torch.ones_like(inputs, dtype=torch.bool)
         return self.logits(self.unroll(inputs), everything).view(*inputs.shape, -1)
-
-
-def _in_arrays(linear: nn.Linear) -> tuple[Array, Array]:
-    """The weight and the bias of a linear map."""
-    weight = as_array(linear.weight)
-    bias = np.zeros(len(weight), weight.dtype) if linear.bias is None else as_array(linear.bias)
-    return weight, bias
 
 
 def _unroll_compiled(

@@ -18,7 +18,7 @@ the paper has it (section 3.1). So
 
 Saturated signals, which are exactly 0 or 1, tie at every step. What ties is a matter of rounding,
 too: above[i] is summed row by row from the end inwards, in the precision of the strengths, and
-the compiled code (`stacktrans.memory.strengths.steps`) makes the same comparisons of the same sums.
+compiled code (`stacktrans.memory.strengths.kernel`) makes the same comparisons of the same sums.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class StrengthMemory(Memory[Strengths]):
         return list(range(steps))
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        from stacktrans.memory.strengths.rows import rows_held, shares  # waits for numba
+        from stacktrans.memory.strengths.kernel import rows_held, shares  # waits for numba
 
         held, parts = shares(store, steps)
         kept = zip((self.name,), rows_held(store), strict=True) if contents else ()
@@ -187,7 +187,7 @@ class Stack(StrengthMemory):
         return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
 
         return StrengthKernel.of(self.ends)
 
@@ -219,7 +219,7 @@ class Queue(StrengthMemory):
         return read_by(state.strengths).unsqueeze(1)  # equation 5
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
 
         return StrengthKernel.of(self.ends)
 
@@ -260,6 +260,6 @@ class Deque(StrengthMemory):
         return [*reversed(range(steps)), *range(steps)]
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.steps import StrengthKernel  # waits for numba
+        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
 
         return StrengthKernel.of(self.ends)
