@@ -91,15 +91,17 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
         CheckpointError: there is none that can be read.
         UsageError: there are no such workers, or there is no such device here.
     """
-    from stacktrans.model.arrays import ArrayModel
     from stacktrans.model.checkpoint import load
 
     check_positive(**{"--workers": workers})
     loaded = load(name, device, hard, workers)
-    if not (loaded.machine or isinstance(loaded.predictor, ArrayModel)):
-        import torch
+    if not loaded.machine:
+        from stacktrans.model.arrays import ArrayModel  # waits for numba
 
-        torch.set_num_threads(workers)
+        if not isinstance(loaded.predictor, ArrayModel):
+            import torch
+
+            torch.set_num_threads(workers)
     keep_loaded()
     return loaded
 

@@ -33,7 +33,7 @@ def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Ends | No
         memory: of the model.
         signal_names: of the model, those of buffers included.
     """
-    if memory.ends is None or memory.capacity or not memory.compiled():
+    if memory.ends is None or memory.capacity:
         return None
     return memory.ends._replace(signal_names=signal_names)
 
