@@ -9,8 +9,16 @@ import numpy as np
 
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.decoder import Answer, decode
-from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Rule, Series, Term, Things
-from stacktrans.machines.running import Runner
+from stacktrans.machines.machine import (
+    CONSTANT,
+    Buffers,
+    Machine,
+    Rule,
+    Runner,
+    Series,
+    Term,
+    Things,
+)
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layout import Layout
 

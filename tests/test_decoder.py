@@ -14,8 +14,7 @@ from stacktrans.common.ragged import Ragged
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import NONE, Answer, Step, decode, predict
 from stacktrans.decoding.model import Predictor
-from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Series, Term, Things
-from stacktrans.machines.running import Runner
+from stacktrans.machines.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
 from stacktrans.model.in_torch import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids

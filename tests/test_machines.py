@@ -25,9 +25,8 @@ from stacktrans.extraction import refining
 from stacktrans.extraction.extracting import Extracted, extract, simplified
 from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.strings import Tried
-from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.machines.files import read_machine, written
-from stacktrans.machines.running import Runner
+from stacktrans.machines.machine import CONSTANT, Machine, Rule, Runner, Series, Term, Things
 from stacktrans.machines.words import sentence
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint

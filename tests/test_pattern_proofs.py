@@ -14,8 +14,17 @@ from command_line import run
 from own_machines import mutant, when
 
 from stacktrans.common.ends import Ends
-from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
-from stacktrans.machines.running import NoRule, Stepper, Transitions
+from stacktrans.machines.machine import (
+    CONSTANT,
+    Machine,
+    NoRule,
+    Rule,
+    Series,
+    Stepper,
+    Term,
+    Things,
+    Transitions,
+)
 from stacktrans.model.checkpoint import save_machine
 from stacktrans.proving.proof import prove
 from stacktrans.settings.config import RunConfig

@@ -18,8 +18,7 @@ from shipped_tasks import task_of
 
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace
-from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Series, Term, Things
-from stacktrans.machines.running import Runner
+from stacktrans.machines.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
 from stacktrans.model.checkpoint import load, save_machine
 from stacktrans.proving.proof import ALONG, ANYTHING, TURNED, prove
 from stacktrans.proving.references import STACK as PILE

@@ -22,9 +22,17 @@ from stacktrans.extraction.extracting import Extracted, extract
 from stacktrans.extraction.network import CannotExtract, Network
 from stacktrans.extraction.runs import Recorder
 from stacktrans.extraction.strings import drawn_strings
-from stacktrans.machines.definition import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.machines.files import read_machine
-from stacktrans.machines.running import Stepper, Transitions
+from stacktrans.machines.machine import (
+    CONSTANT,
+    Machine,
+    Rule,
+    Series,
+    Stepper,
+    Term,
+    Things,
+    Transitions,
+)
 from stacktrans.machines.words import sentence
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint

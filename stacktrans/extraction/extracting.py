@@ -24,8 +24,7 @@ from stacktrans.extraction.refining import refined
 from stacktrans.extraction.rules import RuleLearner
 from stacktrans.extraction.runs import Recorder
 from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
-from stacktrans.machines.definition import Machine
-from stacktrans.machines.running import Runner
+from stacktrans.machines.machine import Machine, Runner
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.base import Lengths, NoSuchLength

@@ -16,7 +16,7 @@ import numpy as np
 from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.classes import Classes
 from stacktrans.extraction.runs import EMPTY, NOTHING
-from stacktrans.machines.definition import Machine, Series, Things
+from stacktrans.machines.machine import Machine, Series, Things
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import SOURCE, TARGET

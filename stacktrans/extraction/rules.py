@@ -18,7 +18,7 @@ from stacktrans.extraction.alike import Alike
 from stacktrans.extraction.naming import Named, letters_of
 from stacktrans.extraction.network import GRACE, Deadline
 from stacktrans.extraction.runs import EMPTY, NOTHING
-from stacktrans.machines.definition import CONSTANT, Rule, Term, Things
+from stacktrans.machines.machine import CONSTANT, Rule, Term, Things
 from stacktrans.tasks.alphabets import Ids, Mask
 
 ANYTHING = None

@@ -15,7 +15,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.grammar.rules import GrammarError
 from stacktrans.inference.predictions import Prediction, predictions
-from stacktrans.machines.definition import Machine
+from stacktrans.machines.machine import Machine
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proving.proof import Result, prove
 from stacktrans.tasks.base import Lengths, NoSuchLength, Task

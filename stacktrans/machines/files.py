@@ -10,11 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import check_sum
 from stacktrans.common.reading import LONGEST
-from stacktrans.machines.definition import CONSTANT, Buffers, Machine, Rule, Series, Things
+from stacktrans.machines.machine import CONSTANT, Machine, Rule, Series, Things
 from stacktrans.machines.words import sentence
 from stacktrans.tasks.layout import Layout
 
@@ -84,41 +83,26 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
 def read_machine(path: Path) -> Machine:
     """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
     check_sum(path)
+    damaged = CheckpointError(f"{path}: damaged: not a machine that extract writes")
     try:
         held = json.loads(path.read_bytes())
         number = held["format"]
+        if type(number) is int and number == FORMAT:
+            return _machine(held)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
-    if type(number) is not int or number != FORMAT:
-        raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")
-    try:
-        return _machine(held)
-    except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
+    except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise damaged from error
+    raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")
 
 
 def _machine(held: dict[str, Any]) -> Machine:
     """A machine of what a file holds; raises `ValueError` and the like if it is none."""
-    source, target = tuple(held["source"]), tuple(held["target"])
-    _check(all(isinstance(symbol, str) for symbol in (*source, *target)))
-    letters = tuple(dict.fromkeys([*source, *target]))
-    machine = Machine(
-        task=str(held["task"]),
-        source=source,
-        target=target,
-        words=(bool(held["words"][0]), bool(held["words"][1])),
-        letters=letters,
-        symbols=_things(held["symbols"], len(letters)),
-        outputs=_things(held["outputs"], len(letters)),
-        kinds=tuple(_things(each, len(letters)) for each in held["kinds"]),
-        states=_things(held["states"], len(letters)),
-        memories=TypeAdapter(Ends).validate_python(held["memories"]),
-        buffers=TypeAdapter(Buffers | None).validate_python(held["buffers"]),
-        layout=TypeAdapter(Layout).validate_python(held["layout"]),
-        rules=(),
-    )
+    letters = tuple(dict.fromkeys([*held["source"], *held["target"]]))
+    parts = {name: _things(held[name], len(letters)) for name in ("symbols", "outputs", "states")}
+    kinds = tuple(_things(each, len(letters)) for each in held["kinds"])
+    facts = held | parts | {"letters": letters, "kinds": kinds, "rules": ()}
+    machine: Machine = TypeAdapter(Machine).validate_python(facts)
     _check_sizes(machine)
     sizes = [things.size for things in machine.places]
     machine = replace(machine, rules=tuple(_rules(held["rules"], sizes)))

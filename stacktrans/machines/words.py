@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stacktrans.common.visible import listed
-from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Rule, Term, Things
+from stacktrans.machines.machine import CONSTANT, EMPTY, Machine, Rule, Term, Things
 
 MOST_NAMED = 6
 """How many things are named one by one."""
@@ -16,24 +16,25 @@ _MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "#", "noth
 def thing(machine: Machine, things: Things, number: int) -> str:
     """What a thing is called."""
     series, letter = things.each[number]
-    own = things.series[series]
+    name = things.series[series].name
     if letter is None:
-        return _MARKS.get(own.name, own.name)
-    suffix = own.name.removeprefix("letter") if own.name.startswith("letter ") else ""
-    return machine.letters[letter] + suffix.replace(" ", "'")
+        return _MARKS.get(name, name)
+    return machine.letters[letter] + (_suffix(name) or "")
+
+
+def _suffix(name: str) -> str | None:
+    """What follows a letter by the name of its series: '2 for "letter 2"; None for another name."""
+    return name.removeprefix("letter").replace(" ", "'") if name.startswith("letter") else None
 
 
 def some(machine: Machine, things: Things, numbers: Iterable[int]) -> str:
     """Several things in few words: all of a series by its name, with what it lacks."""
-    left, parts = set(numbers), []
-    first = 0
-    for series in things.series:
-        own = set(range(first, first + series.size))
-        first += series.size
-        there = own & left
+    wanted, parts = set(numbers), []
+    for index, series in enumerate(things.series):
+        own = {number for number, (of, _) in enumerate(things.each) if of == index}
+        there, lacking = own & wanted, sorted(own - wanted)
         if not there:
             continue
-        lacking = sorted(own - there)
         if series.letters is not None and len(own) > 1 and len(lacking) < len(there):
             named = [thing(machine, things, each) for each in lacking]
             but = f" but {listed(named)}" if len(named) <= MOST_NAMED else f" but {len(named)}"
@@ -53,26 +54,20 @@ def _end_name(machine: Machine, end: int) -> str:
 
 def place_names(machine: Machine) -> list[str]:
     """What the places of rules are called."""
-    lists = bool(machine.memories.moves)
-    reads = [_under(deep, _end_name(machine, end), lists) for end, deep in machine.memories.places]
+    reads = []
+    for end, depth in machine.memories.places:
+        under = f" under {'its top' if depth == 1 else f'{depth} more'}"
+        if machine.memories.moves:
+            under = f" {depth} left of its head"
+        reads.append(f"{_end_name(machine, end)}{under if depth else ''}")
     return ["symbol", *reads, "state"]
-
-
-def _under(depth: int, name: str, lists: bool) -> str:
-    """What is called that is read so deep in a memory, from 0; left of the head in lists."""
-    if not depth:
-        return name
-    if lists:
-        return f"{name} {depth} left of its head"
-    return f"{name} under {'its top' if depth == 1 else f'{depth} more'}"
 
 
 def _held(machine: Machine, things: Things, own: frozenset[int]) -> str:
     """What may be read of a memory: "is empty", "has a letter", "is empty or has a letter"."""
-    kinds = own - {EMPTY}
-    every = len(kinds) == things.size - 1
-    parts = ["is empty"] if EMPTY in own else []
+    kinds, parts = own - {EMPTY}, ["is empty"] if EMPTY in own else []
     if kinds:
+        every = len(kinds) == things.size - 1
         parts.append(f"has {'anything' if every else some(machine, things, kinds)}")
     return listed(parts, "or")
 
@@ -80,43 +75,47 @@ def _held(machine: Machine, things: Things, own: frozenset[int]) -> str:
 def _said(machine: Machine, term: Term, things: Things) -> str:
     if term.place == CONSTANT:
         return thing(machine, things, term.thing)
-    names = place_names(machine)
-    own = things.series[term.thing].name
-    suffix = (
-        own.removeprefix("letter").replace(" ", "'") if own.startswith("letter") else f" as {own}"
-    )
+    name = things.series[term.thing].name
+    suffix = _suffix(name)
     if term.place == 0:
-        return f"it{suffix}"
-    single = len(machine.memories.reads) == 1
-    return f"{'what is read' if single else f'that of {names[term.place]}'}{suffix}"
+        what = "it"
+    elif len(machine.memories.reads) == 1:
+        what = "what is read"
+    else:
+        what = f"that of {place_names(machine)[term.place]}"
+    return what + (f" as {name}" if suffix is None else suffix)
 
 
 def actions(machine: Machine, rule: Rule) -> list[str]:
     """What a rule does, in order."""
-    memories, found = machine.memories, []
-    single = len(memories.names) == 1
-    for signal, end in memories.pops:
-        if rule.signals[signal]:
-            name = _end_name(machine, end)
-            found.append("pop" if [name] == [*memories.names] else f"pop {name}")
+    memories, signals, found = machine.memories, rule.signals, []
+
+    def at(end: int, word: str) -> str:
+        """An end, after a word, unless it is that of the only memory."""
+        name = _end_name(machine, end)
+        return "" if memories.names == (name,) else f"{word} {name}"
+
+    found += [f"pop{at(end, '')}" for signal, end in memories.pops if signals[signal]]
     for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True):
-        if rule.signals[signal] and term is not None:
-            what, name = _said(machine, term, machine.kinds[end // 2]), _end_name(machine, end)
-            found.append(f"push {what}{'' if [name] == [*memories.names] else f' on {name}'}")
+        if signals[signal] and term is not None:
+            found.append(f"push {_said(machine, term, machine.kinds[end // 2])}{at(end, ' on')}")
     for signal, taken, _ in memories.moves:
-        if rule.signals[signal]:
+        if signals[signal]:
             left = taken // 2 % 2 == 0
             name = memories.names[taken // 2 - (not left)]
-            found.append(f"move {'left' if left else 'right'}{'' if single else f' in {name}'}")
-    if machine.buffers and rule.signals[-2]:
+            of_list = "" if len(memories.names) == 1 else f" in {name}"
+            found.append(f"move {'left' if left else 'right'}{of_list}")
+    if machine.buffers and signals[-2]:
         found.append("read on")
-    if rule.output is not None and (not machine.buffers or rule.signals[-1]):
+    if rule.output is not None and (not machine.buffers or signals[-1]):
         found.append(f"write {_said(machine, rule.output, machine.outputs)}")
-    if machine.states.size > 1 and rule.after.place == CONSTANT:
-        after = rule.after.thing
-        starts = rule.when[-1]
-        if starts != frozenset([after]):
-            found.append(f"go to {thing(machine, machine.states, after)}")
+    after = rule.after.thing
+    if (
+        machine.states.size > 1
+        and rule.after.place == CONSTANT
+        and rule.when[-1] != frozenset([after])
+    ):
+        found.append(f"go to {thing(machine, machine.states, after)}")
     return found
 
 
@@ -134,13 +133,10 @@ def starts(machine: Machine, rule: Rule) -> str:
 def conditions(machine: Machine, rule: Rule) -> list[str]:
     """When a rule holds, but for the state."""
     names, found = place_names(machine), []
-    for place, own in enumerate(rule.when[:-1]):
-        if own is None:
-            continue
-        things = machine.places[place]
-        if place:
+    for place, (things, own) in enumerate(zip(machine.places[:-1], rule.when[:-1], strict=True)):
+        if own is not None and place:
             found.append(f"{names[place]} {_held(machine, things, own)}")
-        else:
+        elif own is not None:
             found.append(f"reading {some(machine, things, own)}")
     for one, other, same in rule.equal:
         found.append(f"{names[one]} and {names[other]} {'agree' if same else 'differ'}")
@@ -149,9 +145,8 @@ def conditions(machine: Machine, rule: Rule) -> list[str]:
 
 def situation(machine: Machine, rule: Rule) -> str:
     """When a rule holds, in words, the state included if there are several."""
-    state = [f"in {starts(machine, rule)}"] if machine.states.size > 1 else []
-    if rule.when[-1] is None:
-        state = []
+    several = machine.states.size > 1 and rule.when[-1] is not None
+    state = [f"in {starts(machine, rule)}"] if several else []
     return ", ".join([*state, *conditions(machine, rule)]) or "always"
 
 

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from stacktrans.machines.definition import Machine
+    from stacktrans.machines.machine import Machine
     from stacktrans.model.transducer import Transducer
 else:
     torch = Late("torch")

@@ -10,8 +10,7 @@ import numpy as np
 
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.model import Mixed, Numbers
-from stacktrans.machines.definition import EMPTY, Buffers, Machine
-from stacktrans.machines.running import Run, Runner, Stepper
+from stacktrans.machines.machine import EMPTY, Buffers, Machine, Run, Runner, Stepper
 from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
 from stacktrans.memory.actions import EMPTY as EMPTY_CELL
 from stacktrans.settings.model_config import ModelConfig

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stacktrans.decoding.decoder import decode
-from stacktrans.machines.definition import Machine
-from stacktrans.machines.running import Runner, Transitions
-from stacktrans.proving.counting import (
+from stacktrans.machines.machine import Machine, Runner, Transitions
+from stacktrans.proving.induction import (
     Counted,
     Induction,
     Wrong,
@@ -25,8 +24,7 @@ from stacktrans.proving.counting import (
     sequence,
     shortest_wrong,
 )
-from stacktrans.proving.courses import Course, Unproved, course_of
-from stacktrans.proving.exploring import Explored, Explorer
+from stacktrans.proving.product import Explored, Explorer, Unproved, product_of
 from stacktrans.proving.references import QUEUE, STANDING, Reference, classes_of, reference_of
 from stacktrans.proving.tapes import (
     BACK,
@@ -54,6 +52,7 @@ nothing."""
 _OTHER = "the machine does not read and write what the task does"
 _WRONG = "an answer is wrong"
 _WRONG_IN_A_ROW = "an answer is wrong where sequences follow one another"
+_CONTENTS: dict[str, type[Contents]] = {FEW: AllKnown, KEPT: EndsKnown, ANYTHING: Anything}
 _LADDER = (FEW, KEPT, ALONG, TURNED, ANYTHING)
 
 
@@ -92,7 +91,7 @@ def prove(machine: Machine, task: Task) -> Result:
     """Look for a proof that a machine answers all sources of a task rightly, or for a wrong answer.
 
     Args:
-        machine: as it is run by `stacktrans.machines.running`.
+        machine: as it is run by `stacktrans.machines.machine`.
         task: what it is for.
     """
     own = machine.source, machine.target, machine.layout
@@ -144,7 +143,7 @@ class _Attempt:
         self._runner = Runner(machine)
         self._classes = tuple(classes_of(machine, reference))
         letters = frozenset(each for own in self._classes for each in own[:STANDING])
-        self._course: Course = course_of(machine, reference, letters)
+        self._product = product_of(machine, reference, letters)
         self._filled = set[tuple[Block, int]]()
         # Of each memory, the ends that some rule looks at.
         self._reads: list[list[int]] = [[] for _ in machine.kinds]
@@ -195,13 +194,11 @@ class _Attempt:
         for number, each in enumerate(assumed):
             if each in (ALONG, TURNED):
                 along[number] = BACK if each == ALONG else FRONT
-            elif each == KEPT:
-                apart[number] = EndsKnown(number, self._reads[number])
             elif each != UNREAD:
-                apart[number] = (AllKnown if each == FEW else Anything)(number)
+                apart[number] = _CONTENTS[each](number, self._reads[number])
         tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
         transitions = self._runner.transitions
-        return Explorer(transitions, self._course, tape, along, apart).explore()
+        return Explorer(transitions, self._product, tape, along, apart).explore()
 
     def _look_closer(self, assumed: list[str]) -> None:
         """Have one more memory go with the task's own; raises `Unproved` if none is left.
@@ -231,7 +228,7 @@ class _Attempt:
         along = {number: BACK for number, reads in enumerate(self._reads) if reads}
         try:
             transitions = self._runner.transitions
-            found = Explorer(transitions, self._course, Whole(), along, {}).explore().wrong
+            found = Explorer(transitions, self._product, Whole(), along, {}).explore().wrong
         except Unproved:
             return None
         whole = None if found is None else self._reference.whole(found)

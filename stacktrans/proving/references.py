@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from stacktrans.grammar import Bracketing
-from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Things
+from stacktrans.machines.machine import CONSTANT, EMPTY, START, Machine, Things
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.computed import (
     WAIT,
@@ -280,7 +280,7 @@ def _fixed(machine: Machine) -> Iterator[int | None]:
     if machine.buffers:
         always += [(machine.symbols, machine.nothing), (machine.outputs, 0)]
     always += [(things, EMPTY) for things in machine.kinds]
-    always.append((machine.states, machine.start))
+    always.append((machine.states, START))
     for rule in rules:
         kinds = [machine.kinds[end // 2] for _, end in machine.memories.pushes]
         terms = [(machine.outputs, rule.output), (machine.states, rule.after)]

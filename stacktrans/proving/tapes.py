@@ -15,7 +15,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from stacktrans.common.ends import TOP
-from stacktrans.machines.definition import EMPTY
+from stacktrans.machines.machine import EMPTY
 
 Block = tuple[tuple[Hashable, ...], ...]
 Blocks = tuple[Block, ...]
@@ -372,12 +372,13 @@ class Contents:
 
     Args:
         memory: its number.
+        reads: the ends of it that are read.
     """
 
     start: tuple[int, ...] = (EMPTY, EMPTY)
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
+    def __init__(self, memory: int, reads: Sequence[int]) -> None:
+        self._memory, self._reads = memory, reads
 
     def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
         """The kind that is read at an end, or so deep under it; raises `Broke`."""
@@ -430,16 +431,7 @@ class AllKnown(Contents):
 
 
 class EndsKnown(Contents):
-    """Nothing is popped from it, but what something is pushed in the place of.
-
-    Args:
-        memory: its number.
-        reads: the ends that are read.
-    """
-
-    def __init__(self, memory: int, reads: Sequence[int]) -> None:
-        super().__init__(memory)
-        self._reads = reads
+    """Nothing is popped from it, but what something is pushed in the place of."""
 
     def _popped(
         self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]

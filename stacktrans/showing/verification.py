@@ -12,11 +12,11 @@ from stacktrans.common.errors import clipped
 from stacktrans.common.visible import counted, listed, shell_text, visible
 from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.verification import Verification
-from stacktrans.machines.definition import Machine, Things
+from stacktrans.machines.machine import Machine, Things
 from stacktrans.machines.words import thing
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
-from stacktrans.proving.counting import Counted
+from stacktrans.proving.induction import Counted
 from stacktrans.proving.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
 from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark

@@ -1,25 +1,174 @@
-"""Running a machine: in plain Python, in time and room that grow with the string alone."""
+"""What a machine is: rules over symbols, kinds of what memories hold, and states; how it is run.
+
+A step depends on its places: the symbol that is read (place 0), the kind that is read from each end
+of a memory (the next places), and the state (the last). All of these, and outputs, are things in
+series: a series is a thing for each of some letters, or a single one without a letter. So a rule
+can say what is done with all letters alike: what is pushed is the kind of the letter that is read.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.decoding.model import Mixed, Numbers
-from stacktrans.machines.definition import CONSTANT, EMPTY, Machine, Rule, Term, Things
 from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import Layout
 
+EMPTY = 0
+"""The kind that is read from an empty memory."""
+START = 0
+"""The state before the first step."""
+CONSTANT = -1
+"""The place of what does not depend on any."""
 NO_OUTPUT = -1
 """The output where a machine has learned none, since nobody asked for it."""
 LOST = -2
 """The output where no rule fits, and after it."""
 UNLIKELY = -1e9
 """The logit of what a machine does not output."""
+
+
+class Series(NamedTuple):
+    """Some things that are alike but for a letter.
+
+    Attributes:
+        name: what they are called.
+        letters: the number of the letter of each; None for a single thing without a letter.
+    """
+
+    name: str
+    letters: tuple[int, ...] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return 1 if self.letters is None else len(self.letters)
+
+
+@dataclass(frozen=True)
+class Things:
+    """All symbols, outputs, states, or kinds of a memory, numbered series by series."""
+
+    series: tuple[Series, ...]
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.each)
+
+    @functools.cached_property
+    def each(self) -> list[tuple[int, int | None]]:
+        """The series and the letter of each."""
+        return [
+            (number, letter)
+            for number, series in enumerate(self.series)
+            for letter in (series.letters if series.letters is not None else (None,))
+        ]
+
+    @functools.cached_property
+    def numbers(self) -> dict[tuple[int, int | None], int]:
+        """The number of each, by its series and its letter."""
+        return {each: number for number, each in enumerate(self.each)}
+
+
+class Term(NamedTuple):
+    """Which thing: of a series, the one with the letter of what stands in a place.
+
+    Attributes:
+        place: of what has the letter; `CONSTANT` for a thing that is always the same.
+        thing: the series, or the number of that thing.
+    """
+
+    place: int
+    thing: int
+
+
+class Rule(NamedTuple):
+    """What is done in some steps.
+
+    Attributes:
+        when: for each place, the things that may stand there; None for any.
+        equal: pairs of places, and whether what stands there has the same letter.
+        signals: of the memories and buffers, 0 or 1.
+        output: what is said; None where nobody asks.
+        pushed: what each push pushes; None where nothing is pushed.
+        after: the next state.
+    """
+
+    when: tuple[frozenset[int] | None, ...]
+    equal: tuple[tuple[int, int, bool], ...]
+    signals: tuple[int, ...]
+    output: Term | None
+    pushed: tuple[Term | None, ...]
+    after: Term
+
+
+class Buffers(NamedTuple):
+    """An input buffer that is read from, and an output buffer that is written to.
+
+    Attributes:
+        steps_per_symbol: steps for each symbol of the input.
+        extra_steps: further steps.
+        output_skip: how many of the outputs that are written are dropped.
+    """
+
+    steps_per_symbol: int
+    extra_steps: int
+    output_skip: int
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A finite control over memories.
+
+    Attributes:
+        task: the name of its task.
+        source: the symbols of sources.
+        target: the symbols of targets.
+        words: whether strings of sources, and of targets, are words separated by spaces.
+        letters: what things can have in common.
+        symbols: what can be read.
+        outputs: what can be said.
+        kinds: of each memory, what it can hold; the first is what is read when it is empty.
+        states: the states; the first is the one before the first step.
+        memories: the ends of its memories; each row of cells counts as a memory.
+        buffers: None without.
+        layout: how sources are read, and answers output.
+        rules: the first that fits holds.
+    """
+
+    task: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    words: tuple[bool, bool]
+    letters: tuple[str, ...]
+    symbols: Things
+    outputs: Things
+    kinds: tuple[Things, ...]
+    states: Things
+    memories: Ends
+    buffers: Buffers | None
+    layout: Layout
+    rules: tuple[Rule, ...]
+
+    @functools.cached_property
+    def places(self) -> list[Things]:
+        """What can stand in each place."""
+        kinds = [self.kinds[end // 2] for end in self.memories.reads]
+        return [self.symbols, *kinds, self.states]
+
+    @property
+    def nothing(self) -> int:
+        """The symbol that is read after the last of an input buffer."""
+        return self.symbols.size - 1
 
 
 class NoRule(StacktransError):
@@ -60,14 +209,17 @@ class Transitions:
         self.machine = machine
         self._known: dict[tuple[int, ...], Transition | None] = {}
         self._letters = [[letter for _, letter in things.each] for things in machine.places]
-        rules = machine.rules
-        terms = [term for rule in rules for term in (rule.output, *rule.pushed, rule.after)]
-        self.relevant = {term.place for term in terms if term}
-        self.relevant |= {place for rule in rules for *pair, _ in rule.equal for place in pair}
-        for place, things in enumerate(machine.places):
-            sets = (rule.when[place] for rule in rules)
-            if any(own is not None and 0 < len(own) < things.size for own in sets):
-                self.relevant.add(place)
+        self.relevant = set[int]()
+        for rule in machine.rules:
+            terms = (rule.output, *rule.pushed, rule.after)
+            self.relevant |= {term.place for term in terms if term}
+            self.relevant |= {place for *pair, _ in rule.equal for place in pair}
+            sets = zip(machine.places, rule.when, strict=True)
+            self.relevant |= {
+                place
+                for place, (things, own) in enumerate(sets)
+                if own is not None and 0 < len(own) < things.size
+            }
 
     def step(self, places: tuple[int, ...]) -> Transition | None:
         """What is done for what stands in the places; None if no rule applies.
@@ -119,22 +271,44 @@ def _applies(rule: Rule, places: Sequence[int], letters: Sequence[int | None]) -
     )
 
 
+class Row(deque[int]):
+    """The kinds that a memory holds, the bottom first; sides are `TOP` and `BOTTOM`."""
+
+    def peek(self, side: int, depth: int) -> int:
+        """The kind at a side, or so deep under it; `EMPTY` if there is none."""
+        return self[depth if side else -1 - depth] if len(self) > depth else EMPTY
+
+    def take(self, side: int) -> int:
+        """Take the cell at a side; `EMPTY` if there is none."""
+        if not self:
+            return EMPTY
+        return self.popleft() if side else self.pop()
+
+    def put(self, side: int, kind: int) -> None:
+        """Put a cell at a side."""
+        self.appendleft(kind) if side else self.append(kind)
+
+
 class Stepper:
     """A run of a machine, step by step.
 
     Args:
         transitions: of the machine.
+        held: what each memory holds, in the place of a `Row`; None for empty ones.
+        state: the state that it begins in.
 
     Attributes:
         signals: of the rule that applied last.
-        held: what each memory holds, the bottom first.
+        held: what each memory holds.
+        state: the state after the last step.
     """
 
-    def __init__(self, transitions: Transitions) -> None:
-        self._transitions, machine = transitions, transitions.machine
-        self.held: list[deque[int]] = [deque() for _ in machine.kinds]
+    def __init__(
+        self, transitions: Transitions, held: Sequence[Any] | None = None, state: int = START
+    ) -> None:
+        self._transitions, self.state, machine = transitions, state, transitions.machine
+        self.held = [Row() for _ in machine.kinds] if held is None else held
         self.signals = tuple[int, ...]()
-        self._state = machine.start
         # What is not relevant is always read as empty.
         self._reads = [
             read if place in transitions.relevant else None
@@ -143,16 +317,13 @@ class Stepper:
 
     def copy(self) -> Stepper:
         """Another run in the same configuration."""
-        other = Stepper(self._transitions)
-        for own, held in zip(other.held, self.held, strict=True):
-            own.extend(held)
-        other._state, other.signals = self._state, self.signals
+        other = Stepper(self._transitions, [*map(Row, self.held)], self.state)
+        other.signals = self.signals
         return other
 
     def kind_at(self, end: int, depth: int) -> int:
         """What is held under an end, so deep, from 0; `EMPTY` if there is nothing."""
-        held = self.held[end // 2]
-        return held[depth if end % 2 else -1 - depth] if len(held) > depth else EMPTY
+        return self.held[end // 2].peek(end % 2, depth)
 
     def step(self, symbol: int) -> int:
         """The output for a symbol; `NO_OUTPUT` where the machine has none.
@@ -161,32 +332,21 @@ class Stepper:
             NoRule: no rule applies.
         """
         kinds = [self.kind_at(*read) if read else EMPTY for read in self._reads]
-        done = self._transitions.step((symbol, *kinds, self._state))
+        done, held = self._transitions.step((symbol, *kinds, self.state)), self.held
         if done is None:
             raise NoRule
-        self.signals, output, pops, pushes, moves, self._state = done
+        self.signals, output, pops, pushes, moves, self.state = done
         for end in pops:
-            self._take(end)
+            held[end // 2].take(end % 2)
         for end, kind in pushes:
-            self._put(end, kind)
+            held[end // 2].put(end % 2, kind)
         for taken, put in moves:
-            self._put(put, self._take(taken))
+            held[put // 2].put(put % 2, held[taken // 2].take(taken % 2))
         return output
 
     def run(self, symbols: Iterable[int]) -> Iterator[int]:
         """The output for each of some symbols, as they come; raises `NoRule`."""
         return map(self.step, symbols)
-
-    def _take(self, end: int) -> int:
-        """Take the cell at an end; `EMPTY` if there is none."""
-        held = self.held[end // 2]
-        if not held:
-            return EMPTY
-        return held.popleft() if end % 2 else held.pop()
-
-    def _put(self, end: int, kind: int) -> None:
-        held = self.held[end // 2]
-        held.appendleft(kind) if end % 2 else held.append(kind)
 
 
 @dataclass
