@@ -21,10 +21,9 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, sums_of
 from stacktrans.decoding.decoder import decode
-from stacktrans.extraction import refining
-from stacktrans.extraction.extracting import Extracted, extract, simplified
+from stacktrans.extraction import refinement
+from stacktrans.extraction.extracting import Extracted, Tried, extract, simplified
 from stacktrans.extraction.network import CannotExtract, Network
-from stacktrans.extraction.strings import Tried
 from stacktrans.machines.files import read_machine, written
 from stacktrans.machines.machine import CONSTANT, Machine, Rule, Runner, Series, Term, Things
 from stacktrans.machines.words import sentence
@@ -257,7 +256,7 @@ def test_it_is_said_where_signals_are_undecided(tmp_path: Path) -> None:
 def test_no_machine_is_given_for_too_many_kinds(
     reverse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refining, "MOST_KINDS", 3)
+    monkeypatch.setattr(refinement, "MOST_KINDS", 3)
     with pytest.raises(CannotExtract, match="strings show more than 3 kinds of pushed vectors"):
         extract(checkpoint.load(reverse, hard=True))
 

@@ -18,10 +18,8 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import predict
 from stacktrans.extraction import network
-from stacktrans.extraction.extracting import Extracted, extract
-from stacktrans.extraction.network import CannotExtract, Network
-from stacktrans.extraction.runs import Recorder
-from stacktrans.extraction.strings import drawn_strings
+from stacktrans.extraction.extracting import Extracted, drawn_strings, extract
+from stacktrans.extraction.network import CannotExtract, Network, Recorder
 from stacktrans.machines.files import read_machine
 from stacktrans.machines.machine import (
     CONSTANT,

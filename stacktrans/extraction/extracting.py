@@ -4,31 +4,46 @@ The network is run, hard, on strings; what it did becomes rules; machine and net
 fresh strings, and those at which they differ are learned from, too, until there are none or it
 does not get better. What is reported is measured in the end on strings that nothing was learned
 from.
+
+Strings are all short ones over a few symbols, and those that are drawn. Of a stream they are rows
+of sequences, one after another: those that are drawn are alone at first, and then ever more in a
+row, since what one leaves behind can spoil the next.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.common.ends import Ends
+from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import decode, predict
 from stacktrans.decoding.model import Model
-from stacktrans.extraction.naming import named
-from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network
-from stacktrans.extraction.refining import refined
-from stacktrans.extraction.rules import RuleLearner
-from stacktrans.extraction.runs import Recorder
-from stacktrans.extraction.strings import MANY, Tried, drawn_strings, short_strings
+from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network, Recorder
+from stacktrans.extraction.refinement import Refinement
+from stacktrans.extraction.rules import RuleLearner, named
 from stacktrans.machines.machine import Machine, Runner
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import Lengths, NoSuchLength
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, test_pairs
+from stacktrans.tasks.layout import Pair
 
+FEW = 3
+"""The most different symbols in short strings of a task with many."""
+MANY = 6
+"""With more symbols than this, a task has many."""
+MOST_SHORT = 1500
+"""How many short strings there are at most, and so up to which length."""
+MOST_TRIED = 20_000
+"""How many strings are looked at to find short ones that the task has."""
+IN_A_ROW = 8
+"""How many sequences of a stream stand in a row at most."""
 GRID = 1 / 256
 """How far numbers of vectors may be apart that count as the same at first."""
 TOLERANCES = (0.02, 0.02, 0.02, 0.01, 0.003, 0.0, 0.0)
@@ -54,6 +69,100 @@ SEED = 1 << 20
 """Random seeds of strings to compare with, which nothing was learned from, begin here."""
 Said = tuple[int, ...] | None
 """The scored symbols of an answer, and whether it was ended; None where a machine has no rule."""
+
+
+class Tried(NamedTuple):
+    """A string that network and machine are run on.
+
+    Attributes:
+        ids: the source; of a stream, all that is read.
+        scored: of each symbol that is said, whether it matters; None where all do.
+    """
+
+    ids: Ids
+    scored: Mask | None
+
+    @property
+    def where(self) -> Mask:
+        """[n] of each symbol, whether it matters."""
+        return np.ones(len(self.ids), np.bool_) if self.scored is None else self.scored
+
+    def scored_of(self, answer: Sequence[int]) -> Iterable[int]:
+        """The symbols of an answer that matter."""
+        return answer if self.scored is None else itertools.compress(answer, self.scored)
+
+
+class Short(NamedTuple):
+    """All strings of a task up to a length, over its first symbols.
+
+    Attributes:
+        strings: themselves.
+        symbols: how many symbols they are made of.
+        longest: their greatest length.
+    """
+
+    strings: list[Tried]
+    symbols: int
+    longest: int
+
+
+def short_strings(checkpoint: Checkpoint, most: int = MOST_SHORT) -> Short:
+    """All short strings that the task has an answer for, up to a number."""
+    task = checkpoint.task
+    symbols = FEW if len(task.source) > MANY else len(task.source)
+    found: list[Tried] = []
+    tried, longest = 0, 0
+    for length in itertools.count(1):
+        tried += symbols**length
+        if tried > MOST_TRIED:
+            break
+        sources = itertools.product(task.source.symbols[:symbols], repeat=length)
+        pairs = (task.answered(source) for source in sources)
+        own = [tried_on(checkpoint, [pair]) for pair in pairs if pair]
+        if len(found) + len(own) > most:
+            break
+        found += own
+        longest = length
+    return Short(found, symbols, longest)
+
+
+def tried_on(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Tried:
+    """The string of pairs in a row, of which only a stream has several."""
+    task = checkpoint.task
+    if checkpoint.layout.consecutive:
+        ids, _, scored = checkpoint.layout.example(pairs)
+        return Tried(ids, scored)
+    (pair,) = pairs
+    if task.same_length:
+        return Tried(pair.source, np.array([*task.scored(task.source.decode(pair.source))]))
+    return Tried(pair.source, None)
+
+
+def drawn_strings(
+    checkpoint: Checkpoint, lengths: Lengths, count: int, seed: int, law: LengthLaw | None = None
+) -> list[Tried]:
+    """Strings of the task of some lengths, drawn as when it is measured; none if it has none.
+
+    Of pairs in files they are some of those to train on and of those to test on, each once.
+    """
+    drawn = generator(seed, Purpose.SAMPLE)
+    law = law or checkpoint.config.task.law_of(lengths)
+    stream = checkpoint.layout.consecutive
+    rows = [1 + number % IN_A_ROW if stream else 1 for number in range(count)]
+    task = checkpoint.task
+    try:
+        pairs = task.sample(drawn, lengths, sum(rows), law)
+    except NoSuchLength:
+        pairs = []
+    if task.paths:
+        with contextlib.suppress(NoSuchLength):
+            pairs = [*pairs, *test_pairs(task, lengths)[:count]]
+        once = {pair.source.tobytes(): pair for pair in pairs}
+        return [tried_on(checkpoint, [pair]) for pair in once.values()]
+    if not pairs:
+        return []
+    taken = iter(pairs)
+    return [tried_on(checkpoint, [next(taken) for _ in range(row)]) for row in rows]
 
 
 class Agreement(NamedTuple):
@@ -269,9 +378,10 @@ class _Extraction:
             yield drawn_strings(self._checkpoint, lengths, count, seed)
 
     def _machine(self, tolerance: float) -> Machine:
-        alike = refined(self._recorder, tolerance, self._deadline)
-        names = named(self._checkpoint, alike)
-        rules = RuleLearner(alike, names, self._deadline).learn()
+        refinement = Refinement(self._recorder, tolerance, self._deadline)
+        refinement.refine()
+        names = named(self._checkpoint, refinement.partition)
+        rules = RuleLearner(refinement.partition, names, self._deadline).learn()
         return replace(names.machine, rules=tuple(rules))
 
     def _compared(

@@ -1,27 +1,35 @@
-"""A hard network as a function: a state, a symbol and what is read give what is done with them.
+"""A hard network as a function of a state, a symbol and what is read; and what it did in runs.
 
 Vectors that are met are kept once each; how long may be learned is asked in all long loops.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.decoding.decoder import outputs_of
+from stacktrans.decoding.decoder import Step, decode, outputs_of, predict
+from stacktrans.decoding.model import Mixed
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.loops import sigmoid
 from stacktrans.model.arrays import ArrayModel, State, run_mixed
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.of_machine import memories_of
-from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
+NOTHING = -1
+"""Stands for what does not matter: a vector that is not pushed, an output that is not scored."""
+EMPTY = 0
+"""The number of the vector that is read from an empty memory."""
 AT_ONCE = 4096
 """The most steps that are taken side by side."""
 GRACE = 3.0
@@ -84,10 +92,9 @@ class Vectors:
 
     def __init__(self, first: Array, grid: float) -> None:
         self._scale = 1 / grid
-        self._dtype, self._size = first.dtype, len(first)
         self._numbers: dict[bytes, int] = {}
         self._met: list[Array] = []
-        self._table = np.zeros((0, self._size), self._dtype)
+        self._table = first[:0]
         self.add(first[None])
 
     def __len__(self) -> int:
@@ -107,7 +114,7 @@ class Vectors:
     def of(self, numbers: Ids) -> Array:
         """[..., D] the vectors of numbers [...]."""
         if len(self._table) < len(self._met):
-            self._table = np.array(self._met, self._dtype).reshape(len(self._met), self._size)
+            self._table = np.stack(self._met)
         vectors: Array = self._table[numbers]
         return vectors
 
@@ -120,14 +127,14 @@ class Outcome(NamedTuple):
         logits: [N, outputs].
         pushed: [N, pushes, m] the vectors that are pushed where the signals say so.
         states: [N, D] what it goes on with.
-        undecided: how many signals were far from 0 and from 1 before they were made so.
+        undecided: [N] how many signals were far from 0 and from 1 before they were made so.
     """
 
     signals: Array
     logits: Array
     pushed: Array
     states: Array
-    undecided: int
+    undecided: Ids
 
     @property
     def outputs(self) -> Ids:
@@ -174,13 +181,8 @@ class Network:
         self.layout = checkpoint.layout
         self.nothing = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial.reshape(-1)[self._kept]
-        kind = self.model.weights.kind
-        self.empty = np.full(self.size, kind.memory.nothing, self.start.dtype)
-
-    @property
-    def size(self) -> int:
-        """Size m of a pushed vector."""
-        return self.model.weights.sizes.columns
+        nothing = self.model.weights.kind.memory.nothing
+        self.empty = np.full(self.model.weights.sizes.columns, nothing, self.start.dtype)
 
     @functools.cached_property
     def _kept(self) -> Array:
@@ -224,10 +226,7 @@ class Network:
             check()
             at = slice(first, first + AT_ONCE)
             parts.append(self._step(states[at], ids[at], reads[at]))
-        signals, logits, pushed, after = (
-            np.concatenate([part[field] for part in parts]) for field in range(4)
-        )
-        return Outcome(signals, logits, pushed, after, sum(part.undecided for part in parts))
+        return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
         initial, count = self.model.weights.initial, len(ids)
@@ -257,7 +256,7 @@ class Network:
             logits,
             self._pushed(hidden),
             state.units.transpose(2, 0, 1, 3).reshape(count, -1)[:, self._kept],
-            int((np.minimum(soft, 1 - soft) > UNDECIDED).sum()),
+            (np.minimum(soft, 1 - soft) > UNDECIDED).sum(axis=1),
         )
 
     def _pushed(self, hidden: Array) -> Array:
@@ -266,4 +265,181 @@ class Network:
         with np.errstate(all="ignore"):
             sums = hidden @ weights.heads[first:].T + weights.bias[first:]
             vectors: Array = np.tanh(sums) if weights.kind.tanh_values else sigmoid(sums)
-        return vectors.reshape(len(hidden), self.model.memory.pushes, self.size)
+        return vectors.reshape(len(hidden), self.model.memory.pushes, len(self.empty))
+
+
+class Steps(NamedTuple):
+    """What a network did in N steps, as numbers of vectors.
+
+    Attributes:
+        states: [N] before each.
+        inputs: [N] the id read.
+        reads: [N, reads] what was read from each end before it.
+        signals: [N, signals] 0 or 1; 0 for the pop of a memory that was empty.
+        outputs: [N] what was said; `NOTHING` where nobody asks.
+        pushed: [N, pushes]; `NOTHING` where nothing is.
+        after: [N] the states after each.
+    """
+
+    states: Ids
+    inputs: Ids
+    reads: Ids
+    signals: Ids
+    outputs: Ids
+    pushed: Ids
+    after: Ids
+
+    @property
+    def table(self) -> Ids:
+        """[N, columns] all of it."""
+        parts = [part.reshape(len(self.states), -1) for part in self]
+        return np.concatenate(parts, axis=1)
+
+
+def parts_of(layout: Layout, inputs: int) -> Ids:
+    """[inputs] which part of a string each id belongs to; sources, blanks and no input are one."""
+    numbers = {BEGIN: 2, SEPARATOR: 3, TARGET: 4}
+    sections, counts = zip(*layout.sections, strict=True)
+    parts = np.ones(inputs, np.int64)
+    parts[: layout.inputs] = np.repeat([numbers.get(each, 1) for each in sections], counts)
+    return parts
+
+
+class _Over(Exception):
+    """There is no time left."""
+
+
+@dataclass
+class _Run:
+    """B strings on their way through a network.
+
+    Attributes:
+        state: of the network and its memory.
+        numbers: [B] of the states of the units.
+        sizes: [B, rings] how many vectors each ring holds.
+        signals: [B, signals] of the last step.
+        steps: the last step of each, but for the outputs.
+    """
+
+    state: State
+    numbers: Ids
+    sizes: Ids
+    signals: Array
+    steps: Steps | None = None
+
+
+class Recorder:
+    """Runs strings through a network, as the decoder's model, and keeps each different step once.
+
+    Args:
+        network: what is run.
+        grid: see `Vectors`.
+        deadline: after which runs are broken off; the steps that were met until then count.
+
+    Attributes:
+        states: those that were met; the first is the initial one.
+        kinds: of each ring, the vectors pushed; the first is what is read when it is empty.
+        undecided: how many signals were undecided.
+        signals: how many there were.
+        strings: how many strings were run.
+        parts: see `parts_of`.
+    """
+
+    failure: ClassVar[str] = OVERFLOW
+    certain: ClassVar[bool] = False
+    threads = 1
+
+    def __init__(self, network: Network, grid: float, deadline: Deadline = UNLIMITED) -> None:
+        self.network, self._deadline = network, deadline
+        self.buffers = network.model.buffers
+        self.states = Vectors(network.start, grid)
+        own = [Vectors(network.empty, grid) for _ in network.ends.names]
+        self.kinds = [own[alphabet] for alphabet in network.ends.alphabets]
+        self.undecided = self.signals = self.strings = 0
+        self._met: dict[bytes, None] = {}
+        self.parts = parts_of(network.layout, network.nothing + 1)
+
+    def steps(self) -> Steps:
+        """The different steps so far."""
+        ends, signals = self.network.ends, self.network.model.weights.signals
+        widths = np.array([1, 1, len(ends.reads), signals, 1, len(ends.pushes), 1])
+        table = np.frombuffer(b"".join(self._met), np.int64).reshape(-1, int(widths.sum()))
+        parts = np.split(table, np.cumsum(widths)[:-1], axis=1)
+        flat = {0, 1, 4, 6}
+        return Steps(*(part[:, 0] if place in flat else part for place, part in enumerate(parts)))
+
+    def run(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
+        """Record the network's steps over some strings.
+
+        Args:
+            sources: ids of source symbols; of a stream, all that is read.
+            scored: of each, which of its outputs matter; None for all.
+        """
+        self.strings += len(sources)
+        layout, ended = self.network.layout, np.zeros(len(sources), np.bool_)
+
+        def observe(step: Step) -> None:
+            outputs = outputs_of(step.logits)
+            for row, (item, answer) in enumerate(zip(step.items, step.answers, strict=True)):
+                own = scored[item]
+                if answer < 0 or ended[item] or (own is not None and not own[answer]):
+                    outputs[row] = NOTHING
+            if not layout.consecutive:  # otherwise another sequence follows
+                ended[step.items] |= outputs == layout.end
+            table = step.state.steps._replace(outputs=outputs).table
+            self._met.update(dict.fromkeys(row.tobytes() for row in table))
+
+        with contextlib.suppress(_Over):
+            if layout.consecutive:
+                predict(self, sources, logs=False, observe=observe)
+            else:
+                decode(self, layout, sources, logs=False, observe=observe)
+
+    def start(self, batch: int, steps: int = 0) -> _Run:
+        """See `Model.start`."""
+        sizes = np.zeros((batch, len(self.kinds)), np.int64)
+        signals = np.zeros((batch, self.network.model.weights.signals))
+        state = self.network.model.start(batch, steps)
+        return _Run(state, np.zeros(batch, np.int64), sizes, signals)
+
+    def select(self, state: _Run, items: Ids) -> _Run:
+        """See `Model.select`."""
+        own = self.network.model.select(state.state, items)
+        return _Run(own, state.numbers[items], state.sizes[items], state.signals[items])
+
+    def advance(self, state: _Run, ids: Ids | Mixed, asked: Mask | None = None) -> Array:
+        """See `Model.advance`; of single steps."""
+        if self._deadline.over:
+            raise _Over
+        symbols = ids.ids if isinstance(ids, Mixed) else ids[:, 0]
+        symbols = np.where(symbols < 0, self.network.nothing, symbols)
+        ends, count = self.network.ends, len(symbols)
+        read = state.state.read.reshape(count, len(ends.reads), -1)
+        reads = np.zeros(read.shape[:2], np.int64)
+        for place, end in enumerate(ends.reads):
+            reads[:, place] = self.kinds[end // 2].add(read[:, place])
+        done = self.network.advance(state.state, symbols)
+        self.undecided += int(done.undecided.sum())
+        self.signals += done.signals.size
+        signals, nothing = done.signals.astype(np.int64), np.full(count, NOTHING)
+        pushed = np.full(done.pushed.shape[:2], NOTHING)
+        for place, (signal, end) in enumerate(ends.pushes):
+            rows = signals[:, signal] == 1
+            pushed[rows, place] = self.kinds[end // 2].add(done.pushed[rows, place])
+        self._resize(state.sizes, signals)
+        before, state.numbers = state.numbers, self.states.add(done.states)
+        state.signals = signals
+        state.steps = Steps(before, symbols, reads, signals, nothing, pushed, state.numbers)
+        return done.logits
+
+    def _resize(self, sizes: Ids, signals: Ids) -> None:
+        """Count what rings hold; the signal of a pop from a ring that was empty becomes 0."""
+        ends, empty = self.network.ends, sizes == 0
+        for signal, end in ends.pops:
+            signals[empty[:, end // 2], signal] = 0
+            sizes[:, end // 2] = np.maximum(sizes[:, end // 2] - signals[:, signal], 0)
+        for signal, end in ends.pushes:
+            sizes[:, end // 2] += signals[:, signal]
+        for signal, taken, put in ends.moves:
+            sizes[:, taken // 2] = np.maximum(sizes[:, taken // 2] - signals[:, signal], 0)
+            sizes[:, put // 2] += signals[:, signal]

@@ -1,7 +1,12 @@
-"""From steps to rules: symbols and kinds that are treated alike are spoken of together.
+"""From classes of steps to the rules of a machine.
 
-Things of a series begin as one sort. Steps that are alike up to sorts should do the same, where
-the same may be the thing with the letter of what is read. Where they do not, the things that
+Symbols, outputs and kinds have letters, so that one rule can speak of all that have one. A symbol
+has the letter that it is written as, whether it is read of a source or of an answer, and so has an
+output. A kind has the letter of the symbols at which it is pushed, or else of the outputs that are
+said when it is read.
+
+Things of a series begin as one sort. Steps that are equivalent up to sorts should do the same,
+where the same may be the thing with the letter of what is read. Where they do not, the things that
 deviate become a sort of their own, or it has to be asked whether two letters are the same. In the
 end rules are made as general as the steps that were met allow.
 """
@@ -11,21 +16,152 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.alike import Alike
-from stacktrans.extraction.naming import Named, letters_of
-from stacktrans.extraction.network import GRACE, Deadline
-from stacktrans.extraction.runs import EMPTY, NOTHING
-from stacktrans.machines.machine import CONSTANT, Rule, Term, Things
+from stacktrans.extraction.network import EMPTY, GRACE, NOTHING, Deadline
+from stacktrans.extraction.partition import Classes, Partition
+from stacktrans.machines.machine import CONSTANT, Machine, Rule, Series, Term, Things
+from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import SOURCE, TARGET
 
+MOST_COMPARED = 12
+"""How many states or kinds are compared with one another at most."""
+MOSTLY = 0.9
+"""The share of a kind's steps that have to be of one letter."""
 ANYTHING = None
 """Terms of what does not matter: any would do."""
 Terms = frozenset[Term] | None
 MOST_ROUNDS = 2000
 """How often sorts are parted at most."""
+
+
+class Named(NamedTuple):
+    """A machine whose things have names.
+
+    Attributes:
+        machine: itself, without rules.
+        kind_numbers: of each memory, the thing that each class of its kinds is.
+        state_numbers: the same of states, of which the first is the initial one.
+    """
+
+    machine: Machine
+    kind_numbers: list[Ids]
+    state_numbers: Ids
+
+
+def named(checkpoint: Checkpoint, partition: Partition) -> Named:
+    """The names of all things that were met."""
+    task, layout = checkpoint.task, checkpoint.layout
+    letters = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
+    number = {letter: index for index, letter in enumerate(letters)}
+    source = Series("letter", tuple(number[symbol] for symbol in task.source.symbols))
+    target = Series("letter", tuple(number[symbol] for symbol in task.target.symbols))
+    letters_read = {SOURCE: source, TARGET: target._replace(name="written letter")}
+    series = [letters_read.get(section) or Series(section) for section, _ in layout.sections]
+    series += [Series("nothing")] * bool(checkpoint.config.model.buffers)
+    symbols = Things(tuple(series))
+    outputs = Things((target, *[Series("end")] * (layout.outputs > target.size)))
+    if 1 < len(there := partition.states.there) <= MOST_COMPARED:  # nothing may tell some apart
+        partition.merge(partition.states, itertools.combinations(there, 2))
+    kinds: list[Things] = []
+    numbers: list[Ids] = []
+    for ring, classes in enumerate(partition.kinds):
+        if (alphabet := partition.ends.alphabets[ring]) != ring:
+            things, of_kinds = kinds[alphabet], numbers[alphabet]
+        elif partition.ring_relevant(ring):
+            read, said = letters_of(symbols), letters_of(outputs)
+            partition.merge(classes, _alike(classes, _kind_letters(partition, ring, read, said)))
+            things, of_kinds = _series(classes, _kind_letters(partition, ring, read, said))
+        else:
+            things, of_kinds = Things((Series("empty"),)), np.zeros(classes.count, np.int64)
+        kinds.append(things)
+        numbers.append(of_kinds)
+    first = int(partition.states.of[0])
+    order = [first, *(each for each in partition.states.there if each != first)]
+    states = Things(tuple(Series(f"q{index}") for index in range(len(order))))
+    of_states = np.zeros(partition.states.count, np.int64)
+    of_states[order] = np.arange(len(order))
+    machine = Machine(
+        **checkpoint.machine_facts,
+        letters=letters,
+        symbols=symbols,
+        outputs=outputs,
+        kinds=tuple(kinds),
+        states=states,
+        rules=(),
+    )
+    return Named(machine, numbers, of_states)
+
+
+def _alike(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of kinds that may be one: those with the same letter, and those without, if few."""
+    there = [kind for kind in classes.there if kind != EMPTY]
+    others = [kind for kind in there if kind not in letters]
+    by_letter: dict[int, list[int]] = {}
+    for kind in sorted(letters, key=lambda each: -int((classes.of == each).sum())):
+        by_letter.setdefault(letters[kind], []).append(kind)
+    few = [own for own in (others, there) if len(own) <= MOST_COMPARED]
+    for same in (*by_letter.values(), *few):
+        yield from itertools.combinations(same, 2)
+
+
+def letters_of(things: Things) -> Ids:
+    """The letter of each thing; -1 for none."""
+    return np.array([NOTHING if letter is None else letter for _, letter in things.each])
+
+
+def _kind_letters(partition: Partition, ring: int, read: Ids, said: Ids) -> dict[int, int]:
+    """The letters of the kinds of a ring that have one, by those of symbols and outputs."""
+    steps, classes, alphabets = partition.steps, partition.kinds[ring], partition.ends.alphabets
+    pushed, told = [], []
+    for place, own_ring in enumerate(partition.push_rings):
+        if alphabets[own_ring] != ring:
+            continue
+        numbers = steps.pushed[:, place]
+        rows = classes.known(numbers) != NOTHING
+        pushed.append(np.column_stack([classes.of[numbers[rows]], read[steps.inputs[rows]]]))
+    rows = steps.outputs != NOTHING
+    for place, own_ring in enumerate(partition.read_rings):
+        if alphabets[own_ring] != ring or not partition.relevant[1 + place]:
+            continue
+        of_place = classes.of[steps.reads[rows, place]]
+        told.append(np.column_stack([of_place, said[steps.outputs[rows]]]))
+    letters: dict[int, int] = {}
+    for votes in (pushed, told):
+        table = np.concatenate([np.zeros((0, 2), np.int64), *votes])
+        for kind in classes.there:
+            own = table[table[:, 0] == kind, 1]
+            if kind != EMPTY and kind not in letters and len(own):
+                counts = np.bincount(own + 1)
+                best = int(counts.argmax())
+                if best and counts[best] >= MOSTLY * len(own):
+                    letters[kind] = best - 1
+    return letters
+
+
+def _series(classes: Classes, letters: dict[int, int]) -> tuple[Things, Ids]:
+    """Series of kinds: of those with the same letter, the one that is met most comes first."""
+    sizes = np.bincount(classes.of, minlength=classes.count)
+    by_series: list[dict[int, int]] = []
+    for kind in sorted(letters, key=lambda each: -sizes[each]):
+        letter = letters[kind]
+        if all(letter in own for own in by_series):
+            by_series.append({})
+        next(own for own in by_series if letter not in own)[letter] = kind
+    series, order = [Series("empty")], [EMPTY]
+    for index, own in enumerate(by_series):
+        name = "letter" if not index else f"letter {index + 1}"
+        series.append(Series(name, tuple(sorted(own))))
+        order += [own[letter] for letter in sorted(own)]
+    others = [kind for kind in classes.there if kind != EMPTY and kind not in letters]
+    series += [Series(f"mark {index}") for index in range(1, len(others) + 1)]
+    order += others
+    numbers = np.zeros(classes.count, np.int64)
+    numbers[order] = np.arange(len(order))
+    return Things(tuple(series)), numbers
 
 
 @dataclass
@@ -45,28 +181,28 @@ class _Slot:
     needed: bool = True
 
 
-def _slots(alike: Alike, names: Named) -> list[_Slot]:
+def _slots(partition: Partition, names: Named) -> list[_Slot]:
     """What is done: signals, the output, what is pushed and the next state."""
-    steps = alike.steps
-    signals = [alike.usual(alike.signal_values(own)) for own in range(steps.signals.shape[1])]
-    outputs = alike.usual(steps.outputs)
+    steps = partition.steps
+    signals = [partition.usual(partition.signal_values(own)) for own in range(partition.output)]
+    outputs = partition.usual(steps.outputs)
     slots = [_Slot(values, values, None) for values in signals]
     slots.append(_Slot(outputs, outputs, names.machine.outputs, needed=False))
-    matters = [*map(alike.ring_matters, alike.push_rings), True]
-    numbers = [*map(names.kind_numbers.__getitem__, alike.push_rings), names.state_numbers]
-    things = [*map(names.machine.kinds.__getitem__, alike.push_rings), names.machine.states]
-    for place, (classes, met) in enumerate(alike.results):
+    relevant = [*map(partition.ring_relevant, partition.push_rings), True]
+    numbers = [*map(names.kind_numbers.__getitem__, partition.push_rings), names.state_numbers]
+    things = [*map(names.machine.kinds.__getitem__, partition.push_rings), names.machine.states]
+    for place, (classes, met) in enumerate(partition.results):
         values = likely = np.full(len(met), NOTHING)
-        if matters[place]:
+        if relevant[place]:
             likely = np.where(met == NOTHING, NOTHING, numbers[place][classes.of[met]])
-            values = np.where(alike.usual(classes.known(met)) == NOTHING, NOTHING, likely)
+            values = np.where(partition.usual(classes.known(met)) == NOTHING, NOTHING, likely)
         slots.append(_Slot(values, likely, things[place]))
     return slots
 
 
 @dataclass
 class Group:
-    """Steps that are alike up to sorts.
+    """Steps that are equivalent up to sorts.
 
     Attributes:
         key: the sort of what stands in each place, then whether letters are the same.
@@ -85,7 +221,7 @@ class RuleLearner:
     """Learns the rules of steps.
 
     Args:
-        alike: the steps and the classes of what they are made of.
+        partition: the steps and the classes of what they are made of.
         names: what these are called.
         deadline: after which sorts are parted no further.
 
@@ -99,15 +235,15 @@ class RuleLearner:
         push_signals: the signal of each push.
     """
 
-    def __init__(self, alike: Alike, names: Named, deadline: Deadline) -> None:
-        self.deadline, steps = deadline, alike.steps
+    def __init__(self, partition: Partition, names: Named, deadline: Deadline) -> None:
+        self.deadline, steps = deadline, partition.steps
         reads = [
-            names.kind_numbers[ring][alike.kinds[ring].of[steps.reads[:, place]]]
-            * alike.matters[1 + place]
-            for place, ring in enumerate(alike.read_rings)
+            names.kind_numbers[ring][partition.kinds[ring].of[steps.reads[:, place]]]
+            * partition.relevant[1 + place]
+            for place, ring in enumerate(partition.read_rings)
         ]
-        states = names.state_numbers[alike.states.of[steps.states]]
-        slots = _slots(alike, names)
+        states = names.state_numbers[partition.states.of[steps.states]]
+        slots = _slots(partition, names)
         columns = [column for slot in slots for column in (slot.values, slot.likely)]
         table = np.column_stack([steps.inputs, *reads, states, *columns])
         table, self.counts = np.unique(table, axis=0, return_counts=True)
@@ -121,7 +257,7 @@ class RuleLearner:
         self.sorts = [_series_of(each) for each in self.things]
         self.pairs: list[tuple[int, int]] = []
         self._parted = set[tuple[int, int]]()  # places and sorts
-        self.push_signals = [signal for signal, _ in alike.ends.pushes]
+        self.push_signals = [signal for signal, _ in partition.ends.pushes]
 
     def learn(self) -> list[Rule]:
         """The rules.
@@ -168,31 +304,31 @@ class RuleLearner:
     def candidates(
         self, slot: _Slot, rows: Ids, likely: bool = False
     ) -> list[tuple[Term, Mask]] | None:
-        """Terms, each with the steps in which it gives what is done; None if nothing matters."""
+        """Terms, each with the steps in which it gives what is done; None if nothing relevant."""
         values = (slot.likely if likely else slot.values)[rows]
-        matters = values != NOTHING
-        if not matters.any():
+        relevant = values != NOTHING
+        if not relevant.any():
             return None
-        usual = int(np.bincount(values[matters]).argmax())
-        found = [(Term(CONSTANT, usual), ~matters | (values == usual))]
+        usual = int(np.bincount(values[relevant]).argmax())
+        found = [(Term(CONSTANT, usual), ~relevant | (values == usual))]
         if slot.things is None:
             return found
         letters, series = letters_of(slot.things), _series_of(slot.things)
-        own = int(np.bincount(series[values[matters]]).argmax())
+        own = int(np.bincount(series[values[relevant]]).argmax())
         own_letters = slot.things.series[own].letters
         if own_letters is None:
             return found
         for place, of_place in enumerate(self._letters):
             wanted = of_place[self.places[rows, place]]
             right = (letters[values] == wanted) & (series[values] == own) & (wanted != NOTHING)
-            may = ~matters
+            may = ~relevant
             if slot.needed:
                 may &= np.isin(wanted, own_letters)
             found.append((Term(place, own), may | right))
         return found
 
     def _part(self, groups: Sequence[Group]) -> bool:
-        """Part a sort in each place where steps that are alike deviate; whether any was."""
+        """Part a sort in each place where equivalent steps deviate; whether any was."""
         self._parted = set()
         for group in groups:
             if self.deadline.over:
