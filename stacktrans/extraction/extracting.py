@@ -82,11 +82,6 @@ class Tried(NamedTuple):
     ids: Ids
     scored: Mask | None
 
-    @property
-    def where(self) -> Mask:
-        """[n] of each symbol, whether it matters."""
-        return np.ones(len(self.ids), np.bool_) if self.scored is None else self.scored
-
     def scored_of(self, answer: Sequence[int]) -> Iterable[int]:
         """The symbols of an answer that matter."""
         return answer if self.scored is None else itertools.compress(answer, self.scored)
@@ -106,8 +101,8 @@ class Short(NamedTuple):
     longest: int
 
 
-def short_strings(checkpoint: Checkpoint, most: int = MOST_SHORT) -> Short:
-    """All short strings that the task has an answer for, up to a number."""
+def short_strings(checkpoint: Checkpoint) -> Short:
+    """All short strings that the task has an answer for, `MOST_SHORT` at most."""
     task = checkpoint.task
     symbols = FEW if len(task.source) > MANY else len(task.source)
     found: list[Tried] = []
@@ -119,7 +114,7 @@ def short_strings(checkpoint: Checkpoint, most: int = MOST_SHORT) -> Short:
         sources = itertools.product(task.source.symbols[:symbols], repeat=length)
         pairs = (task.answered(source) for source in sources)
         own = [tried_on(checkpoint, [pair]) for pair in pairs if pair]
-        if len(found) + len(own) > most:
+        if len(found) + len(own) > MOST_SHORT:
             break
         found += own
         longest = length
@@ -265,7 +260,7 @@ def answers_of(checkpoint: Checkpoint, model: Model, strings: Sequence[Tried]) -
     """A model's answer to each string."""
     layout, ids = checkpoint.layout, [string.ids for string in strings]
     if layout.consecutive:
-        asked = [string.where for string in strings]
+        asked = [string.scored for string in strings if string.scored is not None]
         rows = (symbols.tolist() for symbols in predict(model, ids, asked, logs=False).symbols)
         return [None if -1 in symbols else tuple(symbols) for symbols in rows]
     answers = decode(model, layout, ids, logs=False)

@@ -253,7 +253,8 @@ class RuleLearner:
             replace(slot, values=values, likely=likely)
             for slot, values, likely in zip(slots, done.T[::2], done.T[1::2], strict=True)
         ]
-        self._letters = [letters_of(each) for each in self.things]
+        there = zip(self.things, self.places.T, strict=True)
+        self._letters = [letters_of(things)[column] for things, column in there]
         self.sorts = [_series_of(each) for each in self.things]
         self.pairs: list[tuple[int, int]] = []
         self._parted = set[tuple[int, int]]()  # places and sorts
@@ -271,23 +272,23 @@ class RuleLearner:
                 break
         return [*_Generalizing(self, groups).rules()]
 
+    def _same(self, one: int, other: int) -> Mask:
+        """[N] whether what stands in two places has the same letter."""
+        letters = self._letters
+        same: Mask = (letters[one] == letters[other]) & (letters[one] != NOTHING)
+        return same
+
     def _groups(self) -> list[Group]:
-        sorted_places = [own[column] for own, column in zip(self.sorts, self.places.T, strict=True)]
-        letters = [own[column] for own, column in zip(self._letters, self.places.T, strict=True)]
-        same = [
-            (letters[one] == letters[other]) & (letters[one] != NOTHING)
-            for one, other in self.pairs
-        ]
-        keys, groups = np.unique(
-            np.column_stack([*sorted_places, *same]), axis=0, return_inverse=True
-        )
+        columns = [own[column] for own, column in zip(self.sorts, self.places.T, strict=True)]
+        columns += [self._same(*pair) for pair in self.pairs]
+        keys, groups = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
         order = np.argsort(groups.reshape(-1), kind="stable")
         ends = np.cumsum(np.bincount(groups.reshape(-1)))[:-1]
         return [
             Group(
                 tuple(key),
                 rows,
-                [frozenset(own[rows].tolist()) for own in letters],
+                [frozenset(own[rows].tolist()) for own in self._letters],
                 [self._terms(slot, rows) for slot in self.slots],
             )
             for key, rows in zip(keys.tolist(), np.split(order, ends), strict=True)
@@ -319,7 +320,7 @@ class RuleLearner:
         if own_letters is None:
             return found
         for place, of_place in enumerate(self._letters):
-            wanted = of_place[self.places[rows, place]]
+            wanted = of_place[rows]
             right = (letters[values] == wanted) & (series[values] == own) & (wanted != NOTHING)
             may = ~relevant
             if slot.needed:
@@ -378,12 +379,8 @@ class RuleLearner:
 
     def _telling_pair(self, group: Group, right: Mask) -> tuple[int, int] | None:
         """Two places whose letters are the same just where steps deviate, or where they do not."""
-        columns = [
-            own[column]
-            for own, column in zip(self._letters, self.places[group.rows].T, strict=True)
-        ]
-        for one, other in itertools.combinations(range(len(columns)), 2):
-            same = (columns[one] == columns[other]) & (columns[one] != NOTHING)
+        for one, other in itertools.combinations(range(len(self._letters)), 2):
+            same = self._same(one, other)[group.rows]
             told = (same == right).all() or (same != right).all()
             if (one, other) not in self.pairs and told and 0 < same.sum() < len(same):
                 return one, other
@@ -469,25 +466,18 @@ class _Generalizing:
 
     def _common(self, terms: Sequence[Terms], groups: Sequence[Group]) -> list[Terms] | None:
         """The terms that groups have in common; None if for a slot there are none."""
-        found = list(terms)
-        for group in groups:
-            for number, own in enumerate(group.terms):
-                if own is ANYTHING:
-                    continue
-                held = found[number]
-                found[number] = own if held is ANYTHING else held & own
-                if not found[number]:
-                    return None
+        found: list[Terms] = []
         for number, slot in enumerate(self._learner.slots):
-            held = found[number]
-            if held and slot.needed and slot.things:
-                found[number] = frozenset(
-                    term
-                    for term in held
-                    if all(_is_known(term, slot.things, group) for group in groups)
+            every = (terms[number], *(group.terms[number] for group in groups))
+            known = [own for own in every if own is not ANYTHING]
+            common = frozenset.intersection(*known) if known else ANYTHING
+            if common and slot.needed and (things := slot.things):
+                common = frozenset(
+                    term for term in common if all(_is_known(term, things, own) for own in groups)
                 )
-                if not found[number]:
-                    return None
+            if common == frozenset():
+                return None
+            found.append(common)
         return found
 
     def _wider(self, place: int, when: Sequence[set[int] | None]) -> Iterator[set[int] | None]:

@@ -194,6 +194,15 @@ class Transition(NamedTuple):
     moves: tuple[tuple[int, int], ...]
     after: int
 
+    def apply(self, held: Sequence[Any], mark: int | None = None) -> None:
+        """Change what memories hold, `Row`s or the like; pushes can push a mark instead."""
+        for end in self.pops:
+            held[end // 2].take(end % 2)
+        for end, kind in self.pushes:
+            held[end // 2].put(end % 2, kind if mark is None else mark)
+        for taken, put in self.moves:
+            held[put // 2].put(put % 2, held[taken // 2].take(taken % 2))
+
 
 class Transitions:
     """The transition function of a machine: what it does, by what stands in its places.
@@ -298,7 +307,7 @@ class Stepper:
         state: the state that it begins in.
 
     Attributes:
-        signals: of the rule that applied last.
+        last: what was done in the last step.
         held: what each memory holds.
         state: the state after the last step.
     """
@@ -308,7 +317,7 @@ class Stepper:
     ) -> None:
         self._transitions, self.state, machine = transitions, state, transitions.machine
         self.held = [Row() for _ in machine.kinds] if held is None else held
-        self.signals = tuple[int, ...]()
+        self.last = Transition((), NO_OUTPUT, (), (), (), state)
         # What is not relevant is always read as empty.
         self._reads = [
             read if place in transitions.relevant else None
@@ -318,7 +327,7 @@ class Stepper:
     def copy(self) -> Stepper:
         """Another run in the same configuration."""
         other = Stepper(self._transitions, [*map(Row, self.held)], self.state)
-        other.signals = self.signals
+        other.last = self.last
         return other
 
     def kind_at(self, end: int, depth: int) -> int:
@@ -332,17 +341,12 @@ class Stepper:
             NoRule: no rule applies.
         """
         kinds = [self.kind_at(*read) if read else EMPTY for read in self._reads]
-        done, held = self._transitions.step((symbol, *kinds, self.state)), self.held
+        done = self._transitions.step((symbol, *kinds, self.state))
         if done is None:
             raise NoRule
-        self.signals, output, pops, pushes, moves, self.state = done
-        for end in pops:
-            held[end // 2].take(end % 2)
-        for end, kind in pushes:
-            held[end // 2].put(end % 2, kind)
-        for taken, put in moves:
-            held[put // 2].put(put % 2, held[taken // 2].take(taken % 2))
-        return output
+        done.apply(self.held)
+        self.last, self.state = done, done.after
+        return done.output
 
     def run(self, symbols: Iterable[int]) -> Iterator[int]:
         """The output for each of some symbols, as they come; raises `NoRule`."""
@@ -364,7 +368,7 @@ class Run:
 
     steppers: list[Stepper]
     signals: Numbers
-    origins: list[deque[int]]
+    origins: list[Row]
     lost: set[int] = field(default_factory=set)
     steps: int = 0
 
@@ -391,7 +395,7 @@ class Runner:
         """See `Model.start`."""
         signals = np.zeros((batch, len(self.machine.memories.signal_names)))
         steppers = [Stepper(self.transitions) for _ in range(batch)]
-        return Run(steppers, signals, [deque() for _ in self.machine.kinds])
+        return Run(steppers, signals, [Row() for _ in self.machine.kinds])
 
     def advance(self, state: Run, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:
         """See `Model.advance`; logits are NaN where no rule fits, -inf where there is no output."""
@@ -404,7 +408,7 @@ class Runner:
             try:
                 for place, symbol in enumerate(row):
                     outputs[item, place] = stepper.step(symbol)
-                state.signals[item] = stepper.signals
+                state.signals[item] = stepper.last.signals
             except NoRule:
                 state.lost.add(item)
                 state.signals[item] = np.nan

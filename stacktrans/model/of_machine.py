@@ -73,25 +73,14 @@ class MachineModel(Runner):
 
     def _track(self, state: Run) -> None:
         """Note at which steps was pushed what the memories of the first string hold."""
-        origins, stepper = state.origins, state.steppers[0]
-        if 0 in state.lost:
-            return
-        for signal, end in self.machine.memories.pops:
-            if stepper.signals[signal] and (own := origins[end // 2]):
-                own.popleft() if end % 2 else own.pop()
-        for signal, end in self.machine.memories.pushes:
-            if stepper.signals[signal]:
-                own = origins[end // 2]
-                own.appendleft(state.steps) if end % 2 else own.append(state.steps)
-        state.steps += 1
+        if 0 not in state.lost:
+            state.steppers[0].last.apply(state.origins, state.steps)
+            state.steps += 1
 
     def pushed(self, state: Run) -> Numbers:
         """See `Predictor.pushed`; vectors are kinds, by their numbers."""
-        stepper = state.steppers[0]
-        kinds = [
-            stepper.held[end // 2][0 if end % 2 else -1] if stepper.signals[signal] else 0
-            for signal, end in self.machine.memories.pushes
-        ]
+        pushed = dict(state.steppers[0].last.pushes)
+        kinds = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(kinds, np.float64).reshape(-1, 1)
 
     def reading(self, state: Run, contents: bool = True) -> Reading:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from stacktrans.grammar import Bracketing
-from stacktrans.machines.machine import CONSTANT, EMPTY, START, Machine, Things
+from stacktrans.machines.machine import CONSTANT, EMPTY, START, Machine
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.computed import (
     WAIT,
@@ -295,20 +295,17 @@ def _fixed(machine: Machine) -> Iterator[int | None]:
         yield from range(len(machine.letters))
 
 
-def _treatment(machine: Machine, letter: int) -> tuple[object, ...]:
+def _treatment(machine: Machine, letter: int) -> tuple[tuple[int, ...], ...]:
     """What tells letters apart: the series that have them, and the rules that hold for them."""
-
-    def of_letter(things: Things) -> list[tuple[int, int]]:
-        """The series in which the letter is, and its number there."""
-        each = enumerate(things.each)
-        return [(series, number) for number, (series, own) in each if own == letter]
-
-    every = (machine.symbols, machine.outputs, machine.states, *machine.kinds)
-    places = [*map(of_letter, machine.places)]
+    every = (*machine.places, machine.outputs, *machine.kinds)
+    having = [tuple(series for series, own in things.each if own == letter) for things in every]
+    places = [
+        [number for number, (_, own) in enumerate(things.each) if own == letter]
+        for things in machine.places
+    ]
     rules = [
-        tuple(series for series, number in there if own is None or number in own)
+        tuple(own is None or number in own for number in there)
         for rule in machine.rules
         for own, there in zip(rule.when, places, strict=True)
     ]
-    having = [tuple(series for series, _ in of_letter(things)) for things in every]
-    return tuple(having), tuple(rules)
+    return (*having, *rules)

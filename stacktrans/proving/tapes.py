@@ -165,25 +165,6 @@ def spot_of(blocks: Blocks, part: int, end: int, depth: int = 0) -> Spot | None:
     return None
 
 
-class Whole(Tape):
-    """Tapes all of whose blocks are known, for a search among concrete strings."""
-
-    whole = True
-    start: Blocks = ()
-
-    def _spot(self, tape: Any, part: int, end: int, depth: int = 0) -> Found:
-        return tape, spot_of(tape, part, end, depth)
-
-    def _with(self, tape: Any, blocks: Blocks) -> Any:
-        return blocks
-
-    def pushed(self, tape: Any, end: int, block: Block) -> Any:
-        return (*tape, block) if end == BACK else (block, *tape)
-
-    def settled(self, tape: Any, head: Hashable) -> tuple[Any, list[Edge]]:
-        return tuple(block for block in tape if any(block)), []
-
-
 class Pile(NamedTuple):
     """The topmost blocks of a stack.
 
@@ -245,6 +226,19 @@ class Piles(Tape):
     def beyond(self, value: Any) -> Hashable | None:
         _, under = value
         return under  # type: ignore[no-any-return]
+
+
+class Whole(Piles):
+    """Tapes all of whose blocks are known, for a search among concrete strings."""
+
+    whole = True
+
+    def pushed(self, tape: Pile, end: int, block: Block) -> Pile:
+        blocks = (*tape.blocks, block) if end == BACK else (block, *tape.blocks)
+        return tape._replace(blocks=blocks)
+
+    def settled(self, tape: Pile, head: Hashable) -> tuple[Pile, list[Edge]]:
+        return tape._replace(blocks=tuple(filter(any, tape.blocks))), []
 
 
 class Line(NamedTuple):
