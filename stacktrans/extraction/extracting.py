@@ -402,13 +402,11 @@ class _Extraction:
         checked += zip((f"{which} of length {own}" for own in self._ranges), drawn, strict=True)
         agreement, wrong = [], []
         for what, strings in checked:
-            if not strings:  # as of pairs in a file, which are all that is known of the task
-                continue
             tried, found = self._compared(machine, strings, 2 * GRACE, least=1)
             wrong += found
-            if tried < len(strings):
-                what = f"some of {what}"
-            agreement.append(Agreement(what, tried, tried - len(found)))
+            some = "some of " if tried < len(strings) else ""
+            if strings:  # of pairs in files, which are all that is known of the task, may be none
+                agreement.append(Agreement(f"{some}{what}", tried, tried - len(found)))
         undecided = self._recorder.undecided / max(self._recorder.signals, 1)
         strings_tried = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(strings_tried, 1)

@@ -305,10 +305,6 @@ def parts_of(layout: Layout, inputs: int) -> Ids:
     return parts
 
 
-class _Over(Exception):
-    """There is no time left."""
-
-
 @dataclass
 class _Run:
     """B strings on their way through a network.
@@ -389,7 +385,7 @@ class Recorder:
             table = step.state.steps._replace(outputs=outputs).table
             self._met.update(dict.fromkeys(row.tobytes() for row in table))
 
-        with contextlib.suppress(_Over):
+        with contextlib.suppress(OutOfTime):
             if layout.consecutive:
                 predict(self, sources, logs=False, observe=observe)
             else:
@@ -409,8 +405,7 @@ class Recorder:
 
     def advance(self, state: _Run, ids: Ids | Mixed, asked: Mask | None = None) -> Array:
         """See `Model.advance`; of single steps."""
-        if self._deadline.over:
-            raise _Over
+        self._deadline.check()
         symbols = ids.ids if isinstance(ids, Mixed) else ids[:, 0]
         symbols = np.where(symbols < 0, self.network.nothing, symbols)
         ends, count = self.network.ends, len(symbols)

@@ -179,18 +179,16 @@ class Experiments:
         Raises:
             OutOfTime: there is no time left for it.
         """
-        recorder, numbers = self._recorder, contents.T
+        recorder, network = self._recorder, self._recorder.network
         rings = [recorder.kinds[ring] for ring in self._partition.read_rings]
-        tables = [*rings, recorder.states]
+        met = zip([*rings, recorder.states], contents.T[1:], strict=True)
         *reads, states = [
-            vectors if at == place and vectors is not None else table.of(own)
-            for at, (table, own) in enumerate(zip(tables, numbers[1:], strict=True), start=1)
+            vectors if at == place and vectors is not None else table.of(numbers)
+            for at, (table, numbers) in enumerate(met, start=1)
         ]
-        empty = recorder.network.empty
-        read = np.zeros((len(contents), len(rings), len(empty)), empty.dtype)
-        for at, own in enumerate(reads):
-            read[:, at] = own
-        return recorder.network.step(states, contents[:, 0], read, self._deadline.check)
+        none = np.zeros((len(contents), 0, len(network.empty)), network.empty.dtype)
+        read = np.concatenate([none, *(own[:, None] for own in reads)], axis=1)
+        return network.step(states, contents[:, 0], read, self._deadline.check)
 
     def _direct(self, done: Outcome, contents: Ids, column: int) -> Ids:
         """[n] a signal that is given, or the output; `NOTHING` where it is not relevant."""

@@ -183,20 +183,20 @@ class _Slot:
 
 def _slots(partition: Partition, names: Named) -> list[_Slot]:
     """What is done: signals, the output, what is pushed and the next state."""
-    steps = partition.steps
-    signals = [partition.usual(partition.signal_values(own)) for own in range(partition.output)]
-    outputs = partition.usual(steps.outputs)
-    slots = [_Slot(values, values, None) for values in signals]
-    slots.append(_Slot(outputs, outputs, names.machine.outputs, needed=False))
-    relevant = [*map(partition.ring_relevant, partition.push_rings), True]
-    numbers = [*map(names.kind_numbers.__getitem__, partition.push_rings), names.state_numbers]
-    things = [*map(names.machine.kinds.__getitem__, partition.push_rings), names.machine.states]
-    for place, (classes, met) in enumerate(partition.results):
+    machine, slots = names.machine, list[_Slot]()
+    for column in range(partition.output + 1):
+        values, output = partition.usual(partition.values(column)), column == partition.output
+        slots.append(_Slot(values, values, machine.outputs if output else None, not output))
+    pushed = [(names.kind_numbers[ring], machine.kinds[ring]) for ring in partition.push_rings]
+    after = [*pushed, (names.state_numbers, machine.states)]
+    columns = enumerate(zip(partition.results, after, strict=True), start=partition.output + 1)
+    for column, ((classes, met), (numbers, things)) in columns:
         values = likely = np.full(len(met), NOTHING)
-        if relevant[place]:
-            likely = np.where(met == NOTHING, NOTHING, numbers[place][classes.of[met]])
-            values = np.where(partition.usual(classes.known(met)) == NOTHING, NOTHING, likely)
-        slots.append(_Slot(values, likely, things[place]))
+        if column in partition.later:
+            known = partition.usual(partition.values(column)) != NOTHING
+            likely = np.where(met == NOTHING, NOTHING, numbers[classes.of[met]])
+            values = np.where(known, likely, NOTHING)
+        slots.append(_Slot(values, likely, things))
     return slots
 
 
@@ -272,15 +272,15 @@ class RuleLearner:
                 break
         return [*_Generalizing(self, groups).rules()]
 
-    def _same(self, one: int, other: int) -> Mask:
-        """[N] whether what stands in two places has the same letter."""
-        letters = self._letters
-        same: Mask = (letters[one] == letters[other]) & (letters[one] != NOTHING)
+    def _same(self, one: int, other: int, rows: Ids | slice) -> Mask:
+        """[n] whether what stands in two places has the same letter, in some steps or in all."""
+        letters, others = self._letters[one][rows], self._letters[other][rows]
+        same: Mask = (letters == others) & (letters != NOTHING)
         return same
 
     def _groups(self) -> list[Group]:
         columns = [own[column] for own, column in zip(self.sorts, self.places.T, strict=True)]
-        columns += [self._same(*pair) for pair in self.pairs]
+        columns += [self._same(*pair, slice(None)) for pair in self.pairs]
         keys, groups = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
         order = np.argsort(groups.reshape(-1), kind="stable")
         ends = np.cumsum(np.bincount(groups.reshape(-1)))[:-1]
@@ -305,7 +305,7 @@ class RuleLearner:
     def candidates(
         self, slot: _Slot, rows: Ids, likely: bool = False
     ) -> list[tuple[Term, Mask]] | None:
-        """Terms, each with the steps in which it gives what is done; None if nothing relevant."""
+        """Terms, each with the steps in which it gives what is done; None if nothing is known."""
         values = (slot.likely if likely else slot.values)[rows]
         relevant = values != NOTHING
         if not relevant.any():
@@ -380,7 +380,7 @@ class RuleLearner:
     def _telling_pair(self, group: Group, right: Mask) -> tuple[int, int] | None:
         """Two places whose letters are the same just where steps deviate, or where they do not."""
         for one, other in itertools.combinations(range(len(self._letters)), 2):
-            same = self._same(one, other)[group.rows]
+            same = self._same(one, other, group.rows)
             told = (same == right).all() or (same != right).all()
             if (one, other) not in self.pairs and told and 0 < same.sum() < len(same):
                 return one, other

@@ -145,22 +145,19 @@ def _check(right: bool) -> None:
 
 
 def _check_sizes(machine: Machine) -> None:
-    """Raise `ValueError` if parts of a machine do not fit one another."""
-    memories, count = machine.memories, 2 * len(machine.kinds)
-    signals = len(memories.signal_names)
+    """Raise `ValueError` if parts of a machine do not fit one another.
+
+    What the signals of its memories do has to be what its configuration says, and is compared with
+    that where a checkpoint is loaded.
+    """
+    memories, layout = machine.memories, machine.layout
     _check(len(memories.names) == len(machine.kinds))
-    _check(all(0 <= end < count for end in memories.reads))
-    for signal, *ends in (*memories.pops, *memories.pushes, *memories.moves):
-        _check(0 <= signal < signals and all(0 <= end < count for end in ends))
-    _check(len(memories.depths) in (0, len(memories.reads)))
-    _check(all(depth >= 0 for depth in memories.depths))
     for _, taken, put in memories.moves:
         _check(machine.kinds[taken // 2] == machine.kinds[put // 2])
-    layout = machine.layout
     _check(machine.symbols.size == layout.inputs + (machine.buffers is not None))
     _check(machine.outputs.size == layout.outputs)
     if machine.buffers:
-        _check(min(machine.buffers) >= 0 and max(machine.buffers) <= LONGEST and signals >= 2)
+        _check(min(machine.buffers) >= 0 and max(machine.buffers) <= LONGEST)
 
 
 def _check_rule(machine: Machine, rule: Rule) -> None:

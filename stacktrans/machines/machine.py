@@ -316,7 +316,7 @@ class Stepper:
         self, transitions: Transitions, held: Sequence[Any] | None = None, state: int = START
     ) -> None:
         self._transitions, self.state, machine = transitions, state, transitions.machine
-        self.held = [Row() for _ in machine.kinds] if held is None else held
+        self.held: Sequence[Any] = [Row() for _ in machine.kinds] if held is None else held
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
         # What is not relevant is always read as empty.
         self._reads = [
@@ -332,7 +332,8 @@ class Stepper:
 
     def kind_at(self, end: int, depth: int) -> int:
         """What is held under an end, so deep, from 0; `EMPTY` if there is nothing."""
-        return self.held[end // 2].peek(end % 2, depth)
+        kind: int = self.held[end // 2].peek(end % 2, depth)
+        return kind
 
     def step(self, symbol: int) -> int:
         """The output for a symbol; `NO_OUTPUT` where the machine has none.

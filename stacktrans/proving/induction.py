@@ -401,11 +401,13 @@ class Induction:
 
         return Start(place.state, tuple(tuple(map(kept, runs)) for runs in place.held))
 
-    def _stacks(self, place: Place) -> list[Stack]:
-        return [
+    def _stepper(self, place: Place) -> Stepper:
+        """A run of the machine from a place, over stacks."""
+        stacks = [
             (Stack if number in self._relevant else Unread)(held)
             for number, held in enumerate(place.held)
         ]
+        return Stepper(self._transitions, stacks, place.state)
 
     def _step(self, stepper: Stepper, part: Part) -> int | None:
         """The output for a symbol of a run; None if no rule applies."""
@@ -418,12 +420,11 @@ class Induction:
     def _on(self, place: Place, before: tuple[tuple[int, ...], ...]) -> Place:
         """A step on; raises `Undecided` and `Wrong`."""
         part, last = self._parts[place.part], not at_least(place.left, 2)
-        stacks, expected = self._stacks(place), part.last if last else part.inner
-        stepper = Stepper(self._transitions, stacks, place.state)
+        stepper, expected = self._stepper(place), part.last if last else part.inner
         output = self._step(stepper, part)
         if output is None or expected not in (None, output):
             raise Wrong(place.first_counts, before)
-        held = tuple(stack.held for stack in stacks)
+        held = tuple(stack.held for stack in stepper.held)
         place = place._replace(left=place.left - 1, state=stepper.state, held=held)
         if not last:
             return place
@@ -433,8 +434,7 @@ class Induction:
 
     def _again(self, place: Place) -> Place | None:
         """As far on as the same is done again and again from here; None if it is not."""
-        part, stacks = self._parts[place.part], self._stacks(place)
-        stepper = Stepper(self._transitions, stacks, place.state)
+        part, stepper = self._parts[place.part], self._stepper(place)
         for length in range(1, LONGEST_CYCLE + 1):
             try:
                 enough = at_least(place.left, length + 1)
@@ -443,8 +443,8 @@ class Induction:
                 return None
             if output is None or part.inner not in (None, output):
                 return None
-            if stepper.state == place.state and all(own.growth is not None for own in stacks):
-                return self._repeated(place, length, stacks)
+            if stepper.state == place.state and all(own.growth is not None for own in stepper.held):
+                return self._repeated(place, length, stepper.held)
         return None
 
     def _repeated(self, place: Place, length: int, stacks: Sequence[Stack]) -> Place:

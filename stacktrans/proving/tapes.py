@@ -86,7 +86,7 @@ Edge = tuple[Hashable, Any]
 
 
 class Tape(ABC):
-    """The tapes of one kind; one is any hashable thing.
+    """The tapes of one kind; one is a named tuple, whose `blocks` are known at an end.
 
     Attributes:
         exact: whether all that edges describe can come about, and whether what follows on a node
@@ -110,15 +110,16 @@ class Tape(ABC):
     def popped(self, tape: Any, part: int, end: int) -> Any:
         """The tape without what `read` finds at an end of a part; raises the same errors."""
         blocks, spot = self._spot(tape, part, end)
-        return tape if spot is None else self._with(tape, without(blocks, spot.block, part, end))
+        if spot is None:
+            return tape
+        own = blocks[spot.block]
+        cells = own[part][:-1] if end == BACK else own[part][1:]
+        changed = (*own[:part], cells, *own[part + 1 :])
+        return tape._replace(blocks=(*blocks[: spot.block], changed, *blocks[spot.block + 1 :]))
 
     @abstractmethod
     def _spot(self, tape: Any, part: int, end: int, depth: int = 0) -> Found:
         """The blocks at an end, and where in them that is which `read` finds."""
-
-    @abstractmethod
-    def _with(self, tape: Any, blocks: Blocks) -> Any:
-        """The tape with other blocks at the end at which something is popped."""
 
     @abstractmethod
     def pushed(self, tape: Any, end: int, block: Block) -> Any:
@@ -144,14 +145,6 @@ class Tape(ABC):
     def beyond(self, value: Any) -> Hashable | None:
         """The node beyond what an edge leads to; None for nothing."""
         return None
-
-
-def without(blocks: Blocks, index: int, part: int, end: int) -> Blocks:
-    """Blocks without the last or the first cell of one part of one of them."""
-    block = blocks[index]
-    cells = block[part][:-1] if end == BACK else block[part][1:]
-    changed = (*block[:part], cells, *block[part + 1 :])
-    return (*blocks[:index], changed, *blocks[index + 1 :])
 
 
 def spot_of(blocks: Blocks, part: int, end: int, depth: int = 0) -> Spot | None:
@@ -195,9 +188,6 @@ class Piles(Tape):
         if len(tape.blocks) >= MOST_BLOCKS:
             raise Broken(part, FAR)
         raise Lacking(tape.under)
-
-    def _with(self, tape: Pile, blocks: Blocks) -> Pile:
-        return tape._replace(blocks=blocks)
 
     def pushed(self, tape: Pile, end: int, block: Block) -> Pile:
         if end == BACK:
@@ -245,14 +235,14 @@ class Line(NamedTuple):
     """The blocks at both ends of a queue.
 
     Attributes:
-        front: those that are known, the first in front.
+        blocks: those that are known, the first in front.
         last: the last of these as it was when others came to stand behind it.
-        back: the last block of all, behind any number of others that are behind `front`; none if
-            there is nothing behind `front`. Before a tape is settled there may be several.
+        back: the last block of all, behind any number of others that are behind `blocks`; none if
+            there is nothing behind `blocks`. Before a tape is settled there may be several.
         grown: whether a block was pushed since the tape was settled.
     """
 
-    front: Blocks
+    blocks: Blocks
     last: Block | None
     back: Blocks
     grown: bool = False
@@ -307,12 +297,12 @@ class Lines(Tape):
 
     def _spot(self, tape: Line, part: int, end: int, depth: int = 0) -> Found:
         if not tape.back:
-            return tape.front, spot_of(tape.front, part, end, depth)
-        blocks = tape.back[-1:] if end == BACK else tape.front
+            return tape.blocks, spot_of(tape.blocks, part, end, depth)
+        blocks = tape.back[-1:] if end == BACK else tape.blocks
         spot = spot_of(blocks, part, end, depth)
         if spot is None and end == FRONT and self._ends(tape, part):
             return blocks, None
-        if spot is None and (end == BACK or len(tape.front) >= MOST_BLOCKS):
+        if spot is None and (end == BACK or len(tape.blocks) >= MOST_BLOCKS):
             raise Broken(part, FAR)
         if spot is None:
             raise Lacking(("behind", tape.last))
@@ -323,20 +313,17 @@ class Lines(Tape):
             raise Broken(part, OTHER_END)
         return super().popped(tape, part, end)  # type: ignore[no-any-return]
 
-    def _with(self, tape: Line, blocks: Blocks) -> Line:
-        return tape._replace(front=blocks)
-
     def pushed(self, tape: Line, end: int, block: Block) -> Line:
         if end == FRONT:
-            if len(tape.front) >= MOST_BLOCKS:
+            if len(tape.blocks) >= MOST_BLOCKS:
                 raise Broken(_owner(block), OTHER_END)
-            return tape._replace(front=(block, *tape.front))
+            return tape._replace(blocks=(block, *tape.blocks))
         if tape.back:
             return tape._replace(back=(*tape.back, block))
-        return tape._replace(front=(*tape.front, block), grown=True)
+        return tape._replace(blocks=(*tape.blocks, block), grown=True)
 
     def settled(self, tape: Line, head: Hashable) -> tuple[Line, list[Edge]]:
-        front, last, back = tuple(filter(any, tape.front)), tape.last, tape.back
+        front, last, back = tuple(filter(any, tape.blocks)), tape.last, tape.back
         row = back
         # Otherwise blocks of which something is popped would count as ones that were pushed so.
         if tape.grown and not back and len(front) > MOST_KNOWN:
@@ -347,7 +334,7 @@ class Lines(Tape):
         return Line(front, last if row else None, row[-1:]), edges
 
     def revealed(self, tape: Line, value: Block) -> list[Line]:
-        front = (*tape.front, value)
+        front = (*tape.blocks, value)
         found = [Line(front, value, tape.back)]
         if (value,) == tape.back:
             found.append(Line(front, None, ()))

@@ -9,7 +9,6 @@ from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 from stacktrans.common.visible import counted, visible
-from stacktrans.extraction.extracting import Extracted
 from stacktrans.machines.machine import CONSTANT, Machine, Rule
 from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
