@@ -58,15 +58,8 @@ def _written_things(things: Things) -> list[Any]:
 
 
 def _written_rule(machine: Machine, rule: Rule) -> dict[str, Any]:
-    return {
-        "rule": sentence(machine, rule),
-        "when": [None if own is None else _ranges(sorted(own)) for own in rule.when],
-        "equal": rule.equal,
-        "signals": rule.signals,
-        "output": rule.output,
-        "pushed": rule.pushed,
-        "after": rule.after,
-    }
+    when = [None if own is None else _ranges(sorted(own)) for own in rule.when]
+    return {"rule": sentence(machine, rule), **rule._asdict(), "when": when}
 
 
 def _ranges(numbers: Iterable[int]) -> list[list[int]]:

@@ -50,14 +50,12 @@ class Move(NamedTuple):
 
     Attributes:
         symbol: what the machine reads.
-        source: the symbol of the source that is new in this step; None if none is.
-        step: what the task's own machine does, with its pops and pushes; None for nothing.
+        step: what the reference automaton does, with its pops and pushes; None for nothing.
         expected: the output that is to be said; None for any.
         after: the next state.
     """
 
     symbol: int
-    source: int | None
     step: Step | None
     expected: int | None
     after: Any
@@ -80,8 +78,8 @@ class Product:
 
     def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
         """The moves from a state, where something (None: nothing) is read of the task's memory."""
-        for step in self._reads(state, top):
-            yield Move(self._symbol(step), step.symbol, step, step.said, step.after)
+        for symbol, step in self._reads(state, top):
+            yield Move(symbol, step, step.said, step.after)
 
     def looks(self, state: Any) -> bool:
         """Whether it matters what is read of the task's memory."""
@@ -97,12 +95,10 @@ class Product:
         """The state of the reference in a state of this."""
         return state  # type: ignore[no-any-return]
 
-    def _reads(self, state: Hashable, top: Hashable | None) -> Iterator[Step]:
-        steps = self.reference.reads(state, top)
-        return (step for step in steps if step.symbol in self._letters)
-
-    def _symbol(self, step: Step) -> int:
-        return self.machine.layout.first_source + step.symbol
+    def _reads(self, state: Hashable, top: Hashable | None) -> Iterator[tuple[int, Step]]:
+        """What can come next of a source, each with the symbol that the machine reads."""
+        first, steps = self.machine.layout.first_source, self.reference.reads(state, top)
+        return ((first + step.symbol, step) for step in steps if step.symbol in self._letters)
 
 
 class JointProduct(Product):
@@ -119,12 +115,12 @@ class JointProduct(Product):
     def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
         symbol, own = state
         if symbol == self._begin:
-            yield Move(symbol, None, None, None, (-1, own))
+            yield Move(symbol, None, None, (-1, own))
         elif symbol >= 0:
             yield self._answer(symbol, own, top)
         else:
-            for step in self._reads(own, top):
-                yield Move(self._symbol(step), step.symbol, step, None, (-1, step.after))
+            for read, step in self._reads(own, top):
+                yield Move(read, step, None, (-1, step.after))
             if self.reference.ends(own, top):
                 yield self._answer(self._separator, own, top)
 
@@ -133,8 +129,8 @@ class JointProduct(Product):
         assert step.said is not None
         assert layout.first_target is not None
         if step.said < 0:
-            return Move(symbol, None, step, layout.end, FINISHED)
-        return Move(symbol, None, step, step.said, (layout.first_target + step.said, step.after))
+            return Move(symbol, step, layout.end, FINISHED)
+        return Move(symbol, step, step.said, (layout.first_target + step.said, step.after))
 
     def own(self, state: Any) -> Hashable:
         return state[1]  # type: ignore[no-any-return]
@@ -179,18 +175,16 @@ class BufferedProduct(Product):
 
     def moves(self, state: Waits, top: Hashable | None) -> Iterator[Move]:
         if state.over:
-            yield Move(self.machine.nothing, None, None, None, state)
+            yield Move(self.machine.nothing, None, None, state)
         elif state.current >= 0:
-            yield Move(state.current, None, None, None, state)
+            yield Move(state.current, None, None, state)
         else:
-            for step in self._reads(state.own, top):
-                symbol, left = self._symbol(step), state.left + self._buffers.steps_per_symbol
-                after = state._replace(
-                    own=step.after, current=symbol, due=(*state.due, step.said), left=left
-                )
-                yield Move(symbol, step.symbol, step, None, self._capped(after))
+            for symbol, step in self._reads(state.own, top):
+                due, left = (*state.due, step.said), state.left + self._buffers.steps_per_symbol
+                after = state._replace(own=step.after, current=symbol, due=due, left=left)
+                yield Move(symbol, step, None, self._capped(after))
             if self.reference.ends(state.own, top):
-                yield Move(self.machine.nothing, None, None, None, state._replace(over=True))
+                yield Move(self.machine.nothing, None, None, state._replace(over=True))
 
     def looks(self, state: Waits) -> bool:
         return state.current < 0 and not state.over
@@ -388,7 +382,7 @@ class Explorer:
 
     def _take(self, situation: Situation, move: Move, done: Transition | None, length: int) -> None:
         """Take a step of both machines."""
-        own = () if move.source is None else (move.source,)
+        own = (move.step.symbol,) if move.step and move.step.symbol >= 0 else ()
         trail: Trail = (self._trails[situation], own)
         length += sum(map(self._product.reference.length, own))
         after = self._product.judged(move, done)

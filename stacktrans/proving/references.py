@@ -273,25 +273,19 @@ def classes_of(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
 
 def _fixed(machine: Machine) -> Iterator[int | None]:
     """The letters of things that are always the same, and of rules that compare letters: all."""
-    layout, rules = machine.layout, machine.rules
-    always = [(machine.symbols, each) for each in (*layout.before, *layout.after)]
-    if layout.blank is not None:
-        always.append((machine.symbols, layout.blank))
+    layout = machine.layout
+    read = (*layout.before, *layout.after, layout.blank)
+    always = [(machine.symbols, each) for each in read if each is not None]
     if machine.buffers:
         always += [(machine.symbols, machine.nothing), (machine.outputs, 0)]
-    always += [(things, EMPTY) for things in machine.kinds]
-    always.append((machine.states, START))
-    for rule in rules:
-        kinds = [machine.kinds[end // 2] for _, end in machine.memories.pushes]
-        terms = [(machine.outputs, rule.output), (machine.states, rule.after)]
-        terms += zip(kinds, rule.pushed, strict=True)
-        always += [
-            (things, term.thing)
-            for things, term in terms
-            if term is not None and term.place == CONSTANT
-        ]
+    always += [*((things, EMPTY) for things in machine.kinds), (machine.states, START)]
+    pushed = (machine.kinds[end // 2] for _, end in machine.memories.pushes)
+    done = (machine.outputs, machine.states, *pushed)
+    for rule in machine.rules:
+        terms = zip(done, (rule.output, rule.after, *rule.pushed), strict=True)
+        always += [(own, term.thing) for own, term in terms if term and term.place == CONSTANT]
     yield from (things.each[number][1] for things, number in always)
-    if any(rule.equal for rule in rules):
+    if any(rule.equal for rule in machine.rules):
         yield from range(len(machine.letters))
 
 
