@@ -63,7 +63,7 @@ def named(checkpoint: Checkpoint, partition: Partition) -> Named:
     series = [letters_read.get(section) or Series(section) for section, _ in layout.sections]
     series += [Series("nothing")] * bool(checkpoint.config.model.buffers)
     symbols = Things(tuple(series))
-    outputs = Things((target, *[Series("end")] * (layout.outputs > target.size)))
+    outputs = Things((target, *[Series("end")] * (layout.outputs > len(task.target))))
     if 1 < len(there := partition.states.there) <= MOST_COMPARED:  # nothing may tell some apart
         partition.merge(partition.states, itertools.combinations(there, 2))
     kinds: list[Things] = []

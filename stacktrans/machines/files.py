@@ -124,7 +124,8 @@ def _rules(held: list[Any], sizes: list[int]) -> Iterator[Rule]:
     """Rules, where so many things can stand in each place."""
     rule = TypeAdapter(Rule)
     for each in held:
-        _check(all(type(signal) is int for signal in each["signals"]))  # not true or 1.0
+        signals = each["signals"]  # which are neither true nor 1.0
+        _check(all(type(signal) is int and signal in (0, 1) for signal in signals))
         when = [
             None if own is None else frozenset(_numbers(own, size))
             for own, size in zip(each["when"], sizes, strict=True)
@@ -156,9 +157,7 @@ def _check_sizes(machine: Machine) -> None:
 def _check_rule(machine: Machine, rule: Rule) -> None:
     """Raise `ValueError` if a rule speaks of what there is not."""
     places, memories = machine.places, machine.memories
-    _check(len(rule.when) == len(places) and len(rule.pushed) == len(memories.pushes))
     _check(len(rule.signals) == len(memories.signal_names))
-    _check(all(signal in (0, 1) for signal in rule.signals))
     for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
         _check(term is not None or not rule.signals[signal])
     for one, other, _ in rule.equal:

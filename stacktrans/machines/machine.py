@@ -47,11 +47,6 @@ class Series(NamedTuple):
     name: str
     letters: tuple[int, ...] | None = None
 
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return 1 if self.letters is None else len(self.letters)
-
 
 @dataclass(frozen=True)
 class Things:
