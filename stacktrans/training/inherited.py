@@ -1,7 +1,7 @@
 """The first weights of a run: carried over from a checkpoint, or with one meaning in and out."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -197,13 +197,11 @@ def inherited(
 
 def _carried(trained: Alphabet, other: Alphabet) -> CarriedConfig:
     """What becomes of the symbols, marks apart, of an alphabet that a trained model knows."""
-    before, now = _symbols(trained.roles()), _symbols(other.roles())
+    before, now = (
+        {role for role in each.roles() if role[0] in (SYMBOL, FEATURE)} for each in (trained, other)
+    )
     both, new, dropped = (len(each) for each in (before & now, now - before, before - now))
     return CarriedConfig(carried_over=both, new=new, dropped=dropped)
-
-
-def _symbols(roles: Iterable[Role]) -> set[Role]:
-    return {role for role in roles if role[0] in (SYMBOL, FEATURE)}
 
 
 @torch.no_grad()

@@ -1,8 +1,10 @@
 """What a run is trained on and measured by: strings drawn anew, or sets of examples."""
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -79,16 +81,12 @@ class Source(Part, ABC):
         self.config, self.task, self.layout = config, task, task.layout
         self.notes: Sequence[str] = ()
         self.threads = config.workers
+        self._law = functools.cache(self._law_of)
 
     @cached_property
     def ranges(self) -> TaskLengths:
         """The lengths of the strings; raises `UsageError` if none are drawn."""
         return self.config.task.ranges
-
-    @cached_property
-    def _laws(self) -> tuple[LengthLaw, LengthLaw]:
-        law_of = self.config.task.law_of
-        return law_of(self.ranges.train), law_of(self.ranges.test)
 
     def check(self) -> None:
         """Raise `StacktransError` if there is nothing to train on, or to measure by."""
@@ -99,13 +97,18 @@ class Source(Part, ABC):
         self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
     ) -> list[Pair]:
         """Draw `count` strings; `further` numbers tell draws of one purpose and moment apart."""
-        train_law, test_law = self._laws
-        # A part of the training lengths is drawn from as all of them are.
-        law = test_law if lengths == self.ranges.test else train_law
-        if purpose is Purpose.TRAINING:
-            law = self.config.training.length_law or law
-        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
-        return self.task.sample(rng, lengths, count, law)
+        rng = self._generator(purpose, moment, *further)
+        return self.task.sample(rng, lengths, count, self._law(purpose, lengths))
+
+    def _generator(self, purpose: Purpose, moment: Moment, *further: int) -> np.random.Generator:
+        return generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
+
+    def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
+        """How lengths are spread; a part of the training lengths is drawn from as all of them."""
+        task, own = self.config.task, self.config.training.length_law
+        if purpose is Purpose.TRAINING and own:
+            return own
+        return task.law_of(lengths if lengths == self.ranges.test else self.ranges.train)
 
     def begin(self, model: Transducer) -> None:
         """Go to the first batch of a start; its model has just been drawn, and may be changed."""
@@ -128,12 +131,10 @@ class Source(Part, ABC):
         curriculum = self.config.training.curriculum
         share = curriculum.share if curriculum else 1.0
         while curriculum and share < 1:
-            try:
+            with suppress(NoSuchLength):
                 self.strings(Purpose.TRAINING, Moment(attempt, 0), self._shortest(share), 1)
-            except NoSuchLength:
-                share = min(1.0, share * curriculum.growth)
-            else:
-                break
+                return share
+            share = min(1.0, share * curriculum.growth)
         return share
 
     @abstractmethod
@@ -196,6 +197,12 @@ class Source(Part, ABC):
         train = self._accuracy(model, purpose, moment, self.ranges.train, few)
         return train, self._accuracy(model, purpose, moment, self.ranges.test, count)
 
+    def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
+        return score(predictor_of(model), self.layout, pairs)
+
+    def _accuracy_on(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
+        return Accuracy.of(self._score(model, pairs))
+
     def _accuracy(
         self, model: Transducer, purpose: Purpose, moment: Moment, lengths: Lengths, count: int
     ) -> Accuracy:
@@ -207,9 +214,7 @@ class Source(Part, ABC):
         while scores is None or (scores.count < count and scores.wrong <= allowed):
             done = scores.count if scores else 0
             size = min(max(FIRST_LOOK, 2 * done), count - done)
-            found = score(
-                predictor_of(model), self.layout, self.strings(purpose, moment, lengths, size, done)
-            )
+            found = self._score(model, self.strings(purpose, moment, lengths, size, done))
             scores = scores + found if scores else found
         return Accuracy.of(scores)
 
@@ -217,28 +222,27 @@ class Source(Part, ABC):
 class Strings(Source):
     """Draws new strings for each batch, and others to measure by."""
 
-    @cached_property
-    def _mean_lengths(self) -> dict[Lengths, float]:
-        return {}
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self._in_a_row = config.training.sequences if self.layout.consecutive else 1
+        self._rows = functools.cache(self._rows_of)
 
     def batch(self, moment: Moment) -> Batch:
         """The batch of a moment."""
-        training, lengths = self.config.training, self._shortest(moment.share)
-        in_a_row = training.sequences if self.layout.consecutive else 1
-        if training.batch_symbols:
-            symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
-            rows = max(1, round(symbols / self._mean_length(lengths) / in_a_row))
-        else:
-            rows = training.batch_strings
-        pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * in_a_row)
+        lengths = self._shortest(moment.share)
+        rows = self._rows(lengths)
+        pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * self._in_a_row)
         return self.layout.batch([pairs[row::rows] for row in range(rows)])
 
-    def _mean_length(self, lengths: Lengths) -> float:
-        """About how long the sources are that are drawn of these lengths."""
-        if lengths not in self._mean_lengths:
-            drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_LOOK)
-            self._mean_lengths[lengths] = sum(pair.length for pair in drawn) / len(drawn)
-        return self._mean_lengths[lengths]
+    def _rows_of(self, lengths: Lengths) -> int:
+        """How many sequences a batch has of strings of these lengths."""
+        training = self.config.training
+        if not training.batch_symbols:
+            return training.batch_strings
+        symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
+        drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_LOOK)
+        mean = sum(pair.length for pair in drawn) / len(drawn)
+        return max(1, round(symbols / mean / self._in_a_row))
 
     def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
         batch = self.batch(moment)
@@ -268,7 +272,7 @@ class Examples(Strings):
         self.development = self._drawn(1, self.ranges.train, sizes.development)
         self._test_size = sizes.test
         self.epoch = -(-sizes.train // config.training.batch_strings)
-        self._ordered: tuple[int, int] | None = None
+        self._order = functools.lru_cache(maxsize=1)(self._ordered)
 
     def _drawn(self, which: int, lengths: Lengths, count: int) -> list[Pair]:
         rng = generator(self.config.seed, Purpose.EXAMPLES, which)
@@ -276,7 +280,7 @@ class Examples(Strings):
 
     @cached_property
     def test(self) -> list[Pair]:
-        """To measure at the end; drawn only then, since long strings take their time."""
+        """Drawn only when it is needed, since long strings take their time."""
         return self._drawn(2, self.ranges.test, self._test_size)
 
     def batch(self, moment: Moment) -> Batch:
@@ -289,29 +293,24 @@ class Examples(Strings):
         order = self._order(moment.attempt, epoch)[place * size : (place + 1) * size]
         return [self.train[index] for index in order]
 
-    def _order(self, attempt: int, epoch: int) -> Ids:
-        if self._ordered != (attempt, epoch):
-            rng = generator(self.config.seed, Purpose.EXAMPLES, 3, attempt, epoch)
-            self._ordered, self._last_order = (attempt, epoch), rng.permutation(len(self.train))
-        return self._last_order
+    def _ordered(self, attempt: int, epoch: int) -> Ids:
+        rng = generator(self.config.seed, Purpose.EXAMPLES, 3, attempt, epoch)
+        return rng.permutation(len(self.train))
 
     def due(self, step: int) -> tuple[bool, bool]:
         ended = step % self.epoch == 0
         return ended, ended
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        record.development = self._score(model, self.development)
+        record.development = self._accuracy_on(model, self.development)
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.train = self._score(model, self.train)
+        summary.train = self._accuracy_on(model, self.train)
+        summary.development = self._accuracy_on(model, self.development)
         summary.test = self.tested(model, moment)
-        summary.development = self._score(model, self.development)
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        return self._score(model, self.test[:most])
-
-    def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
-        return Accuracy.of(score(predictor_of(model), self.layout, pairs))
+        return self._accuracy_on(model, self.test[:most])
 
 
 class Files(Strings):
@@ -319,9 +318,6 @@ class Files(Strings):
 
     Now and then a symbol that is rare in the training set is read as an unknown one, so that the
     model learns to do without. The test set is used for the summary alone.
-
-    Attributes:
-        development: the pairs that are measured, the same every time.
 
     Raises:
         UsageError: a file can't be read, or is not what it was when the run began.
@@ -341,24 +337,19 @@ class Files(Strings):
         """As many of the pairs as are measured, at random but always the same."""
         most = self.config.training.measure.strings
         if len(pairs) <= most:
-            return [*pairs]
+            return list[Pair](pairs)
         rng = generator(self.config.seed, Purpose.EXAMPLES, which)
         return [pairs[index] for index in np.sort(rng.permutation(len(pairs))[:most]).tolist()]
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
 
-    @property
-    def _law(self) -> LengthLaw:
-        law = self.config.training.length_law
-        return law or self.config.task.law_of(self.ranges.train)
-
     def strings(
         self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
     ) -> list[Pair]:
         """Draw `count` pairs of the training set, of these lengths."""
-        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
-        drawn = self._train.draw(rng, lengths, count, self._law)
+        rng = self._generator(purpose, moment, *further)
+        drawn = self._train.draw(rng, lengths, count, self._law(Purpose.TRAINING, lengths))
         return [self._with_unknowns(pair, rng) for pair in drawn]
 
     def _with_unknowns(self, pair: Pair, rng: np.random.Generator) -> Pair:
@@ -368,7 +359,7 @@ class Files(Strings):
         return pair._replace(source=np.where(unknown, self._unknown[ids], ids))
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        scores = score(predictor_of(model), self.layout, self.development)
+        scores = self._score(model, self.development)
         record.development = Accuracy.of(scores)
         longer = self._longer(moment.share)
         record.train, record.test = (_accuracy(scores, chosen) for chosen in (~longer, longer))
@@ -378,7 +369,7 @@ class Files(Strings):
         self, model: Transducer, purpose: Purpose, moment: Moment
     ) -> tuple[Accuracy, Accuracy]:
         """Accuracy on the shorter and the longer development strings, or on all of them."""
-        scores = score(predictor_of(model), self.layout, self.development)
+        scores = self._score(model, self.development)
         longer, whole = self._longer(moment.share), Accuracy.of(scores)
         return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
 
@@ -388,27 +379,22 @@ class Files(Strings):
         if share < 1:
             longer: Chosen = sizes > self._shortest(share).longest
         else:
-            longest = np.argsort(sizes, kind="stable")[len(sizes) - self._longest_count :]
+            count = math.ceil(LONGEST_SHARE * len(sizes))
+            longest = np.argsort(sizes, kind="stable")[len(sizes) - count :]
             # If all are equally long, none is longer than others.
             longer = np.isin(np.arange(len(sizes)), longest) & (sizes > sizes.min())
         return longer
-
-    @property
-    def _longest_count(self) -> int:
-        return math.ceil(LONGEST_SHARE * len(self.development))
 
     def validation(self, moment: Moment) -> list[Pair]:
         return self.development
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.train = Accuracy.of(
-            score(predictor_of(model), self.layout, self._some(self._train, 1))
-        )
-        summary.development = Accuracy.of(score(predictor_of(model), self.layout, self.development))
+        summary.train = self._accuracy_on(model, self._some(self._train, 1))
+        summary.development = self._accuracy_on(model, self.development)
         summary.test = self.tested(model, moment)
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        return Accuracy.of(score(predictor_of(model), self.layout, [*self._test[:most]]))
+        return self._accuracy_on(model, [*self._test[:most]])
 
 
 def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:

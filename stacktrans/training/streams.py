@@ -21,7 +21,7 @@ from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Lengths, Task
 from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
-from stacktrans.tasks.layout import Batch, Pair
+from stacktrans.tasks.layout import Batch
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import Moment, Ran, Source
 from stacktrans.training.state import Count
@@ -112,13 +112,12 @@ class Streams(Pieces):
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
         law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_strings
         pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
-        return list(self._cut([pairs[row::rows] for row in range(rows)]))
-
-    def _cut(self, streams: Sequence[Sequence[Pair]]) -> Iterator[Piece]:
-        every = StreamConfig.EMPTY_AFTER
+        streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
+        pieces = list[Piece]()
         for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
-            yield from cut(self.layout.batch(parts, everything=True), self._steps)
+            pieces += cut(self.layout.batch(parts, everything=True), self._steps)
+        return pieces
 
     def lengths_of(self, epoch: int) -> Lengths:
         """The lengths of an epoch, from 0: the longest grows by one an epoch."""
