@@ -12,8 +12,7 @@ from stacktrans.model.in_torch import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layout import Layout, Pair
-from stacktrans.training.objective import indecision
-from stacktrans.training.start import Start
+from stacktrans.training.start import Start, indecision
 from stacktrans.training.state import Part, Weights
 
 SHARPNESS = 4096.0
@@ -27,21 +26,20 @@ Accuracies = tuple[float, float]
 """Coarse accuracy of a model as it is, and hard."""
 
 
-def rounding_of(training: TrainingConfig) -> "Rounding":
-    """What rounds the weights of a run with these settings."""
-    chosen = ROUNDINGS[training.rounding] if training.rounding else None
-    return LosslessRounding(training) if chosen and chosen.lossless else Rounding(training)
-
-
 class Rounding(Part):
-    """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm."""
+    """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm.
+
+    If it is to be lossless, it makes a model hard that loses nothing by it, and leaves any other as
+    it is.
+    """
 
     name = "rounding"
     uncertain: Weights | None = None
     """The weights to begin from; None if nothing is to be done now."""
 
     def __init__(self, training: TrainingConfig) -> None:
-        self._rounding = ROUNDINGS[training.rounding] if training.rounding else None
+        # One that is not asked for never has anything to do.
+        self._rounding = ROUNDINGS[training.rounding or "quick"]
         self._first_rate = training.settle.rate if training.settle else 1.0
         self._solved = training.solved.accuracy
 
@@ -54,19 +52,20 @@ class Rounding(Part):
             may_fail: whether to give None if the hard model does not solve the task.
         """
         assert self.uncertain is not None
-        best = start.new_model()
+        best, lossless = start.new_model(), self._rounding.lossless
         best.load_state_dict(self.uncertain)
         best.eval()
-        before = self._measured(best, start)
-        if not self._is_certain(before):
-            self._fine_tune(start, go_on)
+        before = soft, hard = self._measured(best, start)
+        # One that is right when hard may still not be sure of it.
+        if not lossless or hard < soft:
+            self._fine_tune(start, self.uncertain, go_on)
             after = self._measured(start.model, start)
             if not start.is_finite():
                 start.draw()  # what is saved must be readable
                 start.model.load_state_dict(best.state_dict())
-            elif self._is_kept(after, before):
+            elif as_good(after, before) if lossless else min(after) >= min(before):
                 best, before = start.model, after
-            if may_fail and self._has_failed(before):
+            if may_fail and not lossless and min(before) < self._solved:
                 return None
         smaller = without_needless(best, lambda model: self._measured(model, start))
         soft, hard = before if smaller is best else self._measured(smaller, start)
@@ -76,81 +75,52 @@ class Rounding(Part):
         sharp.sharpen(SHARPNESS)
         return sharp
 
-    def _fine_tune(self, start: Start, go_on: Callable[[], None]) -> None:
+    def _fine_tune(self, start: Start, weights: Weights, go_on: Callable[[], None]) -> None:
         """Train with signals that are ever less undecided; the last weights or the best stay."""
-        assert self.uncertain is not None
-        assert self._rounding is not None
-        rounding = self._rounding
-        start.model.load_state_dict(self.uncertain)
+
+        def train(batches: int) -> None:
+            for _ in range(batches):
+                start.train_on_batch()
+                go_on()
+
+        rounding, model = self._rounding, start.model
+        model.load_state_dict(weights)
         start.renew_optimizer()
         start.multiply_rate(self._first_rate)
-        operation, best, kept = start.model.operation, -1.0, self.uncertain
-        signals = list(operation.signals.parameters()) if operation else []
+        best, kept = -1.0, weights
+        signals = [*model.operation.signals.parameters()] if model.operation else []
         for _ in range(rounding.most if signals else 0):
             with torch.no_grad():
                 for weight in signals:
                     weight.mul_(rounding.factor)
             start.multiply_rate(rounding.rate)
-            for _ in range(rounding.batches):
-                start.train_on_batch()
-                go_on()
+            train(rounding.batches)
             undecided = float(indecision(start.signals))
-            if rounding.best and (worse := min(self._measured(start.model, start))) >= best:
-                best, kept = worse, copy.deepcopy(start.model.state_dict())
+            if rounding.best and (worse := min(self._measured(model, start))) >= best:
+                best, kept = worse, copy.deepcopy(model.state_dict())
             if undecided < rounding.indecision:
                 break
         if rounding.best:
-            start.model.load_state_dict(kept)
+            model.load_state_dict(kept)
+        if rounding.lossless:
+            # Each of the last weights may be a little wrong, where their mean is not.
+            train(SETTLED_AFTER)
+            model.load_state_dict(start.average.model.state_dict())
 
     def _measured(self, model: Transducer, start: Start) -> Accuracies:
-        with computing_with(start.source.threads):
-            return self._accuracies(model, start)
-
-    def _accuracies(self, model: Transducer, start: Start) -> Accuracies:
-        return accuracies(model, start.source.layout, start.source.validation(start.moment))
-
-    def _is_certain(self, before: Accuracies) -> bool:
-        """Whether a model is left as it is; one that is right when hard may not be sure of it."""
-        return False
-
-    def _is_kept(self, after: Accuracies, before: Accuracies) -> bool:
-        return min(after) >= min(before)
-
-    def _has_failed(self, found: Accuracies) -> bool:
-        return min(found) < self._solved
-
-
-class LosslessRounding(Rounding):
-    """Makes a model hard that loses nothing by it, and leaves any other as it is."""
-
-    def _fine_tune(self, start: Start, go_on: Callable[[], None]) -> None:
-        super()._fine_tune(start, go_on)
-        # Each of the last weights may be a little wrong, where their mean is not.
-        for _ in range(SETTLED_AFTER):
-            start.train_on_batch()
-            go_on()
-        start.model.load_state_dict(start.average.model.state_dict())
-
-    def _accuracies(self, model: Transducer, start: Start) -> Accuracies:
-        """As `accuracies`, on fewer strings if there are wrong ones among the first."""
+        """As `accuracies`; if lossless, on fewer strings if some of the first are wrong."""
+        source = start.source
 
         def worst() -> float:
-            found = start.source.accuracies(model, Purpose.VALIDATION, start.moment)
+            found = source.accuracies(model, Purpose.VALIDATION, start.moment)
             return min(each.coarse for each in found)
 
-        soft = worst()
-        with model.made_hard(True):
-            return soft, worst()
-
-    def _is_certain(self, before: Accuracies) -> bool:
-        soft, hard = before
-        return hard >= soft
-
-    def _is_kept(self, after: Accuracies, before: Accuracies) -> bool:
-        return as_good(after, before)
-
-    def _has_failed(self, found: Accuracies) -> bool:
-        return False
+        with computing_with(source.threads):
+            if not self._rounding.lossless:
+                return accuracies(model, source.layout, source.validation(start.moment))
+            soft = worst()
+            with model.made_hard(True):
+                return soft, worst()
 
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:

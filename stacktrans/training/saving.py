@@ -43,7 +43,7 @@ from stacktrans.training.records import (
     decided_by,
     reported_on,
 )
-from stacktrans.training.rounding import rounding_of
+from stacktrans.training.rounding import Rounding
 from stacktrans.training.sources import Source
 from stacktrans.training.start import Start, Starts
 from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
@@ -117,34 +117,35 @@ def claim(out: Path | None, name: str) -> Path:
         check_free(out)
         out.mkdir(parents=True, exist_ok=True)
         return out
-    path, numbers = Path("checkpoints") / name, itertools.count(2)
-    while True:
-        try:
+    for path in _numbered(Path("checkpoints") / name):
+        with suppress(FileExistsError):
             path.mkdir(parents=True)
-        except FileExistsError:
-            path = path.with_name(f"{name}-{next(numbers)}")
-        else:
-            return path
+            break
+    return path
+
+
+def _numbered(path: Path) -> Iterator[Path]:
+    yield path
+    yield from (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
 
 
 @contextmanager
 def held_open(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Open a directory, and give `staying` for it."""
+    """Open a directory, and give what raises `StacktransError` if it is elsewhere meanwhile."""
+
+    @contextmanager
+    def staying() -> Iterator[None]:
+        _check_there(directory, opened)
+        try:
+            yield
+        finally:
+            _check_there(directory, opened)
+
     opened = os.open(directory, os.O_RDONLY)
     try:
-        yield functools.partial(staying, directory, opened)
+        yield staying
     finally:
         os.close(opened)
-
-
-@contextmanager
-def staying(directory: Path, opened: int) -> Iterator[None]:
-    """Raise `StacktransError` if a directory, opened before, is elsewhere before or after."""
-    _check_there(directory, opened)
-    try:
-        yield
-    finally:
-        _check_there(directory, opened)
 
 
 def _check_there(directory: Path, opened: int) -> None:
@@ -202,7 +203,7 @@ class SavedRun:
         self.config, self.source, self.device, self.command = source.config, source, device, command
         self._first = first
         self.progress, self.starts = Progress(), Starts(source.config, attempt)
-        self.rounding = rounding_of(source.config.training)
+        self.rounding = Rounding(source.config.training)
 
     @functools.cached_property
     def start(self) -> Start:
