@@ -11,7 +11,8 @@ from pathlib import Path
 from stacktrans.common.visible import in_a_line
 from stacktrans.settings.layers import read_layer
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import RESULTS, Store, summary
+from stacktrans.sweeps.store import RESULTS, Store
+from stacktrans.sweeps.table import summary
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "RESULTS.md"

@@ -1,22 +1,18 @@
 """Settings of all tests, and the models and runs that several of them share."""
 
 import re
-from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from command_line import SMALL, TRAIN, run
 from small_sweeps import sweep_file
 
-from stacktrans.common import registry
+from stacktrans.common import processes, registry
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, StreamConfig
-from stacktrans.sweeps import engine
 from stacktrans.tasks.layout import Layout
 from stacktrans.training import race, rounding
 
@@ -55,22 +51,10 @@ def brief_streams(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(StreamConfig, name, value)
 
 
-class Here:
-    """In place of an executor: what is submitted is done at once, in this process."""
-
-    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
-        done = Future[Any]()
-        done.set_result(work(job))
-        return done
-
-    def shutdown(self, kill_workers: bool) -> None:
-        pass
-
-
 @pytest.fixture
 def sweeps_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of a sweep are done in this process, which has loaded already what they need."""
-    monkeypatch.setattr(engine, "one_process", lambda _: Here())
+    monkeypatch.setattr(processes, "Process", lambda _: processes.Here(lambda: False))
 
 
 @pytest.fixture(scope="session")

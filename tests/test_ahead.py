@@ -1,11 +1,10 @@
 """Starts trained ahead by other processes: they change nothing but the time it takes."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,11 @@ import torch
 from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of, weights_of
 from test_stream_training import small_run as stream_run
 
+from stacktrans.common.processes import Here, Process
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.training import ahead
 from stacktrans.training.records import Summary
-from stacktrans.training.trainer import Trainer, train_ahead
+from stacktrans.training.trainer import Ahead, Trainer, train_ahead
 
 SOON_FAILED = ("restart.after=20", "restart.loss=0.0001")
 
@@ -35,17 +34,17 @@ def train(directory: Path, *changes: str) -> Summary:
 def patience(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Has what was trained ahead waited for, and tells how often it was taken over."""
     taken: list[int] = []
-    original = ahead.Ahead.take
+    original = Ahead.take
 
-    def patient(self: ahead.Ahead, attempt: int) -> Path | None:
+    def patient(self: Ahead, attempt: int) -> Path | None:
         if attempt in self.running:
-            self.running[attempt].wait(timeout=120)
+            self.running[attempt][1].result(timeout=120)
         place = original(self, attempt)
         if place:
             taken.append(attempt)
         return place
 
-    monkeypatch.setattr(ahead.Ahead, "take", patient)
+    monkeypatch.setattr(Ahead, "take", patient)
     return taken
 
 
@@ -66,7 +65,7 @@ def test_what_comes_out_is_the_same(
             weights_of(tmp_path / "helped" / kind),
         )
         assert all(torch.equal(weights[name], others[name]) for name in weights)
-    assert not (tmp_path / "helped" / ahead.FOLDER).exists()
+    assert not (tmp_path / "helped" / Ahead.FOLDER).exists()
 
 
 def test_a_start_that_solved_the_task_ahead_ends_the_run(
@@ -75,15 +74,15 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
     # What is asked of the second start is so little that it has solved the task at once, before
     # the first has failed.
     place = tmp_path / "run"
-    original = ahead.Ahead._begin
+    original = Ahead._begin
 
-    def begin(self: ahead.Ahead, attempt: int) -> subprocess.Popen[bytes]:
+    def begin(self: Ahead, attempt: int) -> tuple[Process, Future[None]]:
         easy = soon_failed("solved.accuracy=0.001", "restart=null", "learning_rate=0.02")
-        process = original(ahead.Ahead(easy, self.directory, self.device), attempt)
-        process.wait()
-        return process
+        process, done = original(Ahead(easy, self.folder.parent, self.device), attempt)
+        done.result()
+        return process, done
 
-    monkeypatch.setattr(ahead.Ahead, "_begin", begin)
+    monkeypatch.setattr(Ahead, "_begin", begin)
     summary = train(place, "workers=2", "learning_rate=0.02", "max_steps=2000")
     assert (summary.outcome, summary.attempts) == ("solved", 2)
     steps = [record["step"] for record in records_of(place)]
@@ -94,14 +93,14 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
 
 def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(soon_failed("workers=3", "restart.after=1000"), tmp_path / "run")
-    started: list[subprocess.Popen[bytes]] = []
-    original = ahead.Ahead.train
+    started: list[Future[None]] = []
+    original = Ahead.train
 
-    def noted(self: ahead.Ahead, attempts: range) -> None:
+    def noted(self: Ahead, attempts: range) -> None:
         original(self, attempts)
-        started[:] = self.running.values()
+        started[:] = [done for _, done in self.running.values()]
 
-    monkeypatch.setattr(ahead.Ahead, "train", noted)
+    monkeypatch.setattr(Ahead, "train", noted)
 
     def report(_: Any) -> None:
         raise KeyboardInterrupt
@@ -109,55 +108,40 @@ def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(KeyboardInterrupt):
         trainer.run(report)
     assert len(started) == 2
-    assert all(process.poll() is not None for process in started)
-
-
-class Ended:
-    """A process that has ended."""
-
-    def kill(self) -> None:
-        pass
-
-    def terminate(self) -> None:
-        pass
-
-    def wait(self) -> int:
-        return 0
+    assert all(done.exception(timeout=60) for done in started)
 
 
 @pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Has starts trained ahead in this process, whole, and tells which they were."""
     begun: list[int] = []
 
-    def begin(self: ahead.Ahead, attempt: int) -> Ended:
-        begun.append(attempt)
-        place = self._place(attempt)
-        place.mkdir(parents=True)
-        (place / "config.yaml").write_text(self.config.to_yaml())
-        train_ahead(place, attempt, self.device, os.getppid())
-        return Ended()
+    def here(of: int) -> Here:
+        return Here(lambda: False)
 
-    monkeypatch.setattr(ahead.Ahead, "_begin", begin)
-    before = signal.getsignal(signal.SIGTERM)
-    yield begun
-    signal.signal(signal.SIGTERM, before)
+    def noted(*arguments: Any) -> None:
+        begun.append(arguments[3])
+        train_ahead(*arguments)
+
+    monkeypatch.setattr("stacktrans.training.trainer.Process", here)
+    monkeypatch.setattr("stacktrans.training.trainer.train_ahead", noted)
+    return begun
 
 
 def test_a_start_that_was_killed_is_taken_over_as_far_as_it_was_saved(
     tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = train(tmp_path / "alone", "max_steps=40", "restart.after=25")
-    original = ahead.Ahead.take
+    original = Ahead.take
 
-    def killed(self: ahead.Ahead, attempt: int) -> Path | None:
+    def killed(self: Ahead, attempt: int) -> Path | None:
         place = original(self, attempt)
         assert place is not None
         with (place / "metrics.jsonl").open("a") as metrics:
             metrics.write('{"step": 17, "att')
         return place
 
-    monkeypatch.setattr(ahead.Ahead, "take", killed)
+    monkeypatch.setattr(Ahead, "take", killed)
     helped = train(tmp_path / "helped", "max_steps=60", "restart.after=25", "workers=2")
     assert helped.attempts == 3
     count = len(records_of(tmp_path / "alone"))
@@ -238,38 +222,42 @@ def test_starts_on_examples_are_trained_ahead(
 def test_a_start_that_left_damage_is_trained_by_the_run_itself(
     tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = ahead.Ahead.take
+    original = Ahead.take
 
-    def damaged(self: ahead.Ahead, attempt: int) -> Path | None:
+    def damaged(self: Ahead, attempt: int) -> Path | None:
         place = original(self, attempt)
         if place is not None:
             file = "training.pt" if attempt == 2 else "model.safetensors"
             (place / "last" / file).write_text("x")
         return place
 
-    monkeypatch.setattr(ahead.Ahead, "take", damaged)
+    monkeypatch.setattr(Ahead, "take", damaged)
     assert_same_with_help(tmp_path, soon_failed("max_steps=45"))
     assert at_once == [2, 3, 4]
 
 
-def test_a_start_ends_when_nobody_waits_for_it(tmp_path: Path) -> None:
-    config = soon_failed("restart=null")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.yaml").write_text(config.to_yaml())
-    # What began it has ended before it looks for the first time.
-    script = (
-        "import os, subprocess, sys\n"
-        f"arguments = [{str(tmp_path / 'run')!r}, '2', 'cpu', str(os.getpid())]\n"
-        "module = ['-m', 'stacktrans.training.trainer']\n"
-        "print(subprocess.Popen([sys.executable, *module, *arguments]).pid)"
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_start_ends_with_the_run_that_was_killed(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys, time\n"
+        "from pathlib import Path\n"
+        "from small_runs import CPU, small_run\n"
+        "from stacktrans.training.trainer import Ahead\n"
+        "place = Path(sys.argv[1])\n"
+        "Ahead(small_run('workers=2'), place, CPU).train([2])\n"
+        "while not (place / '.ahead' / '2' / 'last').exists(): time.sleep(0.1)\n"
+        "print(Path(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read_text(), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    begun = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, check=True)
+    begun = subprocess.run(
+        [sys.executable, "-c", program, tmp_path], capture_output=True, cwd=Path(__file__).parent
+    )
+    assert begun.returncode == -signal.SIGKILL, begun.stderr.decode()
+    left = [*map(int, begun.stdout.split())]
+    assert left
     for _ in range(240):
-        try:
-            os.kill(int(begun.stdout), 0)
-        except ProcessLookupError:
+        if not any(Path(f"/proc/{process}").exists() for process in left):
             break
         time.sleep(0.25)
     else:
         raise AssertionError("it goes on")
-    assert (tmp_path / "run" / "last").is_dir()

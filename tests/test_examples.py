@@ -16,7 +16,6 @@ from stacktrans.memory.buffers import buffer_penalty
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.training import objective
 from stacktrans.training.records import SUMMARY
 from stacktrans.training.sources import Examples, Moment
 from stacktrans.training.trainer import Interrupted, Trainer
@@ -118,7 +117,9 @@ def test_the_penalty_of_buffer_strengths_reaches_the_gradient(
 ) -> None:
     gradients = []
     for weight in (0, 3):
-        monkeypatch.setattr(objective, "buffer_penalty", lambda s, w=weight: w * buffer_penalty(s))
+        monkeypatch.setattr(
+            "stacktrans.training.start.buffer_penalty", lambda s, w=weight: w * buffer_penalty(s)
+        )
         start = trainer_of(small_run(buffered=True), tmp_path).state.start
         start.train_on_batch()
         assert start.model.operation is not None

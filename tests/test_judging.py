@@ -13,7 +13,7 @@ from test_sweep_tables import plan_of, records_of
 from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
-from stacktrans.sweeps.store import caption, markdown
+from stacktrans.sweeps.table import caption, markdown
 from stacktrans.tasks.layout import Example, Layout, Pair
 from stacktrans.training.records import Summary, decided_by, reported_on
 from stacktrans.training.saving import SavedRun

@@ -89,7 +89,7 @@ def test_a_turn_whose_process_is_killed_is_done_again(tmp_path: Path) -> None:
 def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> None:
     with Pool(2, lambda: False) as pool:
         for name in ("a", "b"):
-            pool.submit([name], lambda said, _: said * 2)
+            pool.submit({name: lambda _, said=name: said * 2})
             assert list(pool.finished()) == [(name, name * 2)]
             for process in workers_of(os.getpid()):
                 os.kill(process, signal.SIGKILL)

@@ -18,9 +18,8 @@ from command_line import ENVIRONMENT, run, start
 from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 
 from stacktrans.settings.strategies import strategies
-from stacktrans.sweeps.engine import on_this_machine
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.store import Store, on_this_machine
 
 
 @pytest.mark.usefixtures("sweeps_here")

@@ -9,7 +9,8 @@ import yaml
 from small_sweeps import sweep_file
 
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.store import Store, markdown
+from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.table import markdown
 from stacktrans.sweeps.work import Record, work
 
 MACHINE = {"of": "machine", "lengths": [2, 30], "count": 50}

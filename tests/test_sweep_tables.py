@@ -14,8 +14,7 @@ import yaml
 from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.store import as_csv, as_json, markdown
-from stacktrans.sweeps.table import Cell, cells_of
+from stacktrans.sweeps.table import Cell, as_csv, as_json, cells_of, markdown
 from stacktrans.sweeps.work import Record, is_record
 
 CLAIMS = [

@@ -23,10 +23,9 @@ from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.layers import Layer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.objective import indecision, make_optimizer
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
 from stacktrans.training.sources import Moment
-from stacktrans.training.start import gate_noise
+from stacktrans.training.start import gate_noise, indecision, make_optimizer
 from stacktrans.training.trainer import Interrupted, Trainer
 
 

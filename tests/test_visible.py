@@ -25,7 +25,8 @@ from stacktrans.settings.resolve import load_task
 from stacktrans.showing.progress import VisibleConsole
 from stacktrans.showing.tables import Table
 from stacktrans.sweeps.live import overview
-from stacktrans.sweeps.store import Store, as_csv, markdown
+from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.table import as_csv, markdown
 
 HOSTILE = ["\x1b]0;x\x07", "\x9b31m", "\nstacktrans: done", "\rdone", "\u202etxt", "\u2066", "\x7f"]
 

@@ -61,11 +61,10 @@ def sweep(
         stacktrans sweep experiments/joulin2015.yaml --dry-run
         stacktrans sweep experiments/hao2018.yaml --cluster tcp://scheduler:8786
     """
-    from stacktrans.sweeps.engine import carry_out
     from stacktrans.sweeps.live import SweepDisplay, overview
     from stacktrans.sweeps.plan import read_plan
-    from stacktrans.sweeps.store import Store
-    from stacktrans.sweeps.store import as_json as numbers
+    from stacktrans.sweeps.store import Store, carry_out
+    from stacktrans.sweeps.table import as_json as numbers
 
     check_positive(**{"--workers": workers})
     if workers and cluster:

@@ -5,9 +5,11 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import resource_tracker
 from typing import Any, Self
 
@@ -16,36 +18,62 @@ MOST_DEATHS = 2
 KILLED = "its process was killed"
 _POLL_SECONDS = 0.1
 
+Work = Callable[..., Any]
+"""What a process does: it is called with its arguments and a function that says whether it is not
+wanted any more, and may ask that now and then to leave off."""
+
 
 def cores() -> int:
     """How many processes this machine runs at the same time."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def one_process(of: int, unwanted: Any = None) -> Any:
-    """An executor of one process, one of so many, with its share of the machine's threads.
-
-    Ctrl-C is blocked in it from its start, since what it imports could not handle that; it is for
-    this process alone, and so is SIGTERM if there is an event `unwanted`, which tells it that its
-    work is not wanted any more.
-    """
     from joblib import cpu_count
-    from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-    # One that has grown by hundreds of megabytes is replaced, and what it has left is read again.
-    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-    threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cpu_count() // of))
-    environment = {"OMP_NUM_THREADS": threads}
-    executor = ProcessPoolExecutor(
-        1, initializer=_end_with, initargs=(os.getpid(), unwanted), env=environment
-    )
-    resource_tracker.ensure_running()  # which would unblock the signal
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        executor.submit(int)  # starts the process
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    return executor
+    return int(cpu_count())
+
+
+class Process:
+    """A process, one of so many, with its share of the machine's threads.
+
+    Ctrl-C is blocked in it from its start, since what it imports could not handle that; that and
+    SIGTERM are for this process alone, which tells the other what is not wanted any more.
+    """
+
+    def __init__(self, of: int) -> None:
+        from joblib.externals.loky.backend import get_context
+        from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+        # One that has grown by hundreds of megabytes is replaced, and reads again what it has left.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+        threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // of))
+        self._unwanted = get_context().Event()
+        self._executor = ProcessPoolExecutor(
+            1,
+            initializer=_end_with,
+            initargs=(os.getpid(), self._unwanted),
+            env={"OMP_NUM_THREADS": threads},
+        )
+        resource_tracker.ensure_running()  # which would unblock the signal
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._executor.submit(int)  # starts the process
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def submit(self, work: Work, *arguments: Any) -> Future[Any]:
+        """Have it do something; raises `BrokenProcessPool` if it was killed."""
+        done: Future[Any] = self._executor.submit(_work_here, work, *arguments)
+        return done
+
+    def leave_off(self) -> None:
+        """Tell it that its work is not wanted any more."""
+        self._unwanted.set()
+
+    def close(self) -> None:
+        """Kill it."""
+        self._executor.shutdown(kill_workers=True)
+
+
+_unwanted: Any = None
+"""In a `Process`, the event by which it is told to leave its work."""
 
 
 def _end_with(parent: int, unwanted: Any) -> None:
@@ -57,51 +85,61 @@ def _end_with(parent: int, unwanted: Any) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    if unwanted:
-        global _unwanted
-        _unwanted = unwanted
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    global _unwanted
+    _unwanted = unwanted
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-_unwanted: Any = None
-"""The event by which a process of a `Pool` is told to leave its work."""
+def _work_here(work: Work, *arguments: Any) -> Any:
+    return work(*arguments, _unwanted.is_set)
 
 
-def _work_here(work: Callable[..., Any], name: str) -> Any:
-    return work(name, _unwanted.is_set)
+class Here:
+    """This process in the place of a `Process`: what is submitted is done at once."""
+
+    def __init__(self, unwanted: Callable[[], bool]) -> None:
+        self._unwanted = unwanted
+
+    def submit(self, work: Work, *arguments: Any) -> Future[Any]:
+        """Do something."""
+        done = Future[Any]()
+        done.set_result(work(*arguments, self._unwanted))
+        return done
+
+    def leave_off(self) -> None:
+        """Nothing is being done."""
+
+    def close(self) -> None:
+        """Nothing is to be killed."""
 
 
 class Pool:
-    """Processes that each work on one thing at a time; with one, that is this process itself.
+    """Processes that each work on one thing at a time.
 
     Work that has a name is given to the process that has worked on that name before, if it is free:
-    it may remember something.
+    it may remember something. If the process is killed meanwhile, another does it again.
 
     Args:
         count: of processes.
-        unwanted: whether work is not wanted any more. Work can ask this, too, and then leaves off.
+        unwanted: whether work is not wanted any more, which it can ask, too.
+        here: whether it is this process itself that works.
     """
 
-    def __init__(self, count: int, unwanted: Callable[[], bool]) -> None:
-        self._count, self._unwanted = count, unwanted
-        if count > 1:
-            from joblib.externals.loky.backend import get_context
-
-            self._event = get_context().Event()
+    def __init__(self, count: int, unwanted: Callable[[], bool], here: bool = False) -> None:
+        self._unwanted = unwanted
+        self._new: Callable[[], Process | Here]
+        self._new = partial(Here, unwanted) if here else partial(Process, count)
         self._free = [self._new() for _ in range(count)]
-        self._working: dict[Future[Any], tuple[str, Any]] = {}
-        self._known: dict[str, Any] = {}
-
-    def _new(self) -> Any:
-        return one_process(self._count, self._event) if self._count > 1 else None
+        self._working: dict[Future[Any], tuple[str, Process | Here, Work]] = {}
+        self._known: dict[str, Process | Here] = {}
+        self._deaths = Counter[str]()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for executor in (*self._free, *(each for _, each in self._working.values())):
-            if executor:
-                executor.shutdown(kill_workers=True)
+        for process in (*self._free, *(process for _, process, _ in self._working.values())):
+            process.close()
 
     @property
     def is_free(self) -> bool:
@@ -111,42 +149,39 @@ class Pool:
     @property
     def at_work(self) -> list[str]:
         """The names of what is worked on."""
-        return [name for name, _ in self._working.values()]
+        return [name for name, *_ in self._working.values()]
 
-    def submit(self, names: Sequence[str], work: Callable[..., Any]) -> str:
-        """Have a free process do `work(name, unwanted)` for one of some names, and say which."""
-        known = ((name, self._known.get(name)) for name in names)
-        both = ((name, executor) for name, executor in known if executor in self._free)
-        fresh = [name for name in names if name not in self._known]
-        name, executor = next(both, (fresh[0] if fresh else names[0], self._free[-1]))
-        self._free.remove(executor)
-        if executor:
-            try:
-                future = executor.submit(_work_here, work, name)
-            except BrokenProcessPool:  # it was killed while it had nothing to do
-                executor = self._new()
-                future = executor.submit(_work_here, work, name)
-        else:
-            future = Future()
-            future.set_result(work(name, self._unwanted))
-        self._working[future], self._known[name] = (name, executor), executor
-        return name
+    def submit(self, works: Mapping[str, Work]) -> None:
+        """Have a free process do one of several works, by their names."""
+        known = {name: self._known[name] for name in works if name in self._known}
+        both = ((name, process) for name, process in known.items() if process in self._free)
+        first = next((name for name in works if name not in known), next(iter(works)))
+        name, process = next(both, (first, self._free[-1]))
+        self._free.remove(process)
+        try:
+            future = process.submit(works[name])
+        except BrokenProcessPool:  # it was killed while it had nothing to do
+            process = self._new()
+            future = process.submit(works[name])
+        self._working[future], self._known[name] = (name, process, works[name]), process
 
     def finished(self) -> Iterator[tuple[str, Any]]:
         """Wait until something is done, and give the names and results of what is.
 
-        The result is `KILLED` where the process was; another takes its place.
+        The result is `KILLED` where several processes were killed.
         """
         done: set[Future[Any]] = set()
         while self._working and not done:
-            if self._count > 1 and self._unwanted():
-                self._event.set()
+            if self._unwanted():
+                for _, process, _ in self._working.values():
+                    process.leave_off()
             done = wait(self._working, _POLL_SECONDS, FIRST_COMPLETED).done
         for future in done:
-            name, executor = self._working.pop(future)
-            if isinstance(future.exception(), BrokenProcessPool):
-                self._free.append(self._new())
-                yield name, KILLED
+            name, process, work = self._working.pop(future)
+            killed = isinstance(future.exception(), BrokenProcessPool)
+            self._free.append(self._new() if killed else process)
+            self._deaths[name] = self._deaths[name] + 1 if killed else 0
+            if 0 < self._deaths[name] < MOST_DEATHS:
+                self.submit({name: work})
             else:
-                self._free.append(executor)
-                yield name, future.result()
+                yield name, KILLED if killed else future.result()

@@ -18,8 +18,8 @@ from stacktrans.showing.plots import CHART, as_accuracy_by_length, empty_figure,
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.store import TABLE, VERDICTS, Store, caption, number, overview_rows
-from stacktrans.sweeps.table import cells_of, holds
+from stacktrans.sweeps.store import TABLE, Store
+from stacktrans.sweeps.table import VERDICTS, caption, cells_of, holds, number, overview_rows
 from stacktrans.sweeps.work import RUNNING, Record, undamaged
 from stacktrans.training.records import METRICS
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError
@@ -17,9 +17,12 @@ from stacktrans.common.files import CONFIG, is_race, write_atomically
 from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.resolve import resolve
-from stacktrans.sweeps.file import Measure
-from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.plan import Measure, PlannedRun
+from stacktrans.tasks.base import Lengths
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy
+
+if TYPE_CHECKING:
+    from stacktrans.model.checkpoint import Checkpoint
 
 LOCK = ".lock"
 RECORD = "record.json"
@@ -68,7 +71,7 @@ def _worked(job: Job) -> Record:
     running = job.directory / RUNNING
     running.touch()
     try:
-        return _record(job, _kept(found or {}, job.measures))
+        return _record(job, found or {})
     except Exception as error:  # whatever it is, the other runs continue
         with contextlib.suppress(OSError):  # of a directory that is gone, too
             (job.directory / "error.txt").write_text(traceback.format_exc())
@@ -148,18 +151,15 @@ def value_of(record: Record, name: str, measure: Measure) -> float | None:
     return found["value"] if found.get("measure") == measure.model_dump(mode="json") else None
 
 
-def _kept(record: Record, measures: Mapping[str, Measure]) -> dict[str, Any]:
-    """What was measured of a run by measures that are still the same."""
-    return {
-        name: record["measured"][name]
-        for name, measure in measures.items()
-        if value_of(record, name, measure) is not None
-    }
-
-
-def _record(job: Job, known: Mapping[str, Any]) -> Record:
-    """The record of a run, of which some may have been measured before, by the measure's name."""
-    _refuse_another_run(job)
+def _record(job: Job, before: Record) -> Record:
+    """The record of a run, with what is known from the record before by the same measures."""
+    path = job.directory / CONFIG
+    there = resolve(config=str(path)) if path.exists() else job.run.config
+    wanted = job.run.configs.get(there.recipe, job.run.config)
+    # The task of a text has learned its words since.
+    deciding = ("model", "training", "seed")
+    if any(getattr(there, part) != getattr(wanted, part) for part in deciding):
+        raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
     if not (job.directory / SUMMARY).exists():
         _train(job)
     with undamaged(job.directory / SUMMARY) as path:
@@ -178,40 +178,30 @@ def _record(job: Job, known: Mapping[str, Any]) -> Record:
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},
         **({"perplexities": texts} if texts else {}),
         "measured": {
-            name: known.get(name) or _measured(job, measure, summary)
+            name: _measured(job, measure, summary)
+            if value_of(before, name, measure) is None
+            else before["measured"][name]
             for name, measure in job.measures.items()
         },
         "command": job.run.command,
-        **_of_race(job, summary),
+        **_of_race(job.directory, summary),
         **{key: summary[key] for key in ("version", "torch", "seed")},
     }
     write_atomically(job.directory / RECORD, json.dumps(record) + "\n")
     return record
 
 
-def _of_race(job: Job, summary: Mapping[str, Any]) -> Record:
+def _of_race(directory: Path, summary: Mapping[str, Any]) -> Record:
     """What a record says of the race of strategies that a run has come from, if it is one."""
-    with undamaged(job.directory / SUMMARY):
+    with undamaged(directory / SUMMARY):
         race, alone = summary.get("race"), summary["command"]
         if not race:
             return {}
-        strategy = resolve(config=str(job.directory / CONFIG)).recipe
+        strategy, won = resolve(config=str(directory / CONFIG)).recipe, race["winner"] is not None
         # What came after the race takes time, too.
         after = summary["seconds"] - race["strategies"][strategy]["seconds"]
         seconds = round(race["seconds"] + max(0.0, after), 1)
-        won = race["winner"] is not None
     return {"seconds": seconds, "strategy": strategy, "won": won, "alone": alone}
-
-
-def _refuse_another_run(job: Job) -> None:
-    """Raise `StacktransError` if what was trained in a run's directory is no longer this run."""
-    path = job.directory / CONFIG
-    there = resolve(config=str(path)) if path.exists() else job.run.config
-    wanted = job.run.configs.get(there.recipe, job.run.config)
-    # The task of a text has learned its words since.
-    deciding = ("model", "training", "seed")
-    if any(getattr(there, part) != getattr(wanted, part) for part in deciding):
-        raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
 
 
 @contextlib.contextmanager
@@ -224,33 +214,26 @@ def undamaged(path: Path) -> Iterator[Path]:
 
 
 def _train(job: Job) -> None:
+    """Train, or race strategies in as many processes as the sweep says and keep but the best."""
     from stacktrans.model.devices import find_device
+    from stacktrans.training.race import Race, begin
     from stacktrans.training.saving import has_last
     from stacktrans.training.trainer import Trainer
 
-    device, begun = find_device(job.device), has_last(job.directory)
-    if is_race(job.directory) or (len(job.run.configs) > 1 and not begun):
-        _race(job)
+    directory, run, device = job.directory, job.run, find_device(job.device)
+    if has_last(directory) and not is_race(directory):
+        Trainer.resume(directory, [], device).run(lambda _: None)
         return
-    if begun:
-        trainer = Trainer.resume(job.directory, [], device)
-    else:
-        trainer = Trainer(job.run.config, job.directory, device, job.run.command)
-    trainer.run(lambda record: None)
-
-
-def _race(job: Job) -> None:
-    """Race strategies in as many processes as the sweep says, and keep but the best."""
-    from stacktrans.training.race import Race, begin
-
+    if len(run.configs) == 1:
+        Trainer(run.config, directory, device, run.command).run(lambda _: None)
+        return
     configs = None
-    if not is_race(job.directory):
-        configs = begin(job.directory, job.run.configs, shlex.split(job.run.command))
-    workers = max(config.workers for config in job.run.configs.values())
-    race = Race(job.directory, job.device, workers, configs)
+    if not is_race(directory):
+        configs = begin(directory, run.configs, shlex.split(run.command))
+    race = Race(directory, job.device, max(each.workers for each in run.configs.values()), configs)
     with race.opened():
         race.run(lambda: None)
-        race.best_run().run(lambda record: None)
+        race.best_run().run(lambda _: None)
         race.close(keep=False)
 
 
@@ -262,10 +245,11 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     if measure.strings:
         place = summary["texts"] if measure.of == "perplexity" else summary
         return {"measure": asked, "value": place[measure.strings][measure.of]}
-    if measure.of == "machine":
-        return {"measure": asked, "value": _has_a_machine(job, measure)}
-    loaded = load(job.directory, job.device, measure.hard)
+    of_machine = measure.of == "machine"
+    loaded = load(job.directory, job.device, measure.hard or of_machine)
     lengths, law = measure.range_of(loaded.config.task, loaded.task)
+    if of_machine:
+        return {"measure": asked, "value": _has_a_machine(loaded, measure.count, lengths)}
     scores = scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)
     by_length = {
         str(length): round(within.coarse_accuracy, 6)
@@ -278,16 +262,12 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     return {"measure": asked, "value": value, "coarse": by_length}
 
 
-def _has_a_machine(job: Job, measure: Measure) -> float:
+def _has_a_machine(checkpoint: "Checkpoint", count: int, lengths: Lengths) -> float:
     """Whether a machine can be extracted of a run that answers as it does: 1 or 0."""
     from stacktrans.extraction.extracting import compared_with, extract
     from stacktrans.extraction.network import CannotExtract
-    from stacktrans.model.checkpoint import load
 
-    loaded = load(job.directory, job.device, hard=True)
-    lengths, _ = measure.range_of(loaded.config.task, loaded.task)
     try:
-        found = compared_with(loaded, extract(loaded), measure.count, lengths)
+        return float(compared_with(checkpoint, extract(checkpoint), count, lengths).whole)
     except CannotExtract:
         return 0.0
-    return float(found.whole)

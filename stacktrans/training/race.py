@@ -6,28 +6,36 @@ took; so a race that is interrupted and resumed comes to the same, however many 
 
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
+from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, is_out_of_memory
 from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, unfinished, write_atomically
 from stacktrans.common.messages import open_closed_streams
-from stacktrans.common.processes import KILLED, MOST_DEATHS, Pool
+from stacktrans.common.processes import KILLED, Pool
+from stacktrans.common.registry import blamed
 from stacktrans.common.visible import shell_text
-from stacktrans.model.checkpoint import CONFIG
+from stacktrans.model.checkpoint import CONFIG, last_of, read_config
 from stacktrans.model.devices import find_device
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.command import alone as command_alone
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.training.records import BUDGETS, SUMMARY, RaceState, Standing, read_race
-from stacktrans.training.saving import TrainingError, has_last, held_open
+from stacktrans.training.records import (
+    BUDGETS,
+    SUMMARY,
+    RaceState,
+    Record,
+    Standing,
+    merit,
+    read_race,
+)
+from stacktrans.training.saving import FailedStart, TrainingError, has_last, held_open
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
-from stacktrans.training.turns import Turns, forget
 
 BUDGET = 300.0
 """Seconds of a race that is given none."""
@@ -106,6 +114,104 @@ def _tenths(share: float | None) -> int:
     return round(10 * (share or 0.0))
 
 
+_trainers: dict[Path, Trainer] = {}
+"""Those that this process has had turns with, so that they need not be read again."""
+
+
+def take_turn(
+    directory: Path,
+    config: RunConfig,
+    before: Standing,
+    size: int,
+    device: str,
+    data: Path | None,
+    unwanted: Callable[[], bool],
+) -> Standing:
+    """Train a run, in any process, until its turn or the run has ended, or is unwanted; save it.
+
+    Args:
+        directory: of the run, with what its turns before have left.
+        config: of the run.
+        before: how it stands.
+        size: batches of a turn.
+        device: where to compute.
+        data: the folder of pairs that all share, for `prepared`.
+        unwanted: whether it is to leave off, after one batch at least.
+
+    Returns:
+        How it stands then.
+
+    Raises:
+        StacktransError: it can't be read or written, or the code of others has failed.
+    """
+    records: list[Record] = []
+
+    def is_over() -> bool:
+        step = trainer.state.step
+        return step >= before.step + size or (step > before.step and unwanted())
+
+    try:
+        known = _trainers.pop(directory, None)
+        if known and known.state.step == before.step:
+            trainer = known
+        else:  # another process has had the last turn with it
+            resumed = bool(before.step) or has_last(directory)
+            trainer = Trainer(config, directory, find_device(device), resumed=resumed, data=data)
+        trainer.run_until(is_over, records.append)
+        standing = _standing(trainer, records).after(before)
+    except Exception as error:
+        if isinstance(error, FailedStart):
+            return before.model_copy(update={"failed": error.reason})
+        if is_out_of_memory(error):
+            return before.model_copy(update={"failed": "not enough memory"})
+        if said := blamed(error):  # which would be forgotten on the way to another process
+            raise StacktransError(said) from error
+        raise
+    _trainers[directory] = trainer
+    return standing
+
+
+def forget(directory: Path) -> None:
+    """Forget the runs in a directory, which others may change from now on."""
+    for place in [place for place in _trainers if place.parent == directory]:
+        del _trainers[place]
+
+
+def _standing(trainer: Trainer, records: Sequence[Record]) -> Standing:
+    """How a run stands after a turn in which it had some records."""
+    state, progress, start = trainer.state, trainer.state.progress, trainer.state.start
+    now = (state.step, state.starts.attempt)
+    measured = (each for each in records if (each.step, each.attempt) == now and merit(each))
+    record = next(measured, None) or _measured(trainer, start.average.model)
+    best = merit(record)
+    kept = progress.best[-len(best) :]
+    if len(kept) == len(best):
+        best = dict(zip(best, kept, strict=True))
+    elif kept:  # by another rule than accuracy, which was not measured then
+        best = merit(_measured(trainer, state.load_best().model))
+    train, test = (each or record.development for each in (record.train, record.test))
+    return Standing(
+        step=state.step,
+        seconds=round(progress.seconds, 1),
+        ended=progress.ended or trainer.budget_spent(),
+        loss=start.losses.running,
+        train=train.coarse if train else None,
+        test=test.coarse if test else None,
+        best=best,
+    )
+
+
+def _measured(trainer: Trainer, model: Transducer) -> Record:
+    """A record of a model that was not measured in its turn, however high its loss is."""
+    source, start = trainer.source, trainer.state.start
+    loss = source.nats("100%") if start.losses.running is None else start.losses.running
+    step, attempt = trainer.state.step, trainer.state.starts.attempt
+    # What follows the loss does not matter here.
+    record = Record(step, attempt, trainer.state.progress.seconds, loss, 0.0, start.rate, None, {})
+    source.measure(model, start.moment._replace(loss=0.0), record)
+    return record
+
+
 def begin(
     directory: Path,
     configs: Mapping[str, RunConfig],
@@ -121,8 +227,8 @@ def begin(
         command: the words of a command that trains any of them alone, if its recipe is added.
         budget: seconds; unless given, the time limit of each run, or else `BUDGET`.
     """
-    limits = (config.training.time_limit for config in configs.values())
-    budget = budget or max(filter(None, limits), default=BUDGET)
+    trainings = {name: config.training for name, config in configs.items()}
+    limits = filter(None, (training.time_limit for training in trainings.values()))
     folder = directory / unfinished(CANDIDATES)
     _remove(folder)
     alone = {name: each.model_copy(update={"workers": 1}) for name, each in configs.items()}
@@ -132,14 +238,13 @@ def begin(
     task = next(iter(alone.values())).make_task()
     if isinstance(task, Pairs):
         task.save_data(folder / DATA)
-    standings = {name: Standing() for name in configs}
-    sizes = {name: each.training.batch_symbols for name, each in configs.items()}
-    RaceState(
+    state = RaceState(
         command=[*command],
-        budget=budget,
-        standings=standings,
-        sizes={name: size for name, size in sizes.items() if size},
-    ).save(directory)
+        budget=budget or max(limits, default=BUDGET),
+        standings=dict.fromkeys(configs, Standing()),
+        sizes={name: size for name, each in trainings.items() if (size := each.batch_symbols)},
+    )
+    state.save(directory)
     # Last, so that it is a race when all is there.
     folder.rename(directory / CANDIDATES)
     return alone
@@ -171,7 +276,7 @@ class Race:
         self.directory, self.notes, self.stop_requested = directory, notes, 0
         self._given = configs
         self._device, self._workers, self._decided = device, workers, False
-        self._left_off, self._deaths = dict[str, Standing](), Counter[str]()
+        self._left_off = dict[str, Standing]()
 
     def place(self, name: str) -> Path:
         """The directory of a run that takes part."""
@@ -198,16 +303,14 @@ class Race:
             if not locked(stream):
                 raise TrainingError(f"{self.directory}: another process is training here")
             tidy(self.directory / RACE)
-            self.state = read_race(self.directory)
+            self.state = state = read_race(self.directory)
             self._check_places()
-            self._began = time.monotonic() - self.state.seconds
+            self._began = time.monotonic() - state.seconds
             if budget is not None:
-                if budget < self.state.seconds:
-                    had = (
-                        f"the race has already had {self.state.seconds:.0f} seconds; expected more"
-                    )
+                if budget < state.seconds:
+                    had = f"the race has already had {state.seconds:.0f} seconds; expected more"
                     raise UsageError(f"budget {budget:g}: {had}")
-                self.state.budget = budget
+                state.budget = budget
             task = next(iter(self.configs.values())).make_task()
             if isinstance(task, Pairs) and not self._given:
                 task.check_files()
@@ -239,7 +342,8 @@ class Race:
         state = self.state
         self._began = time.monotonic() - state.seconds
         try:
-            with Pool(min(self._workers, len(state.standings)), self._is_over) as pool:
+            count = min(self._workers, len(state.standings))
+            with Pool(count, self._is_over, here=count == 1) as pool:
                 while state.can_go_on and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
                 while pool.at_work:  # which leaves off, if that is not wanted any more
@@ -298,14 +402,10 @@ class Race:
         for name, found in pool.finished():
             before = self.state.latest[name]
             if found == KILLED:
-                self._deaths[name] += 1
-                if self._deaths[name] < MOST_DEATHS:
-                    continue  # it is done again
                 found = before.model_copy(update={"failed": KILLED})
             if found.can_go_on and found.step < before.step + TURN:
                 self._left_off[name] = found
             else:
-                self._deaths[name] = 0
                 self._left_off.pop(name, None)
                 self.state.ahead.setdefault(name, []).append(found)
                 self._save()
@@ -314,8 +414,6 @@ class Race:
     def _employ(self, pool: Pool, names: Sequence[str]) -> None:
         """Give work to all processes: the turns of a round, and those that are likely to come."""
         state, latest = self.state, self.state.latest
-        folder = self.directory / CANDIDATES
-        work = Turns(folder, self.configs, latest, TURN, self._device, self._data)
         begins = self._must_begin and not pool.at_work
         while pool.is_free and (begins or not self._is_over()):
             begins, idle = False, latest.keys() - pool.at_work
@@ -327,7 +425,11 @@ class Race:
             ]
             if not todo:
                 break
-            pool.submit(todo, work)
+            pool.submit({name: self._turn(name, latest[name]) for name in todo})
+
+    def _turn(self, name: str, before: Standing) -> Callable[..., Standing]:
+        place, config = self.place(name), self.configs[name]
+        return partial(take_turn, place, config, before, TURN, self._device, self._data)
 
     def _save(self) -> None:
         self.state.seconds = self.elapsed
@@ -351,13 +453,13 @@ class Race:
         for path in sorted(place.iterdir()) if place.is_dir() else ():
             there = self.directory / path.name
             _remove(there)
-            if not state.can_go_on:
-                path.replace(there)
-            elif path.is_dir():
+            if path.is_dir():
                 shutil.copytree(path, there)
             else:
                 shutil.copy2(path, there)
-        trainer = Trainer.resume(self.directory, [], find_device(self._device), self._data)
+        last = last_of(self.directory)
+        config, device = read_config(last), find_device(self._device)
+        trainer = Trainer(config, self.directory, device, resumed=True, data=self._data)
         trainer.outcome, trainer.source.threads = self.outcome, self._workers
         # It may have been left off in a turn that does not count.
         steps = None if state.winner else max(1, trainer.state.step)

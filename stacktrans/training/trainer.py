@@ -4,11 +4,12 @@ import contextlib
 import json
 import math
 import os
+import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol, Self
@@ -17,6 +18,7 @@ import torch
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import complain
+from stacktrans.common.processes import Process
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablations
@@ -24,11 +26,9 @@ from stacktrans.model.devices import computing_with
 from stacktrans.model.transducer import Transducer, compiled_kind, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import Layer, overlay, validated
-from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.training.ahead import Ahead
 from stacktrans.training.inherited import FirstWeights, inherited
 from stacktrans.training.model_card import model_card
 from stacktrans.training.records import (
@@ -81,7 +81,7 @@ class Trainer:
         config: RunConfig,
         directory: Path,
         device: torch.device,
-        command: str,
+        command: str = "",
         attempt: int = 1,
         resumed: bool = False,
         data: Path | None = None,
@@ -103,13 +103,7 @@ class Trainer:
             self.state.load(directory)
 
     @classmethod
-    def resume(
-        cls,
-        directory: Path,
-        budgets: Sequence[Layer],
-        device: torch.device,
-        data: Path | None = None,
-    ) -> Self:
+    def resume(cls, directory: Path, budgets: Sequence[Layer], device: torch.device) -> Self:
         """Take up a run from its last checkpoint, perhaps with another step or time limit.
 
         Raises:
@@ -121,7 +115,7 @@ class Trainer:
         saved = Layer(str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump())
         layers = [saved, *budgets]
         config = validated(RunConfig, overlay(layers), layers)
-        return cls(config, directory, device, "", resumed=True, data=data)
+        return cls(config, directory, device, resumed=True)
 
     def run(self, report: Callable[[Record], None]) -> Summary:
         """Train until a rule or a budget ends the run; `report` is called with every record.
@@ -138,32 +132,21 @@ class Trainer:
             return self._finish(self._train())
 
     def run_until(
-        self, step: int, unwanted: Callable[[], bool], report: Callable[[Record], None]
+        self, is_over: Callable[[], bool], report: Callable[[Record], None] = lambda _: None
     ) -> None:
-        """Train until there were so many batches, or it ends or is unwanted, and save it."""
-        self._report = report
-        state, left_off = self.state, False
+        """Train until `is_over` or the run ends, and save it."""
+        self._report, state = report, self.state
         with (
             # A process of a race that was killed may take a moment to end.
             state.opened(self.directory, patience=END_SECONDS),
             Ahead(self.config, self.directory, state.device) as self._ahead,
         ):
-            while state.step < step and not (left_off or self._is_over):
+            while not (state.progress.ended or self.budget_spent() or is_over()):
                 began = time.monotonic()
                 self._advance()
                 state.progress.seconds += time.monotonic() - began
-                left_off = unwanted()
             self._check_weights()
             state.save_last()
-
-    def run_ahead(self, wanted: Callable[[], bool]) -> None:
-        """Train one start while it is wanted and needs no others, and save it."""
-        self._report = lambda _: None
-        with self.state.opened(self.directory):
-            while wanted() and not self.stop_requested and not self.state.needs_others:
-                self._advance()
-            self._check_weights()
-            self.state.save_last()
 
     def _train(self) -> str:
         """Train until a rule or a budget ends the run, and say which."""
@@ -187,10 +170,6 @@ class Trainer:
                     self.state.save_last()
                     raise Interrupted(stop)
         return outcome
-
-    @property
-    def _is_over(self) -> bool:
-        return bool(self.state.progress.ended or self.budget_spent())
 
     def budget_spent(self) -> str | None:
         """The budget that is spent, if one is."""
@@ -346,12 +325,70 @@ def stopping(run: Stoppable) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def train_ahead(directory: Path, attempt: int, device: torch.device, parent: int) -> None:
-    """Train a start until it ends or fails or `parent` takes it, and save it, for `Ahead`."""
-    config = resolve(config=str(directory / checkpoint.CONFIG))
-    trainer = Trainer(config, directory, device, "", attempt)
-    with stopping(trainer), contextlib.suppress(StacktransError):  # which the run itself will meet
-        trainer.run_ahead(lambda: os.getppid() == parent)
+class Ahead:
+    """The starts that a run may need next, trained by other processes meanwhile.
+
+    A start depends on nothing but the seed and its number, so it can be trained before it is known
+    whether it will be needed. The run takes over its result. There are none with one worker, or
+    where nothing restarts.
+    """
+
+    FOLDER = ".ahead"
+    """Where in the run's directory they are."""
+
+    def __init__(self, config: RunConfig, directory: Path, device: torch.device) -> None:
+        self.config, self.folder, self.device = config, directory / self.FOLDER, device
+        self.running: dict[int, tuple[Process, Future[None]]] = {}
+
+    def __enter__(self) -> Self:
+        self.stop()  # the remains of a run that was killed cannot be used
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def train(self, attempts: Sequence[int]) -> None:
+        """Train these starts, if they are not being trained; end all others if there are none."""
+        if not attempts and self.running:
+            self.stop()
+        for attempt in attempts:
+            if attempt not in self.running:
+                self.running[attempt] = self._begin(attempt)
+
+    def _begin(self, attempt: int) -> tuple[Process, Future[None]]:
+        place, process = self.folder / str(attempt), Process(self.config.workers)
+        place.mkdir(parents=True, exist_ok=True)
+        return process, process.submit(train_ahead, self.config, place, self.device, attempt)
+
+    def take(self, attempt: int) -> Path | None:
+        """The run of a start as far as it was trained ahead; None if it was not."""
+        if attempt not in self.running:
+            return None
+        process, done = self.running.pop(attempt)
+        process.leave_off()
+        wait([done])
+        process.close()
+        return self.folder / str(attempt)
+
+    def stop(self) -> None:
+        """End all of them and remove their results."""
+        for process, _ in self.running.values():
+            process.close()
+        self.running.clear()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def train_ahead(
+    config: RunConfig,
+    directory: Path,
+    device: torch.device,
+    attempt: int,
+    unwanted: Callable[[], bool],
+) -> None:
+    """Train a start until it is unwanted, ends, or can't go on without others, and save it."""
+    with contextlib.suppress(StacktransError):  # which the run itself will meet
+        trainer = Trainer(config, directory, device, attempt=attempt)
+        trainer.run_until(lambda: unwanted() or trainer.state.needs_others)
 
 
 def prepared(config: RunConfig, device: torch.device, data: Path | None = None) -> Source:
@@ -430,7 +467,3 @@ def _bytes_of_machine() -> float:
 
 def _refusal(needed: float, there: float) -> str:
     return f"need at least {needed / 2**30:,.1f} GiB; this machine has {there / 2**30:,.1f}"
-
-
-if __name__ == "__main__":
-    train_ahead(Path(sys.argv[1]), int(sys.argv[2]), torch.device(sys.argv[3]), int(sys.argv[4]))
