@@ -88,7 +88,7 @@ def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([float("nan"), 2.0, 1.0])
-    monkeypatch.setattr("stacktrans.training.streams.cross_entropy", lambda *_: next(found))
+    monkeypatch.setattr("stacktrans.training.sources.cross_entropy", lambda *_: next(found))
     config = stream_run(stream="epochs: 2, starts: 2")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2

@@ -16,8 +16,7 @@ from stacktrans.model.controllers import no_noise
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
-from stacktrans.training.sources import Moment
-from stacktrans.training.streams import Streams
+from stacktrans.training.sources import Moment, Streams
 from stacktrans.training.trainer import Interrupted, Trainer, prepared
 
 CPU = torch.device("cpu")

@@ -27,8 +27,8 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus, find_files, known_symbols, read_sentences
+from stacktrans.training.sources import Texts, pieces_of
 from stacktrans.training.start import Start
-from stacktrans.training.streams import Texts, pieces_of
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")

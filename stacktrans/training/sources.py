@@ -1,9 +1,9 @@
-"""What a run is trained on and measured by: strings drawn anew, or sets of examples."""
+"""What a run is trained on and measured by: new strings, sets of pairs, streams or a text."""
 
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -11,24 +11,29 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.inference.evaluation import Scores, score
+from stacktrans.inference.evaluation import Scores, cross_entropy, score
+from stacktrans.inference.perplexity import Perplexity, perplexity
+from stacktrans.memory import make_memory
+from stacktrans.model import checkpoint
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.in_torch import predictor_of
-from stacktrans.model.transducer import Transducer
+from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig, TaskLengths
-from stacktrans.settings.training_config import ExamplesConfig
+from stacktrans.settings.training_config import ExamplesConfig, StreamConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
+from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
 from stacktrans.tasks.files import DEV, TEST, TRAIN
 from stacktrans.tasks.flat import Chosen
 from stacktrans.tasks.layout import Batch, Pair
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, chances_of_unknown
 from stacktrans.training.records import Accuracy, Record, Summary
-from stacktrans.training.state import Part
+from stacktrans.training.state import Count, Part
 
 FIRST_LOOK = 100
 """Strings that are looked at first: validation continues only while the task may be solved."""
@@ -97,11 +102,13 @@ class Source(Part, ABC):
         self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
     ) -> list[Pair]:
         """Draw `count` strings; `further` numbers tell draws of one purpose and moment apart."""
-        rng = self._generator(purpose, moment, *further)
-        return self.task.sample(rng, lengths, count, self._law(purpose, lengths))
+        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
+        return self._sample(rng, lengths, count, self._law(purpose, lengths))
 
-    def _generator(self, purpose: Purpose, moment: Moment, *further: int) -> np.random.Generator:
-        return generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
+    def _sample(
+        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+    ) -> list[Pair]:
+        return self.task.sample(rng, lengths, count, law)
 
     def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
         """How lengths are spread; a part of the training lengths is drawn from as all of them."""
@@ -344,19 +351,16 @@ class Files(Strings):
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
 
-    def strings(
-        self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
+    def _sample(
+        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        """Draw `count` pairs of the training set, of these lengths."""
-        rng = self._generator(purpose, moment, *further)
-        drawn = self._train.draw(rng, lengths, count, self._law(Purpose.TRAINING, lengths))
-        return [self._with_unknowns(pair, rng) for pair in drawn]
-
-    def _with_unknowns(self, pair: Pair, rng: np.random.Generator) -> Pair:
-        """A pair with some rare symbols of the source unknown."""
-        ids = pair.source
-        unknown = rng.random(len(ids)) < self._chances[ids]
-        return pair._replace(source=np.where(unknown, self._unknown[ids], ids))
+        """Draw `count` pairs of the training set, with some rare symbols of sources unknown."""
+        pairs = []
+        for pair in self._train.draw(rng, lengths, count, law):
+            ids = pair.source
+            unknown = rng.random(len(ids)) < self._chances[ids]
+            pairs.append(pair._replace(source=np.where(unknown, self._unknown[ids], ids)))
+        return pairs
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         scores = self._score(model, self.development)
@@ -402,3 +406,195 @@ def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:
     if not chosen.any():
         return None
     return Accuracy.of(scores.of(chosen))
+
+
+class Piece(NamedTuple):
+    """T steps of B streams, or fewer at the end of all, and whether the streams begin with them."""
+
+    batch: Batch
+    begins: bool
+
+
+def cut(batch: Batch, steps: int) -> Iterator[Piece]:
+    """The pieces, of `steps` steps, of streams that begin anew."""
+    count, longest = batch.inputs.shape
+    for begin in range(0, longest, steps):
+        part = np.s_[:, begin : begin + steps]
+        inputs = batch.inputs[part]
+        lengths = [inputs.shape[1]] * count
+        piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
+        yield Piece(piece, begin == 0)
+
+
+class Pieces(Source):
+    """Goes through pieces, epoch after epoch; each continues from the state the last one left.
+
+    That state is not saved, so that a run is resumed where an epoch begins.
+    """
+
+    epoch: Count = 0
+    """The epoch of the start that begins next, from 0."""
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        super().__init__(config, task)
+        self._begin_epoch(0)
+
+    @abstractmethod
+    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+        """The pieces of an epoch of a start."""
+
+    def check(self) -> None:
+        make_memory(self.config.model).check_carries()
+        if self.task.drawn:
+            super().check()
+
+    def batch(self, moment: Moment) -> Batch:
+        pieces = self.pieces(moment.attempt, 0)
+        return pieces[moment.step % len(pieces)].batch
+
+    def begin(self, model: Transducer) -> None:
+        self._begin_epoch(0)
+
+    def _begin_epoch(self, number: int) -> None:
+        self.epoch, self._left = number, list[Piece]()
+        self._carried: Carried | None = None
+
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
+        self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
+        piece = self._left.pop()
+        carried = None if piece.begins else self._carried
+        inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
+        unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
+        if not self._left:
+            self._begin_epoch(self.epoch + 1)
+        return piece.batch, unrolled
+
+    @property
+    def resumable(self) -> bool:
+        return not self._left
+
+    def due(self, step: int) -> tuple[bool, bool]:
+        return self.resumable, self.resumable
+
+
+class Streams(Pieces):
+    """Unsegmented streams of sequences, others in each epoch (joulin2015, section 4)."""
+
+    def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
+        super().__init__(config, task)
+        if task.layout.kind != "stream":
+            raise UsageError(f"training.data.stream: task {config.task.name} is not a stream")
+        if stream.sequences is None:
+            place = "training.data.stream.sequences"
+            raise UsageError(f"{place}: null is for a text; expected a number")
+        self._sequences, self._steps = stream.sequences, stream.steps
+
+    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+        rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
+        law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_strings
+        pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
+        streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
+        pieces = list[Piece]()
+        for first in range(0, max(map(len, streams)), every):
+            parts = [stream[first : first + every] for stream in streams]
+            pieces += cut(self.layout.batch(parts, everything=True), self._steps)
+        return pieces
+
+    def lengths_of(self, epoch: int) -> Lengths:
+        """The lengths of an epoch, from 0: the longest grows by one an epoch."""
+        shortest, longest = self.ranges.train
+        first = max(shortest, StreamConfig.FIRST_LONGEST)
+        return Lengths(shortest, min(longest, first + epoch))
+
+    def lengths(self, share: float) -> Lengths:
+        """Those of the epoch that has just ended."""
+        return self.lengths_of(self.epoch - 1)
+
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        count = self.config.training.measure.strings
+        pairs = self.strings(Purpose.VALIDATION, moment, self.ranges.train, count)
+        record.validation = cross_entropy(predictor_of(model), self.layout, pairs)
+        record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
+
+
+def pieces_of(text: Ids, count: int, steps: int) -> Iterator[Piece]:
+    """The pieces of a text, [N + 1], whose `count` parts of equal length are read side by side.
+
+    The last part may be shorter; the first symbol is read but not predicted.
+    """
+    length = -(-(len(text) - 1) // count)
+    shape, padding = (count, length), count * length + 1 - len(text)
+    padded = np.pad(text, (0, padding))
+    inputs, targets = padded[:-1].reshape(shape), padded[1:].reshape(shape)
+    mask = (np.arange(count * length) < len(text) - 1).reshape(shape)
+    return cut(Batch(inputs, targets, mask, [length] * count), steps)
+
+
+class Texts(Pieces):
+    """The three parts of a text, one of which is trained on (joulin2015, section 5.3).
+
+    The task that is saved has the symbols that the model knows, so that the files are not needed
+    any more.
+
+    Attributes:
+        texts: the text's parts, each [N + 1].
+
+    Raises:
+        UsageError: a file is not named or can't be read, or a setting is not for a text.
+        StacktransError: a file's line is not text, or it has none.
+    """
+
+    def __init__(self, config: RunConfig, corpus: Corpus) -> None:
+        training = config.training
+        if training.stream is None:
+            raise UsageError("training.data.stream: null is not for a text; expected settings")
+        if training.rounding:
+            raise UsageError("training.rounding: not for a text, which has no right answers")
+        sentences = {part: read_sentences(corpus.file(part), corpus.vocabulary) for part in PARTS}
+        parameters = dict(config.task.parameters)
+        if not corpus.known:
+            before: Sequence[str] = ()
+            if config.start_from:  # whose model knows these
+                place = checkpoint.locate(config.start_from.checkpoint)
+                before = checkpoint.read_config(place).make_task().source.symbols
+            known = known_symbols(corpus, sentences["train"], before)
+            parameters["known"] = corpus.vocabulary.join(known)
+            parameters["vocabulary"] = max(corpus.limit, 2 + len(known))  # the end, the unknown one
+        task = config.task.model_copy(update={"parameters": parameters})
+        learned = Corpus(**parameters)
+        super().__init__(config.model_copy(update={"task": task}), learned)
+        self.vocabulary = learned.vocabulary
+        self.texts = {part: as_stream(self.vocabulary, lines) for part, lines in sentences.items()}
+        steps = training.stream.steps
+        self._cut = list(pieces_of(self.texts["train"], training.batch_strings, steps))
+
+    def begin(self, model: Transducer) -> None:
+        """Have a model that knows nothing predict each symbol as often as it comes.
+
+        Otherwise it learns that first, by driving all its units the same way until they do not
+        react to anything any more, those that see many cells of stacks most of all.
+        """
+        super().begin(model)
+        if self.config.model.controller.biases:
+            counts = np.bincount(self.texts["train"][1:], minlength=len(self.vocabulary)) + 1
+            with torch.no_grad():
+                model.classifier.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
+
+    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+        return self._cut
+
+    def due(self, step: int) -> tuple[bool, bool]:
+        loss_every = self.config.training.measure.loss_every
+        return self.resumable, self.resumable or step % loss_every == 0
+
+    def lengths(self, share: float) -> None:
+        return None
+
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        record.validation = self._perplexity(model, "valid").nats
+
+    def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
+        summary.texts = {part: self._perplexity(model, part) for part in ("valid", "test")}
+
+    def _perplexity(self, model: Transducer, part: str) -> Perplexity:
+        return perplexity(predictor_of(model), self.vocabulary, self.texts[part])
