@@ -2,11 +2,12 @@
 
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +27,12 @@ CANDIDATES = "race"
 SUMS = "SHA256SUMS"
 _LINE = re.compile(rb"([0-9a-f]{64}) [ *]([\w.-]+)")
 _LONGEST = 1 << 16
+
+
+def numbered(name: str) -> Iterator[str]:
+    """A name, and then the same with a number, from 2 on."""
+    yield name
+    yield from (f"{name}-{number}" for number in itertools.count(2))
 
 
 def is_checkpoint(folder: Path) -> bool:

@@ -1,6 +1,5 @@
 """A sweep as it goes, in a terminal, and its learning curves and accuracies as pictures."""
 
-import itertools
 import math
 import re
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 
+from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import in_a_line
 from stacktrans.showing.plots import CHART, as_accuracy_by_length, empty_figure, save
@@ -128,8 +128,7 @@ def draw(store: Store) -> None:
 
 def _path(store: Store, name: str, taken: set[Path]) -> Path:
     """A file for another picture, whatever characters are in its name."""
-    name = re.sub(r"[^\w.+-]+", "-", name)
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    names = numbered(re.sub(r"[^\w.+-]+", "-", name))
     paths = (store.directory / f"{name}.svg" for name in names)
     path = next(path for path in paths if path not in taken)
     taken.add(path)

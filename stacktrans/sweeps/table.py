@@ -231,8 +231,19 @@ NAMED = 12
 def markdown(plan: Plan, records: Records) -> str:
     """The tables and the claims of a sweep."""
     cells = cells_of(plan, records)
-    parts = [f"# {_line(plan.file.title)}", summary(plan, records)]
-    parts += [_details(plan, cells), _failures(plan, records)]
+    heading = [
+        *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
+        *("median seconds to solve", "median batches to solve", "runs", "failed"),
+    ]
+    details = [_detail(plan, cell) for cell in cells if cell.values or cell.failed]
+    parts = [f"# {_line(plan.file.title)}", summary(plan, records), _table(heading, details)]
+    failed = [
+        f"- {_line(f'{run.name}: ' + str(record['error']))}"
+        for run in plan.runs
+        if "error" in (record := records.get(run.identity, {}))
+    ]
+    if failed:
+        parts.append("\n".join(["Failed:", "", *failed]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -335,14 +346,6 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
     return "".join([*published, _number(plan, cell.figure), *marks])
 
 
-def _details(plan: Plan, cells: Sequence[Cell]) -> str:
-    heading = [
-        *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
-        *("median seconds to solve", "median batches to solve", "runs", "failed"),
-    ]
-    return _table(heading, [_detail(plan, cell) for cell in cells if cell.values or cell.failed])
-
-
 def _detail(plan: Plan, cell: Cell) -> list[str]:
     names = [_text(name) for name in (cell.condition, cell.task, cell.measure)]
     if not (cell.spread and cell.mean_interval):
@@ -359,15 +362,6 @@ def _detail(plan: Plan, cell: Cell) -> list[str]:
         str(cell.runs),
         str(cell.failed or ""),
     ]
-
-
-def _failures(plan: Plan, records: Records) -> str:
-    failed = [
-        f"- {_line(f'{run.name}: ' + str(records[run.identity]['error']))}"
-        for run in plan.runs
-        if "error" in records.get(run.identity, {})
-    ]
-    return "\n".join(["Failed:", "", *failed]) if failed else ""
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -394,7 +394,9 @@ class Race:
                 return
             self._gather(pool, show)
             self._decided = _winner(names, state.ahead) is not None
-        state.close_round(names, _winner(names, state.ahead))
+        state.rounds, state.winner = state.rounds + 1, _winner(names, state.ahead)
+        for name in filter(state.ahead.get, names):
+            state.standings[name] = state.ahead[name].pop(0)
         self._save()
 
     def _gather(self, pool: Pool, show: Callable[[], None]) -> None:

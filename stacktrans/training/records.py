@@ -1,7 +1,6 @@
 """What a run records as it goes and at its end, and how the runs of a race stand."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -343,12 +342,6 @@ class RaceState(BaseModel):
         """How each run stands after its last turn."""
         since = {name: turns[-1] for name, turns in self.ahead.items() if turns}
         return self.standings | since
-
-    def close_round(self, names: Sequence[str], winner: str | None) -> None:
-        """Note a round of some runs, as far as their turns are known, and who has won in it."""
-        for name in filter(self.ahead.get, names):
-            self.standings[name] = self.ahead[name].pop(0)
-        self.rounds, self.winner = self.rounds + 1, winner
 
     @property
     def best(self) -> str:

@@ -1,7 +1,6 @@
 """How far a run is, and its directory, where that is saved and read again."""
 
 import functools
-import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +20,7 @@ from stacktrans.common.files import (
     check_place,
     is_race,
     locked,
+    numbered,
     tidy,
     unfinished,
     write_atomically,
@@ -117,16 +117,11 @@ def claim(out: Path | None, name: str) -> Path:
         check_free(out)
         out.mkdir(parents=True, exist_ok=True)
         return out
-    for path in _numbered(Path("checkpoints") / name):
+    for path in (Path("checkpoints") / each for each in numbered(name)):
         with suppress(FileExistsError):
             path.mkdir(parents=True)
             break
     return path
-
-
-def _numbered(path: Path) -> Iterator[Path]:
-    yield path
-    yield from (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, StrictBool
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -22,15 +22,7 @@ from stacktrans.tasks.layout import Batch
 from stacktrans.training.inherited import FirstWeights, start_alike
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
-from stacktrans.training.state import (
-    Count,
-    Number,
-    Part,
-    Truth,
-    check_alike,
-    check_keys,
-    check_value,
-)
+from stacktrans.training.state import Count, Number, Part, check_alike, check_keys, check_value
 from stacktrans.training.stopping import rule_of
 
 T = TypeVar("T", bound=Optimizer)
@@ -298,7 +290,7 @@ class Settling(Part):
     """Whether the loss has been so low that the learning rate has fallen, which it does once."""
 
     name = "settling"
-    settled: Truth = False
+    settled: StrictBool = False
 
 
 class Starts(Part):
@@ -314,7 +306,7 @@ class Starts(Part):
     name = "starts"
     attempt: Annotated[Count, Field(ge=1)]
     began: Count = 0
-    failed: Truth = False
+    failed: StrictBool = False
     judged: list[Number]
 
     def __init__(self, config: RunConfig, attempt: int = 1) -> None:

@@ -22,7 +22,6 @@ def _plain(value: Any) -> Any:
 
 Count = Annotated[int, BeforeValidator(_plain), Field(strict=True, ge=0, le=MOST)]
 Number = Annotated[float, BeforeValidator(_plain), Field(strict=True, allow_inf_nan=False)]
-Truth = Annotated[bool, Field(strict=True)]
 Merit = Annotated[list[Number], Field(max_length=6)]
 """How good weights are, the more the better; empty before anything was measured."""
 Weights = dict[str, Any]

@@ -29,7 +29,7 @@ from stacktrans.settings.layers import Layer, overlay, validated
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.training.inherited import FirstWeights, inherited
+from stacktrans.training.inherited import inherited
 from stacktrans.training.model_card import model_card
 from stacktrans.training.records import (
     BUDGETS,
@@ -41,8 +41,7 @@ from stacktrans.training.records import (
     started_from,
 )
 from stacktrans.training.saving import FailedStart, SavedRun
-from stacktrans.training.sources import Examples, Files, Source, Strings
-from stacktrans.training.streams import Streams, Texts
+from stacktrans.training.sources import Examples, Files, Source, Streams, Strings, Texts
 
 WITHOUT = 200
 """Test strings that a model is measured on without its parts."""
@@ -88,16 +87,16 @@ class Trainer:
     ) -> None:
         torch.set_num_threads(config.threads)
         self.source = source = prepared(config, device, data)
-        first: FirstWeights | None = None
-        if config.start_from and not resumed:
-            first, found = inherited(source.config, config.start_from, source.task)
-            source.config = source.config.model_copy(update={"start_from": found})
-        if start_from := source.config.start_from:
+        first, start_from = None, config.start_from
+        if start_from and not resumed:
+            first, start_from = inherited(source.config, start_from, source.task)
+            source.config = source.config.model_copy(update={"start_from": start_from})
+        if start_from:
             source.notes = [started_from(start_from), *source.notes]
-        self.config = self.source.config
+        self.config = source.config
         self.directory, self.stop_requested = directory, 0
         self.outcome: str | None = None
-        self.state = SavedRun(self.source, device, command, attempt, first)
+        self.state = SavedRun(source, device, command, attempt, first)
         self._max_steps, self._time_limit = config.training.max_steps, config.training.time_limit
         if resumed:
             self.state.load(directory)
@@ -153,22 +152,20 @@ class Trainer:
         progress = self.state.progress
         outcome = progress.outcome or self.outcome or self.budget_spent()
         with Ahead(self.config, self.directory, self.state.device) as self._ahead:
-            while not outcome:
+            while not outcome and not self.stop_requested:
                 began = time.monotonic()
                 if progress.ended is None:
                     if self.config.workers > 1:
-                        starts = self.state.starts
-                        self._ahead.train(starts.needed(self.state.start.step))
+                        self._ahead.train(self.state.starts.needed(self.state.start.step))
                     self._advance()
                 elif self._made_certain():
                     outcome = progress.ended
                 progress.seconds += time.monotonic() - began
-                outcome, stop = outcome or self.budget_spent(), self.stop_requested
-                if outcome or stop:
-                    self._check_weights()
-                if stop and not outcome:
-                    self.state.save_last()
-                    raise Interrupted(stop)
+                outcome = outcome or self.budget_spent()
+            self._check_weights()
+            if not outcome:
+                self.state.save_last()
+                raise Interrupted(self.stop_requested)
         return outcome
 
     def budget_spent(self) -> str | None:
