@@ -47,7 +47,7 @@ class SweepDisplay(ProgressDisplay):
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended."""
         done = sum(self.store.done(run) for run in self.runs) - self.before
-        ended = sum(map(self._ended, self.runs))
+        ended = sum(run.identity in self.store.records for run in self.runs)
         now = time.monotonic()
         each = (now - self.began) / done if done else math.nan
         self.end = now + each * (len(self.runs) - ended)
@@ -58,11 +58,8 @@ class SweepDisplay(ProgressDisplay):
             line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
             self._say(in_a_line(line))
 
-    def _ended(self, run: PlannedRun) -> bool:
-        return run.identity in self.store.records
-
     def _left(self) -> str:
-        if all(map(self._ended, self.runs)):
+        if all(run.identity in self.store.records for run in self.runs):
             return "nothing"
         if math.isnan(self.end):
             return "not known yet"

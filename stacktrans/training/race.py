@@ -171,12 +171,6 @@ def take_turn(
     return standing
 
 
-def forget(directory: Path) -> None:
-    """Forget the runs in a directory, which others may change from now on."""
-    for place in [place for place in _trainers if place.parent == directory]:
-        del _trainers[place]
-
-
 def _standing(trainer: Trainer, records: Sequence[Record]) -> Standing:
     """How a run stands after a turn in which it had some records."""
     state, progress, start = trainer.state, trainer.state.progress, trainer.state.start
@@ -349,7 +343,7 @@ class Race:
                 while pool.at_work:  # which leaves off, if that is not wanted any more
                     self._gather(pool, show)
         finally:
-            forget(self.directory / CANDIDATES)
+            _trainers.clear()  # others may change them from now on
         if not (self._decided or self.stop_requested):  # the time is over: each has what it had
             state.standings, state.ahead = state.latest | self._left_off, {}
             state.winner = state.best if state.standings[state.best].solved else None
