@@ -81,29 +81,21 @@ def _sample(checkpoint: Checkpoint) -> list[str]:
 
 
 def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
-    lengths = config.task.lengths
+    lengths, race, won = config.task.lengths, summary.get("race"), ""
+    strategy = strategies().get(config.recipe)
+    if race:
+        how = "It won" if race["winner"] else "It came furthest in"
+        won = f" {how} a race of {len(race['strategies'])} strategies."
     said = [
         f"Lengths of sources: {lengths.train}" if lengths else "",
         *(_text(note) for note in summary.get("notes", ())),
         f"Seed: {summary['seed']}",
-        _strategy(config, summary),
+        f"Strategy: {config.recipe}: {strategy.idea}{won}" if strategy else "",
         f"Ended after {summary['steps']:,} batches, in start {summary['attempts']}: "
         f"{_text(summary['rule'])}",
         f"Versions: stacktrans {_text(summary['version'])}, torch {_text(summary['torch'])}",
     ]
     return "\n".join(f"- {part}" for part in said if part)
-
-
-def _strategy(config: RunConfig, summary: Mapping[str, Any]) -> str:
-    """Which strategy the run was trained by, if by one."""
-    strategy = strategies().get(config.recipe)
-    if strategy is None:
-        return ""
-    said, race = f"Strategy: {config.recipe}: {strategy.idea}", summary.get("race")
-    if not race:
-        return said
-    won = "It won" if race["winner"] else "It came furthest in"
-    return f"{said} {won} a race of {len(race['strategies'])} strategies."
 
 
 def _accuracies(

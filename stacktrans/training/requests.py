@@ -220,12 +220,12 @@ def resume(
     if budget is not None or workers is not None:
         raise UsageError(f"{directory}: no race that could go on; it is a single run")
     trainer = Trainer.resume(directory, limits, find_device(device))
-    state = trainer.state
-    done = {"max_steps": state.start.run_step, "time_limit": state.progress.seconds}
+    steps, seconds = trainer.state.start.run_step, trainer.state.progress.seconds
+    done = {"max_steps": (steps, "batches"), "time_limit": (seconds, "seconds")}
     for layer in limits:
         for name, value in layer.settings["training"].items():
-            if value < done[name]:
-                unit = "batches" if name == "max_steps" else "seconds"
-                had = f"the run has already had {done[name]:.0f} {unit}; expected more"
-                raise UsageError(f"{layer.origin} {value}: {had}")
+            had, unit = done[name]
+            if value < had:
+                said = f"the run has already had {had:.0f} {unit}; expected more"
+                raise UsageError(f"{layer.origin} {value}: {said}")
     return trainer

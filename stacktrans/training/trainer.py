@@ -424,19 +424,19 @@ def prepared(config: RunConfig, device: torch.device, data: Path | None = None) 
 
 def check_room(config: RunConfig, layout: Layout) -> None:
     """Raise `UsageError` if a run surely needs more memory than this machine has."""
-    there = _bytes_of_machine()
+    there, training = _bytes_of_machine(), config.training
     model = without_numbers(config.model, layout.inputs, layout.outputs)
     weights = _BYTES * _COPIES * count_weights(model)
-    if weights > there:
-        raise UsageError(f"model: its weights {_refusal(weights, there)}")
     # Of a batch at least gates, states and outputs are kept.
     rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in model.controller.all_layers)
-    training = config.training
     steps = training.batch_symbols or training.batch_strings * _steps(config)
-    needed = weights + _BYTES * steps * (rows + layout.outputs)
-    if needed > there:
-        size = training.batch_size if training.batch_symbols else f"{training.batch_size} strings"
-        raise UsageError(f"training.batch_size: {size} at once {_refusal(needed, there)}")
+    whole = weights + _BYTES * steps * (rows + layout.outputs)
+    size = training.batch_size if training.batch_symbols else f"{training.batch_size} strings"
+    parts = {"model: its weights": weights, f"training.batch_size: {size} at once": whole}
+    for part, needed in parts.items():
+        if needed > there:
+            has = f"this machine has {there / 2**30:,.1f}"
+            raise UsageError(f"{part} need at least {needed / 2**30:,.1f} GiB; {has}")
 
 
 def count_weights(model: Transducer) -> int:
@@ -460,7 +460,3 @@ def _bytes_of_machine() -> float:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return math.inf
-
-
-def _refusal(needed: float, there: float) -> str:
-    return f"need at least {needed / 2**30:,.1f} GiB; this machine has {there / 2**30:,.1f}"
