@@ -40,7 +40,7 @@ from stacktrans.training.records import (
     raced,
     started_from,
 )
-from stacktrans.training.saving import FailedStart, SavedRun
+from stacktrans.training.saving import FailedStart, SavedRun, has_last
 from stacktrans.training.sources import Examples, Files, Source, Streams, Strings, Texts
 
 WITHOUT = 200
@@ -361,11 +361,12 @@ class Ahead:
         """The run of a start as far as it was trained ahead; None if it was not."""
         if attempt not in self.running:
             return None
-        process, done = self.running.pop(attempt)
-        process.leave_off()
-        wait([done])
+        (process, done), place = self.running.pop(attempt), self.folder / str(attempt)
+        if has_last(place):  # if it has not begun, there is nothing to wait for
+            process.leave_off()
+            wait([done])
         process.close()
-        return self.folder / str(attempt)
+        return place
 
     def stop(self) -> None:
         """End all of them and remove their results."""
