@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from stacktrans.commands import completion
+from stacktrans.commands.options import described, option_of
 from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.common import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory
@@ -67,7 +68,10 @@ PluginOption = Annotated[
 
 
 def command(function: Callable[..., None]) -> None:
-    """Register a command, with `--plugin`, and with messages and exit codes for its errors."""
+    """Register a command, with `--plugin`, and with messages and exit codes for its errors.
+
+    The help of its options is what its docstring says of them under "Args".
+    """
 
     @functools.wraps(function)
     def guarded(*, plugin: list[str] | None, **options: Any) -> None:
@@ -82,11 +86,16 @@ def command(function: Callable[..., None]) -> None:
             raise typer.Exit(code) from None
 
     declared = signature(function)
-    option = Parameter("plugin", Parameter.KEYWORD_ONLY, default=None)
-    option = option.replace(annotation=PluginOption)
-    parameters = [*declared.parameters.values(), option]
+    meaning, meanings = described(function)
+    plugin_option = Parameter("plugin", Parameter.KEYWORD_ONLY, annotation=PluginOption)
+    parameters = [
+        each.replace(annotation=option_of(each, meanings.get(each.name)))
+        for each in declared.parameters.values()
+    ]
+    parameters.append(plugin_option.replace(default=None))
+    guarded.__doc__ = meaning
     guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
-    guarded.__annotations__ = {**function.__annotations__, "plugin": PluginOption}
+    guarded.__annotations__ = {each.name: each.annotation for each in parameters}
     app.command()(guarded)
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import inspect
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -14,6 +13,7 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from stacktrans.commands.options import items
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.kinds import in_words
@@ -324,13 +324,3 @@ def assigned(settings: Mapping[str, Any]) -> str:
 def summary(documented: object) -> str:
     """The first paragraph of a docstring."""
     return in_a_line((inspect.getdoc(documented) or "").split("\n\n")[0])
-
-
-_SECTION = re.compile(r"^(?:Args|Attributes):\n((?: .*\n|\n)+)", re.MULTILINE)
-_ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5}.*)*)", re.MULTILINE)
-
-
-def items(documented: object) -> dict[str, str]:
-    """What a docstring's sections Args and Attributes say, by name."""
-    sections = _SECTION.findall(f"{inspect.getdoc(documented)}\n")
-    return {name: in_a_line(said) for section in sections for name, said in _ITEM.findall(section)}

@@ -11,8 +11,10 @@ from stacktrans.commands.options import (
     BeamOption,
     DepthOption,
     DeviceOption,
+    FileOption,
     HardOption,
     JsonOption,
+    SeedOption,
     WorkersOption,
     load_model,
     parse_lengths,
@@ -37,82 +39,26 @@ Loaded = Sequence[tuple[str, "Checkpoint"]]
 
 def eval(
     checkpoints: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="CHECKPOINT",
-            help="Directories of checkpoints or runs, or names from stacktrans list checkpoints.",
-            autocompletion=completion.checkpoints,
-        ),
+        list[str], typer.Argument(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
     ],
-    lengths: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="A:B",
-            help="Source lengths; may be repeated. Default: the task's training and test lengths.",
-        ),
-    ] = None,
-    count: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of strings: per range (default: 1000, or all of --data), or per length "
-            "with --each (default: 100)."
-        ),
-    ] = None,
-    each: Annotated[
-        bool, typer.Option("--each", help="Draw --count strings of every available length.")
-    ] = False,
+    lengths: Annotated[list[str] | None, typer.Option(metavar="A:B")] = None,
+    count: int | None = None,
+    each: bool = False,
     depth: DepthOption = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Your own pairs, as generate writes them, in TSV or JSON lines; - for stdin.",
-        ),
-    ] = None,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write source, target, answer and right or wrong, a line each, as JSON lines if "
-            "the file ends in .jsonl, as TSV otherwise, packed if it ends in .gz; - for stdout, "
-            "the tables then going to stderr.",
-        ),
-    ] = None,
-    errors: Annotated[
-        int | None, typer.Option(metavar="N", help="Show the first N wrong answers.")
-    ] = None,
+    data: FileOption = None,
+    predictions: FileOption = None,
+    errors: Annotated[int | None, typer.Option(metavar="N")] = None,
     beam: BeamOption = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PART",
-            help="Also measure each model without a part: memory (reads are zero), pushes or pops "
-            "(which are blocked), or state (the controller's, which is reset at each step); may "
-            "be repeated.",
-        ),
-    ] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="For a model of text: the perplexity of this file, instead of its run's texts.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the strings.")] = 1,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw accuracy by length to a .png, .svg or .pdf file."),
-    ] = None,
+    without: Annotated[list[str] | None, typer.Option(metavar="PART")] = None,
+    text: FileOption = None,
+    seed: SeedOption = 1,
+    plot: FileOption = None,
     hard: HardOption = False,
     device: DeviceOption = "auto",
     workers: WorkersOption = 1,
     as_json: JsonOption = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print the table as CSV, with numbers in full.")
-    ] = False,
-    as_latex: Annotated[
-        bool, typer.Option("--latex", help="Print the table as LaTeX, for the package booktabs.")
-    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex")] = False,
 ) -> None:
     """Measure coarse, fine and symbol accuracy, or the perplexity of a text.
 
@@ -144,6 +90,26 @@ def eval(
         stacktrans eval checkpoints/parenthesis-stack --depth 24
         stacktrans eval checkpoints/anbncn --lengths 2:60 --each --plot anbncn.svg
         stacktrans eval checkpoints/text-stack-rnn-1 --text more.txt
+
+    Args:
+        checkpoints: Directories of checkpoints or runs, or names from stacktrans list checkpoints.
+        lengths: Source lengths; may be repeated. Default: the task's training and test lengths.
+        count: Number of strings: per range (default: 1000, or all of --data), or per length with
+            --each (default: 100).
+        each: Draw --count strings of every available length.
+        data: Your own pairs, as generate writes them, in TSV or JSON lines; - for stdin.
+        predictions: Write source, target, answer and right or wrong, a line each, as JSON lines if
+            the file ends in .jsonl, as TSV otherwise, packed if it ends in .gz; - for stdout, the
+            tables then going to stderr.
+        errors: Show the first N wrong answers.
+        without: Also measure each model without a part: memory (reads are zero), pushes or pops
+            (which are blocked), or state (the controller's, which is reset at each step); may be
+            repeated.
+        text: For a model of text: the perplexity of this file, instead of its run's texts.
+        seed: Random seed of the strings.
+        plot: Draw accuracy by length to a .png, .svg or .pdf file.
+        as_csv: Print the table as CSV, with numbers in full.
+        as_latex: Print the table as LaTeX, for the package booktabs.
     """
     from stacktrans.inference.evaluation import EvalRequest, evaluate
     from stacktrans.model.description import model_line

@@ -7,6 +7,7 @@ import typer
 
 from stacktrans.commands.options import (
     CheckpointArgument,
+    FileOption,
     JsonOption,
     WorkersOption,
     load_model,
@@ -27,38 +28,16 @@ if TYPE_CHECKING:
 
 def extract(
     checkpoint: CheckpointArgument,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Save the machine as a checkpoint in a new directory."),
-    ] = None,
-    dot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the machine as a graph in DOT.")
-    ] = None,
-    svg: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the machine to an .svg file.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    dot: FileOption = None,
+    svg: FileOption = None,
     strings: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Also compare the answers of model and machine to N random strings.",
-            rich_help_panel="How far they agree",
-        ),
+        int | None, typer.Option(metavar="N", rich_help_panel="How far they agree")
     ] = None,
     lengths: Annotated[
-        str,
-        typer.Option(
-            metavar="A:B",
-            help="The lengths of these strings.",
-            rich_help_panel="How far they agree",
-        ),
+        str, typer.Option(metavar="A:B", rich_help_panel="How far they agree")
     ] = "1:1000",
-    time_limit: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Stop learning rules after this time, such as 30s or 5m."
-        ),
-    ] = "60s",
+    time_limit: Annotated[str, typer.Option(metavar="TIME")] = "60s",
     workers: WorkersOption = 1,
     as_json: JsonOption = False,
 ) -> None:
@@ -78,6 +57,14 @@ def extract(
         stacktrans extract xor-buffered --out xor-machine
         stacktrans extract parenthesis-stack --svg rules.svg --dot rules.dot
         stacktrans extract anbncn --strings 1000 --lengths 1:1000
+
+    Args:
+        out: Save the machine as a checkpoint in a new directory.
+        dot: Write the machine as a graph in DOT.
+        svg: Draw the machine to an .svg file.
+        strings: Also compare the answers of model and machine to N random strings.
+        lengths: The lengths of these strings.
+        time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
     from stacktrans.common.errors import UsageError
     from stacktrans.extraction.extracting import check_lengths, compared_with

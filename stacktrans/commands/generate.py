@@ -6,37 +6,23 @@ from typing import Annotated, Literal
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import TASK, DepthOption, parse_lengths
+from stacktrans.commands.options import TASK, DepthOption, LengthsOption, SeedOption, parse_lengths
 from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import UsageError, check_positive
 
 
 def generate(
     task: Annotated[str, TASK],
-    count: Annotated[int, typer.Option(help="Number of pairs.")] = 10,
-    lengths: Annotated[
-        str | None,
-        typer.Option(metavar="A:B", help="Source lengths. Default: the task's training lengths."),
-    ] = None,
+    count: int = 10,
+    lengths: LengthsOption = None,
     depth: DepthOption = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change one setting of the task, named as in its file; may be repeated.",
-            autocompletion=completion.settings_of_a_task,
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_task),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 1,
-    format: Annotated[
-        Literal["tsv", "jsonl"] | None,
-        typer.Option(help="Output format. Default: jsonl if --out ends in .jsonl, tsv otherwise."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write to this file, whole or not at all, and packed if it ends in .gz."),
-    ] = None,
+    seed: SeedOption = 1,
+    format: Literal["tsv", "jsonl"] | None = None,
+    out: Path | None = None,
 ) -> None:
     """Write pairs of a task: a source and its exact answer on each line.
 
@@ -48,6 +34,14 @@ def generate(
         stacktrans generate --task copy --format jsonl
         stacktrans generate --task parenthesis --depth 12
         stacktrans generate --task copy --set parameters.symbols=1000
+
+    Args:
+        count: Number of pairs.
+        lengths: Source lengths. Default: the task's training lengths.
+        set_: Change one setting of the task, named as in its file; may be repeated.
+        seed: Random seed.
+        format: Output format. Default: jsonl if --out ends in .jsonl, tsv otherwise.
+        out: Write to this file, whole or not at all, and packed if it ends in .gz.
     """
     from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.resolve import load_task

@@ -16,8 +16,11 @@ from stacktrans.commands import completion
 from stacktrans.commands.options import (
     CheckpointArgument,
     DeviceOption,
+    FileOption,
     HardOption,
     JsonOption,
+    LengthsOption,
+    SeedOption,
     load_model,
     parse_lengths,
     parse_numbers,
@@ -43,53 +46,19 @@ QUIT = {b"q", b"Q"}
 
 def inspect(
     checkpoint: CheckpointArgument,
-    string: Annotated[
-        str | None,
-        typer.Argument(metavar="[STRING]", help="The source. Default: a sample of the task."),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample.")] = 1,
-    lengths: Annotated[
-        str | None, typer.Option(metavar="A:B", help="Length of the sample.")
-    ] = None,
-    heatmap: Annotated[
-        bool,
-        typer.Option("--heatmap", help="Show a picture, with time across, instead of a table."),
-    ] = False,
-    contents: Annotated[
-        bool,
-        typer.Option(
-            "--contents", help="Show what the memory holds after each step; also with --json."
-        ),
-    ] = False,
-    stepping: Annotated[
-        bool, typer.Option("--step", help="Step through it in the terminal, by the arrow keys.")
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the picture to a .png, .svg or .pdf file."),
-    ] = None,
-    animate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw the memory step by step to a .gif file."),
-    ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write a page in which a browser plays the steps."
-        ),
-    ] = None,
+    string: Annotated[str | None, typer.Argument(metavar="[STRING]")] = None,
+    seed: SeedOption = 1,
+    lengths: LengthsOption = None,
+    heatmap: bool = False,
+    contents: bool = False,
+    stepping: Annotated[bool, typer.Option("--step")] = False,
+    plot: FileOption = None,
+    animate: FileOption = None,
+    page: Annotated[Path | None, typer.Option("--html", metavar="FILE")] = None,
     beside: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CHECKPOINT",
-            help="Another model, beside this one in the page of --html.",
-            autocompletion=completion.checkpoints,
-        ),
+        str | None, typer.Option(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
     ] = None,
-    stacks: Annotated[
-        str | None,
-        typer.Option(metavar="N,...", help="Show only these of several stacks or lists."),
-    ] = None,
+    stacks: Annotated[str | None, typer.Option(metavar="N,...")] = None,
     hard: HardOption = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
@@ -110,6 +79,19 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
         stacktrans inspect checkpoints/reverse-stack hello --step
         stacktrans inspect checkpoints/reverse-stack hello --html hello.html
+
+    Args:
+        string: The source. Default: a sample of the task.
+        seed: Random seed of the sample.
+        lengths: Length of the sample.
+        heatmap: Show a picture, with time across, instead of a table.
+        contents: Show what the memory holds after each step; also with --json.
+        stepping: Step through it in the terminal, by the arrow keys.
+        plot: Draw the picture to a .png, .svg or .pdf file.
+        animate: Draw the memory step by step to a .gif file.
+        page: Write a page in which a browser plays the steps.
+        beside: Another model, beside this one in the page of --html.
+        stacks: Show only these of several stacks or lists.
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.contents import contents_view, screen

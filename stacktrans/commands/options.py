@@ -1,14 +1,19 @@
 """Options that several commands share, and reading their values."""
 
+import copy
 import gc
+import inspect
 import math
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
 from stacktrans.commands import completion
 from stacktrans.common.errors import UsageError, check_positive, clipped
+from stacktrans.common.visible import in_a_line
 
 if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
@@ -53,6 +58,41 @@ WorkersOption = Annotated[
     int, typer.Option(metavar="N", help="How many processor cores answer at the same time.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SeedOption = Annotated[int, typer.Option(min=0)]
+FileOption = Annotated[Path | None, typer.Option(metavar="FILE")]
+TimeOption = Annotated[str | None, typer.Option(metavar="TIME")]
+LengthsOption = Annotated[str | None, typer.Option(metavar="A:B")]
+
+_SECTION = re.compile(r"^(?:Args|Attributes):\n((?: .*\n|\n)+)", re.MULTILINE)
+_ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5}.*)*)", re.MULTILINE)
+
+
+def items(documented: object) -> dict[str, str]:
+    """What a docstring's sections Args and Attributes say, by name."""
+    sections = _SECTION.findall(f"{inspect.getdoc(documented)}\n")
+    return {name: in_a_line(said) for section in sections for name, said in _ITEM.findall(section)}
+
+
+def described(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
+    """The help of a command, and that of its parameters, both from its docstring."""
+    return (inspect.getdoc(command) or "").partition("\nArgs:\n")[0], items(command)
+
+
+def option_of(parameter: inspect.Parameter, meaning: str | None) -> Any:
+    """The annotation of a command's parameter as Typer needs it, with its help, if it has one.
+
+    Without `Annotated`, a parameter is an option of its name; a `bool` is a flag with no opposite.
+    """
+    if meaning is None:
+        return parameter.annotation
+    kind, info = parameter.annotation, typer.Option()
+    if get_origin(kind) is Annotated:
+        kind, info = get_args(kind)
+    elif kind is bool:
+        info = typer.Option(f"--{parameter.name.replace('_', '-')}")
+    info = copy.copy(info)
+    info.help = meaning
+    return Annotated[kind, info]
 
 
 def parse_lengths(text: str) -> "Lengths":

@@ -16,37 +16,14 @@ from stacktrans.model.devices import check_device
 
 
 def sweep(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A sweep file, such as those in experiments/.")
-    ],
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            help="One of the file's profiles, such as small.", autocompletion=completion.profiles
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATTERN", help="Only runs whose name contains or matches this: 'LSTM*'."
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Parallel runs on this machine. Default: one per core.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Run on this Dask scheduler: tcp://host:8786."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the sweep. Default: sweeps/NAME.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the runs, and run nothing.")
-    ] = False,
-    plot: Annotated[
-        bool, typer.Option("--plot", help="Also draw learning curves and accuracy by length.")
-    ] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE")],
+    profile: Annotated[str | None, typer.Option(autocompletion=completion.profiles)] = None,
+    only: Annotated[str | None, typer.Option(metavar="PATTERN")] = None,
+    workers: int | None = None,
+    cluster: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
+    out: Path | None = None,
+    dry_run: bool = False,
+    plot: bool = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -60,6 +37,16 @@ def sweep(
         stacktrans sweep experiments/hao2018.yaml --only 'reversal*' --workers 2
         stacktrans sweep experiments/joulin2015.yaml --dry-run
         stacktrans sweep experiments/hao2018.yaml --cluster tcp://scheduler:8786
+
+    Args:
+        file: A sweep file, such as those in experiments/.
+        profile: One of the file's profiles, such as small.
+        only: Only runs whose name contains or matches this: 'LSTM*'.
+        workers: Parallel runs on this machine. Default: one per core.
+        cluster: Run on this Dask scheduler: tcp://host:8786.
+        out: Directory of the sweep. Default: sweeps/NAME.
+        dry_run: List the runs, and run nothing.
+        plot: Also draw learning curves and accuracy by length.
     """
     from stacktrans.sweeps.live import SweepDisplay, overview
     from stacktrans.sweeps.plan import read_plan

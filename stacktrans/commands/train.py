@@ -9,65 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import TASK, DeviceOption, JsonOption, keep_loaded, parse_seconds
+from stacktrans.commands.options import (
+    TASK,
+    DeviceOption,
+    FileOption,
+    JsonOption,
+    TimeOption,
+    keep_loaded,
+    parse_seconds,
+)
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import complain
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, resuming
 from stacktrans.common.visible import listed, shell_text
 from stacktrans.settings.packaged import AUTO
-
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Learn your own pairs: a file with a source, a tab and its target on each line, or "
-        "JSON lines, perhaps packed (.gz); - for stdin.",
-    ),
-]
-DevOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="With --data: pairs that decide when to stop and which weights to keep. Default: a "
-        "tenth of --data, drawn by the seed.",
-    ),
-]
-TestOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="With --data: pairs to measure at the end. Default: the longest tenth of --data.",
-    ),
-]
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,...",
-        help="With --data: the columns of a line, in order, such as source,features,target. "
-        "Default: those that the first line names, or else found out from the file.",
-    ),
-]
-SymbolsOption = Annotated[
-    str | None,
-    typer.Option(
-        help="With --data: what strings are made of, characters or words. Default: guessed from "
-        "the file."
-    ),
-]
-
-SeparatorOption = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="With --data: what separates features. Default: ; or |."),
-]
-NormalizeOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FORM",
-        help="With --data: the Unicode normalization form of all strings, nfc, nfd, nfkc or none; "
-        "it is saved with the model. Default: none, with a warning if they are mixed.",
-    ),
-]
 
 if TYPE_CHECKING:
     from stacktrans.training.race import Race
@@ -97,129 +53,40 @@ def train(
             autocompletion=completion.controllers,
         ),
     ] = None,
-    hidden: Annotated[
-        int | None, typer.Option(help="Units of the controller. Default: the recipe's.")
-    ] = None,
-    memory_size: Annotated[
-        int | None, typer.Option(help="Size of a pushed vector. Default: the recipe's.")
-    ] = None,
-    buffered: Annotated[
-        bool | None,
-        typer.Option(
-            help="Read from an input buffer and write to an output buffer; for tasks of pairs."
-        ),
-    ] = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            help="auto (used if none is given): a race of strategies, which the first that has "
-            "solved the task wins; or a strategy by its name. default: what they all begin from. "
-            "paper: the settings of the paper that the task comes from.",
-            autocompletion=completion.recipes,
-        ),
-    ] = None,
+    hidden: int | None = None,
+    memory_size: int | None = None,
+    buffered: bool | None = None,
+    recipe: Annotated[str | None, typer.Option(autocompletion=completion.recipes)] = None,
     strategies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="Race these strategies alone (see stacktrans list strategies).",
-            autocompletion=completion.strategies,
-        ),
+        str | None, typer.Option(metavar="NAME,...", autocompletion=completion.strategies)
     ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is "
-            "over, the model that has come furthest is kept. Time before a --resume counts.",
-        ),
-    ] = None,
+    budget: TimeOption = None,
     from_: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="CHECKPOINT",
-            help="Go on with a trained model: its weights are the first ones, its settings and its "
-            "task the run's unless given otherwise. Its symbols are kept, others added. No race.",
-            autocompletion=completion.checkpoints,
-        ),
+        typer.Option("--from", metavar="CHECKPOINT", autocompletion=completion.checkpoints),
     ] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Learn to predict a text: a folder with train.txt, valid.txt and test.txt, one "
-            "sentence per line.",
-        ),
-    ] = None,
-    data: DataOption = None,
-    dev: DevOption = None,
-    test: TestOption = None,
-    columns: ColumnsOption = None,
-    symbols: SymbolsOption = None,
-    separator: SeparatorOption = None,
-    normalize: NormalizeOption = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Settings from a YAML file, such as a run's config.yaml."
-        ),
-    ] = None,
+    text: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    data: FileOption = None,
+    dev: FileOption = None,
+    test: FileOption = None,
+    columns: Annotated[str | None, typer.Option(metavar="NAME,...")] = None,
+    symbols: str | None = None,
+    separator: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    normalize: Annotated[str | None, typer.Option(metavar="FORM")] = None,
+    config: Annotated[str | None, typer.Option(metavar="FILE")] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Change one setting (see stacktrans list settings); may be repeated.",
-            autocompletion=completion.settings_of_a_run,
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_run),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Random seed. Default: 1.")] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of processes. In a race, as many runs are trained at the same time "
-            "(default: one on each core). In a single run, the extra processes train the next "
-            "starts in advance, in case the first fails. The result is the same."
-        ),
-    ] = None,
-    max_steps: Annotated[
-        int | None,
-        typer.Option(
-            help="Stop after this many batches; in a race, of each run. Default: the recipe's."
-        ),
-    ] = None,
-    time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Stop after this much training: 90s, 5m, 1h30m. Default: no limit. Training "
-            "before a --resume counts.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Directory of the run. Default: checkpoints/TASK-MEMORY-SEED, in which the memory "
-            "is auto where several are raced."
-        ),
-    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    workers: int | None = None,
+    max_steps: int | None = None,
+    time_limit: TimeOption = None,
+    out: Path | None = None,
     resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Continue an interrupted run, or a race that did not solve its task.",
-            autocompletion=completion.runs,
-        ),
+        Path | None, typer.Option(metavar="DIR", autocompletion=completion.runs)
     ] = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Print the configuration, in the form that --config reads, or the strategies that "
-            "would be raced, and train nothing.",
-        ),
-    ] = False,
+    dry_run: bool = False,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -245,6 +112,47 @@ def train(
         stacktrans train --task copy --memory queue --dry-run > mine.yaml
         stacktrans train --from checkpoints/copy-queue-1 --data more.tsv
         stacktrans train --resume checkpoints/copy-queue-1
+
+    Args:
+        hidden: Units of the controller. Default: the recipe's.
+        memory_size: Size of a pushed vector. Default: the recipe's.
+        buffered: Read from an input buffer and write to an output buffer; for tasks of pairs.
+        recipe: auto (used if none is given): a race of strategies, which the first that has solved
+            the task wins; or a strategy by its name. default: what they all begin from. paper: the
+            settings of the paper that the task comes from.
+        strategies: Race these strategies alone (see stacktrans list strategies).
+        budget: Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is over,
+            the model that has come furthest is kept. Time before a --resume counts.
+        from_: Go on with a trained model: its weights are the first ones, its settings and its task
+            the run's unless given otherwise. Its symbols are kept, others added. No race.
+        text: Learn to predict a text: a folder with train.txt, valid.txt and test.txt, one sentence
+            per line.
+        data: Learn your own pairs: a file with a source, a tab and its target on each line, or JSON
+            lines, perhaps packed (.gz); - for stdin.
+        dev: With --data: pairs that decide when to stop and which weights to keep. Default: a tenth
+            of --data, drawn by the seed.
+        test: With --data: pairs to measure at the end. Default: the longest tenth of --data.
+        columns: With --data: the columns of a line, in order, such as source,features,target.
+            Default: those that the first line names, or else found out from the file.
+        symbols: With --data: what strings are made of, characters or words. Default: guessed from
+            the file.
+        separator: With --data: what separates features. Default: ; or |.
+        normalize: With --data: the Unicode normalization form of all strings, nfc, nfd, nfkc or
+            none; it is saved with the model. Default: none, with a warning if they are mixed.
+        config: Settings from a YAML file, such as a run's config.yaml.
+        set_: Change one setting (see stacktrans list settings); may be repeated.
+        seed: Random seed. Default: 1.
+        workers: Number of processes. In a race, as many runs are trained at the same time (default:
+            one on each core). In a single run, the extra processes train the next starts in
+            advance, in case the first fails. The result is the same.
+        max_steps: Stop after this many batches; in a race, of each run. Default: the recipe's.
+        time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: no limit. Training
+            before a --resume counts.
+        out: Directory of the run. Default: checkpoints/TASK-MEMORY-SEED, in which the memory is
+            auto where several are raced.
+        resume: Continue an interrupted run, or a race that did not solve its task.
+        dry_run: Print the configuration, in the form that --config reads, or the strategies that
+            would be raced, and train nothing.
     """
     from stacktrans.settings.command import OPTIONS, option_layers
     from stacktrans.training import requests

@@ -31,23 +31,10 @@ NOT_ENDED = "the model did not end its answer, which is cut off (see --max-lengt
 
 def transduce(
     checkpoint: CheckpointArgument,
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILE", help="Files; - for stdin. Default: stdin."),
-    ] = None,
-    max_length: Annotated[
-        int | None,
-        typer.Option(
-            help="Cut answers off after so many symbols. Default: twice the length of the "
-            "longest targets in training for a source of that length, plus 20; of streams and "
-            "texts, what their answers can be expected to need. Not for answers that are given in "
-            "step with sources."
-        ),
-    ] = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
+    max_length: int | None = None,
     beam: BeamOption = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also print the model's output where nothing is scored.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all")] = False,
     hard: HardOption = False,
     device: DeviceOption = "auto",
     workers: WorkersOption = 1,
@@ -75,6 +62,14 @@ def transduce(
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
+
+    Args:
+        files: Files; - for stdin. Default: stdin.
+        max_length: Cut answers off after so many symbols. Default: twice the length of the longest
+            targets in training for a source of that length, plus 20; of streams and texts, what
+            their answers can be expected to need. Not for answers that are given in step with
+            sources.
+        everything: Also print the model's output where nothing is scored.
     """
     from stacktrans.common.reading import STDIN, check_readable
     from stacktrans.inference.transduction import transduce_lines, transduce_text

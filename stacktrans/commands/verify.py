@@ -9,6 +9,7 @@ from stacktrans.commands.options import (
     DeviceOption,
     HardOption,
     JsonOption,
+    SeedOption,
     WorkersOption,
     load_model,
 )
@@ -21,19 +22,10 @@ WRONG = 1
 
 def verify(
     checkpoint: CheckpointArgument,
-    exhaustive: Annotated[
-        int,
-        typer.Option(
-            metavar="N", help="Try all strings up to the length to which there are no more than N."
-        ),
-    ] = 20_000,
-    count: Annotated[
-        int, typer.Option(help="Number of random strings of training and test lengths tried next.")
-    ] = 10_000,
-    longest: Annotated[
-        int, typer.Option(help="Length of the longest strings tried last, in symbols.")
-    ] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of the strings.")] = 1,
+    exhaustive: Annotated[int, typer.Option(metavar="N")] = 20_000,
+    count: int = 10_000,
+    longest: int = 10_000,
+    seed: SeedOption = 1,
     hard: HardOption = False,
     device: DeviceOption = "auto",
     workers: WorkersOption = 1,
@@ -52,6 +44,12 @@ def verify(
         stacktrans verify checkpoints/reverse-stack
         stacktrans verify checkpoints/xor-buffered --hard --longest 1000
         stacktrans verify checkpoints/copy-queue --count 1000 --json
+
+    Args:
+        exhaustive: Try all strings up to the length to which there are no more than N.
+        count: Number of random strings of training and test lengths tried next.
+        longest: Length of the longest strings tried last, in symbols.
+        seed: Random seed of the strings.
     """
     from stacktrans.inference.verification import Effort
     from stacktrans.inference.verification import verify as verified
