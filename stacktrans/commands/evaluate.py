@@ -204,29 +204,22 @@ def _print_accuracies(
 ) -> None:
     """Print scores on stdout, or on stderr `beside` data; JSON has the `facts` of all, too."""
     from stacktrans.model.description import model_line
-    from stacktrans.showing.scores import (
-        errors_json,
-        errors_table,
-        scores_entries,
-        scores_json,
-        scores_table,
-        scores_tables,
-    )
+    from stacktrans.showing import scores
     from stacktrans.showing.tables import heading
 
     hard, several = facts["hard"], len(loaded) > 1
-    objects, table = [], scores_table(measured, hard)
+    objects, table = [], scores.scores_table(measured, hard)
     shown: list[RenderableType] = [table] if several else []
     for (name, model), (_, results) in zip(loaded, measured, strict=True):
-        wrong = {"errors": errors_json(results, errors)} if errors else {}
+        wrong = {"errors": scores.errors_json(results, errors)} if errors else {}
         own = {"checkpoint": name, "task": model.config.task.name, **facts}
-        objects.append({**own, "results": scores_json(results, hard), **wrong})
+        objects.append({**own, "results": scores.scores_json(results, hard), **wrong})
         if not several:
-            shown += [model_line(model.config), *scores_tables(results, hard)]
+            shown += [model_line(model.config), *scores.scores_tables(results, hard)]
         if errors:
             shown += [heading(name)] if several else []
-            shown += errors_table(results, errors, model.task)
-    _print(objects, [*scores_entries(measured, hard)], table, shown, forms, beside)
+            shown += scores.errors_table(results, errors, model.task)
+    _print(objects, table, shown, forms, beside)
 
 
 def _print_perplexities(
@@ -238,21 +231,21 @@ def _print_perplexities(
     from stacktrans.showing.scores import perplexity_json, perplexity_table
 
     measured = [(name, perplexities(model, text)) for name, model in loaded]
-    objects, entries = [], []
-    for (name, found), (_, model) in zip(measured, loaded, strict=True):
-        results = perplexity_json(found)
-        task = model.config.task.name
-        objects.append({"checkpoint": name, "hard": hard, "task": task, "results": results})
-        entries += [{"checkpoint": name, **entry} for entry in results]
+    objects = [
+        {"checkpoint": name, "hard": hard, "task": model.config.task.name}
+        | {"results": perplexity_json(found)}
+        for (name, found), (_, model) in zip(measured, loaded, strict=True)
+    ]
     table = perplexity_table(measured)
-    (_, model), (_, found) = loaded[0], measured[0]
-    alone: list[RenderableType] = [model_line(model.config), perplexity_table([("", found)])]
-    _print(objects, entries, table, alone if len(loaded) == 1 else [table], forms)
+    shown: list[RenderableType] = [table]
+    if len(loaded) == 1:
+        ((_, model),), ((_, found),) = loaded, measured
+        shown = [model_line(model.config), perplexity_table([("", found)])]
+    _print(objects, table, shown, forms)
 
 
 def _print(
     objects: Sequence[dict[str, Any]],
-    entries: Sequence[dict[str, Any]],
     table: "Table",
     shown: "Sequence[RenderableType]",
     forms: dict[str, bool],
@@ -261,19 +254,21 @@ def _print(
     """Print what was measured in the form that is asked for.
 
     Args:
-        objects: for each checkpoint, what is printed as JSON.
-        entries: the rows of the table, with numbers in full.
+        objects: for each checkpoint, what is printed as JSON, and as CSV from its results.
         table: of all checkpoints.
         shown: what is printed where no form is asked for.
         forms: the options of forms, and whether each is given.
         beside: whether it is printed on stderr, since data is on stdout.
     """
+    from stacktrans.showing.scores import flat_entries
     from stacktrans.showing.tables import csv_of, latex_text
 
     if forms["--json"]:
         print_json(objects if len(objects) > 1 else objects[0])
-    elif forms["--csv"] or forms["--latex"]:
-        print_text(csv_of(entries) if forms["--csv"] else latex_text(table))
+    elif forms["--csv"]:
+        print_text(csv_of(flat_entries(objects)))
+    elif forms["--latex"]:
+        print_text(latex_text(table))
     else:
         print_out(*shown, beside=beside)
 

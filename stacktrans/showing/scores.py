@@ -15,7 +15,7 @@ from stacktrans.common.visible import json_text
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.perplexity import Perplexity
 from stacktrans.inference.predictions import Prediction
-from stacktrans.showing.tables import Column, Table, remark
+from stacktrans.showing.tables import Column, Table, remark, table_of
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import Lengths, Task
 from stacktrans.tasks.lines import PairFormat, format_pair
@@ -24,6 +24,8 @@ RESAMPLES = 2000
 """Of a bootstrap."""
 
 ROWS_PER_RANGE = 8
+_INTERVAL = "{*:.3f} [{*_low:.3f}, {*_high:.3f}]"
+"""A measure, which stands for *, and its interval in a cell."""
 Results = Sequence[tuple[Lengths, Scores]]
 """The scores of each range of lengths."""
 AROUND = 20
@@ -60,14 +62,11 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def accuracy_cells(coarse: float, fine: float, symbols: float) -> tuple[str, str, str]:
-    """Coarse, fine and symbol accuracy, each in a cell."""
-    return f"{coarse:.3f}", f"{fine:.3f}", f"{symbols:.4f}"
-
-
-def _interval(accuracy: float, count: int) -> str:
-    low, high = confidence_interval(accuracy, count)
-    return f"{accuracy:.3f} [{low:.3f}, {high:.3f}]"
+ACCURACIES = (
+    Column("coarse", form="{coarse:.3f}"),
+    Column("fine", form="{fine:.3f}"),
+    Column("symbols", form="{symbols:.4f}"),
+)
 
 
 def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
@@ -76,88 +75,56 @@ def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
     With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
     """
     yield scores_table([("", results)], hard)
-    lengths = Table("length", Column("strings", drop=1), "coarse", "fine", "symbols")
-    for bounds, scores in results:
-        parts = list(_spread(bounds, scores))
-        for part, within in parts if len(parts) > 1 else ():
-            coarse, fine = within.coarse_accuracy, within.fine_accuracy
-            cells = accuracy_cells(coarse, fine, within.symbol_accuracy)
-            lengths.add_row(part, within.count, *cells)
-    if lengths.rows:
-        yield lengths
+    lengths = [
+        {"length": part, **_measures(within)}
+        for bounds, scores in results
+        for part, within in _spread(bounds, scores)
+    ]
+    if lengths:
+        strings = Column("strings", drop=1, form="{count}")
+        yield table_of(lengths, Column("length"), strings, *ACCURACIES)
 
 
 def scores_table(measured: Sequence[tuple[str, Results]], hard: bool = False) -> Table:
     """Accuracy of checkpoints, by their names, on each range; one without a name is shown alone."""
-    several = any(name for name, _ in measured)
-    everything = [scores for _, found in measured for _, scores in found]
-    answered = any(scores.predictions is not None for scores in everything)
-    named = any(scores.name for scores in everything)
-    table = Table(
-        *(("checkpoint",) if several else ()),
-        *((Column("strings", left=True),) if named else ()),
-        "lengths",
-        Column("count" if named else "strings", drop=1),
-        "coarse [95%]",
-        Column("fine [95%]", drop=2),
-        Column("symbols", drop=3),
-        *((Column("error rate", drop=4),) if answered else ()),
-        *(("hard ≠ soft",) if hard else ()),
+    entries = [
+        {"checkpoint": name, **_flat(_entry(bounds, scores, hard))}
+        for name, results in measured
+        for bounds, scores in results
+    ]
+    count = "count" if any("strings" in entry for entry in entries) else "strings"
+    return table_of(
+        entries,
+        Column("checkpoint"),
+        Column("strings", left=True),
+        Column("lengths", form="{shortest}:{longest}"),
+        Column(count, drop=1, form="{count}"),
+        Column("coarse [95%]", form=_INTERVAL.replace("*", "coarse")),
+        Column("fine [95%]", drop=2, form=_INTERVAL.replace("*", "fine")),
+        Column("symbols", drop=3, form="{symbols:.4f}"),
+        Column("error rate", drop=4, form="{symbol_error_rate:.4f}"),
+        Column("hard ≠ soft", form="{differing:.4f}"),
     )
-    for name, results in measured:
-        for bounds, scores in results:
-            rate = scores.symbol_error_rate
-            table.add_row(
-                *((name,) if several else ()),
-                *((scores.name,) if named else ()),
-                bounds,
-                scores.count,
-                _interval(scores.coarse_accuracy, scores.count),
-                _interval(scores.fine_accuracy, scores.count),
-                f"{scores.symbol_accuracy:.4f}",
-                *(() if rate is None else (f"{rate:.4f}",)),
-                *((f"{scores.differing_share:.4f}",) if hard else ()),
-            )
-    return table
 
 
-def _spread(bounds: Lengths, scores: Scores) -> Iterator[tuple[Lengths, Scores]]:
+def _spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
+    """The scores of parts of a range of lengths, if there are strings in several of them."""
     width = -(-(bounds.longest - bounds.shortest + 1) // ROWS_PER_RANGE)
-    for start in range(bounds.shortest, bounds.longest + 1, width):
-        part = Lengths(start, min(start + width - 1, bounds.longest))
-        within = scores.of_lengths(*part)
-        if within.count:
-            yield part, within
-
-
-def scores_entries(
-    measured: Sequence[tuple[str, Results]], hard: bool = False
-) -> Iterator[dict[str, Any]]:
-    """The numbers of `scores_table`, in full, one flat entry a row."""
-    for name, results in measured:
-        for bounds, scores in results:
-            entry: dict[str, Any] = {"checkpoint": name}
-            entry |= {"strings": scores.name} if scores.name else {}
-            entry |= bounds._asdict()
-            for key, value in _scores_entry(scores).items():
-                if key.endswith("_interval"):
-                    measure = key.removesuffix("_interval")
-                    entry[f"{measure}_low"], entry[f"{measure}_high"] = value
-                else:
-                    entry[key] = value
-            yield entry | ({"differing": scores.differing_share} if hard else {})
+    parts = [
+        Lengths(start, min(start + width - 1, bounds.longest))
+        for start in range(bounds.shortest, bounds.longest + 1, width)
+    ]
+    found = [(part, within) for part in parts if (within := scores.of_lengths(*part)).count]
+    return found if len(found) > 1 else []
 
 
 def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
     """The numbers of `scores_tables`, one entry a range."""
     return [
         {
-            **({"strings": scores.name} if scores.name else {}),
-            "lengths": list(bounds),
-            **_scores_entry(scores),
-            **({"differing": scores.differing_share} if hard else {}),
+            **_entry(bounds, scores, hard),
             "by_length": [
-                {"length": length, **_scores_entry(within)}
+                {"length": length, **_measures(within)}
                 for length, within in scores.by_length().items()
             ],
         }
@@ -165,7 +132,17 @@ def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
     ]
 
 
-def _scores_entry(scores: Scores) -> dict[str, Any]:
+def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
+    """What was measured on a range of lengths, and the name of its strings if they have one."""
+    return {
+        **({"strings": scores.name} if scores.name else {}),
+        "lengths": [*bounds],
+        **_measures(scores),
+        **({"differing": scores.differing_share} if hard else {}),
+    }
+
+
+def _measures(scores: Scores) -> dict[str, Any]:
     coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
     rate = scores.symbol_error_rate
     return {
@@ -180,23 +157,44 @@ def _scores_entry(scores: Scores) -> dict[str, Any]:
     }
 
 
+def flat_entries(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The results of checkpoints, as JSON has them, each in one flat entry."""
+    return [
+        {"checkpoint": each["checkpoint"], **_flat(result)}
+        for each in objects
+        for result in each["results"]
+    ]
+
+
+def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of JSON with a field for each number, and nothing about single lengths."""
+    flat: dict[str, Any] = {}
+    for key, value in result.items():
+        measure, _, last = key.rpartition("_")
+        if key == "lengths":
+            flat["shortest"], flat["longest"] = value
+        elif last == "interval":
+            flat[f"{measure}_low"], flat[f"{measure}_high"] = value
+        elif key != "by_length":
+            flat[key] = value
+    return flat
+
+
 def perplexity_table(measured: Sequence[tuple[str, Mapping[str, Perplexity]]]) -> Table:
     """The perplexity of texts by checkpoints, by their names; one without a name is shown alone."""
-    several = any(name for name, _ in measured)
-    table = Table(
-        *(("checkpoint",) if several else ()),
+    return table_of(
+        [
+            {"checkpoint": name, **each}
+            for name, texts in measured
+            for each in perplexity_json(texts)
+        ],
+        Column("checkpoint"),
         Column("text", left=True),
         Column("symbols", drop=2),
         Column("unknown", drop=1),
-        "perplexity",
-        Column("nats/symbol", drop=3),
+        Column("perplexity", form="{perplexity:.2f}"),
+        Column("nats/symbol", drop=3, form="{nats:.4f}"),
     )
-    for checkpoint, texts in measured:
-        before = (checkpoint,) if several else ()
-        for name, found in texts.items():
-            perplexity, nats = f"{found.perplexity:.2f}", f"{found.nats:.4f}"
-            table.add_row(*before, name, found.symbols, found.unknown, perplexity, nats)
-    return table
 
 
 def perplexity_json(texts: Mapping[str, Perplexity]) -> list[dict[str, Any]]:

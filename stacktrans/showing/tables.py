@@ -46,6 +46,8 @@ class Column(NamedTuple):
             it never is.
         fold: the separator at which cells may be folded; empty for cells that stay whole.
         least: its least width.
+        form: what stands in a cell: a format of the fields of an entry; that of the column's name
+            unless given.
     """
 
     name: str
@@ -54,11 +56,19 @@ class Column(NamedTuple):
     drop: int | None = None
     fold: str = ""
     least: int = 0
+    form: str = ""
 
     @property
     def title(self) -> str:
         """Its name without a group above it."""
         return f"{self.group} {self.name}".strip()
+
+    def cell(self, entry: Mapping[str, object]) -> str:
+        """The cell of an entry; empty where it lacks a field."""
+        try:
+            return (self.form or f"{{{self.name}}}").format_map(entry)
+        except KeyError:
+            return ""
 
 
 class Table:
@@ -214,6 +224,16 @@ class Table:
         first, *others = _folded(GAP.join(pairs), GAP, width - len(GAP))
         yield first
         yield from (f"{GAP}{line}" for line in others)
+
+
+def table_of(entries: Sequence[Mapping[str, object]], *columns: Column) -> Table:
+    """A table with a row for each entry, without the columns that no entry has a cell for."""
+    cells = {column: [column.cell(entry) for entry in entries] for column in columns}
+    kept = [column for column in columns if any(cells[column]) or not entries]
+    table = Table(*kept)
+    for row in zip(*(cells[column] for column in kept), strict=True):
+        table.add_row(*row)
+    return table
 
 
 def _gaps(columns: Sequence[int]) -> int:

@@ -4,6 +4,7 @@ import math
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -14,8 +15,8 @@ from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.strategies import strategies
 from stacktrans.showing.progress import ProgressDisplay
-from stacktrans.showing.scores import accuracy_cells, perplexity_table
-from stacktrans.showing.tables import GAP, Column, Table, remark
+from stacktrans.showing.scores import ACCURACIES, perplexity_table
+from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race import Race
 from stacktrans.training.records import (
     Accuracy,
@@ -376,7 +377,6 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
 
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
-    table = Table(Column("strings", left=True), "lengths", Column("count", drop=1), *SCORES)
     ranges = config.task.ranges
     own = "" if config.of_files else str(ranges.train)  # of files the development set has its own
     rows = {
@@ -388,8 +388,10 @@ def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
         f"test without {part}": (str(ranges.test), accuracy)
         for part, accuracy in summary.without.items()
     }
-    for name, (lengths, accuracy) in rows.items():
-        if accuracy:
-            scores = accuracy_cells(accuracy.coarse, accuracy.fine, accuracy.symbols)
-            table.add_row(name, lengths, accuracy.count, *scores)
-    return table
+    entries = [
+        {"strings": name, "lengths": lengths, **asdict(accuracy)}
+        for name, (lengths, accuracy) in rows.items()
+        if accuracy
+    ]
+    columns = Column("strings", left=True), Column("lengths"), Column("count", drop=1)
+    return table_of(entries, *columns, *ACCURACIES)
