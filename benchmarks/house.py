@@ -54,18 +54,18 @@ def in_a_line() -> list[str]:
     """What a line goes through that a trained model answers."""
     Entry.compile_from_now_on()  # so short a line would be run in Python otherwise
     model = load(CHECKPOINT)
-    for entered in (None, Entered()):
-        read, write = os.pipe()
+    read, write = os.pipe()
+    lines, entered = transduce_lines(model, read), Entered()
+    for profile in (None, entered):
         os.write(write, b"hello\n")
-        os.close(write)
-        sys.setprofile(entered)
+        sys.setprofile(profile)
         try:
-            answers = [line.output for line in transduce_lines(model, read, None)]
+            line = next(lines)
         finally:
             sys.setprofile(None)
-            os.close(read)
-        assert answers == ["olleh"]
-    assert entered is not None
+        assert line.output == "olleh\n"
+    os.close(write)
+    os.close(read)
     return entered.files
 
 

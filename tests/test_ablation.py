@@ -14,7 +14,7 @@ from torch import Tensor
 
 import stacktrans
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.transduction import transduce_strings
+from stacktrans.inference.transduction import AnswerOptions, transduce_strings
 from stacktrans.model.ablation import parts_of, without
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.model.transducer import Transducer
@@ -197,7 +197,7 @@ def test_shipped_counters_need_to_push_and_to_pop(name: str) -> None:
 
 
 def answer_of(model: Checkpoint) -> str | None:
-    (line,) = transduce_strings(model, ["abcdefgh"], max_length=8)
+    (line,) = transduce_strings(model, ["abcdefgh"], AnswerOptions(max_length=8))
     return line.output
 
 

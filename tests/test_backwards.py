@@ -64,7 +64,7 @@ def extracted(reverse: Checkpoint) -> Extracted:
 
 
 def answers(model: Checkpoint, *sources: str) -> list[str | None]:
-    return [line.output for line in transduce_strings(model, sources, None)]
+    return [line.output for line in transduce_strings(model, sources)]
 
 
 def test_what_is_read_and_said_is_turned_around() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stacktrans.common.ragged import Ragged, joined
-from stacktrans.inference.transduction import Line, Lines, transduce_lines, transduce_text
+from stacktrans.inference.transduction import AnswerOptions, Line, Lines, transduce_lines
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.alphabets import Alphabet, Characters
 
@@ -29,9 +29,10 @@ def as_source(line: bytes, model: Checkpoint) -> bytes:
 
 def both(model: Checkpoint, path: Path, most: int | None) -> tuple[list[Line], list[Line | Lines]]:
     found: list[list[Line | Lines]] = []
-    for answers in (transduce_lines, transduce_text):
+    for full in (True, False):
         with path.open("rb") as stream:
-            found.append([*answers(model, stream.fileno(), most, marked=True)])
+            options = AnswerOptions(most, marked=True, full=full)
+            found.append([*transduce_lines(model, stream.fileno(), options)])
     each, together = found
     return [line for line in each if isinstance(line, Line)], together
 
@@ -78,7 +79,7 @@ def test_a_line_after_many_is_known_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("01\n" * 3000 + "0x\n")
     with path.open("rb") as stream:
-        *_, last = transduce_text(load("checkpoints/xor-buffered"), stream.fileno(), None)
+        *_, last = transduce_lines(load("checkpoints/xor-buffered"), stream.fileno())
     assert isinstance(last, Line)
     assert last.number == 3001
     assert last.error == "symbol 2 is 'x', which the model does not know"
@@ -86,7 +87,7 @@ def test_a_line_after_many_is_known_by_its_number(tmp_path: Path) -> None:
 
 def test_a_line_in_a_pipe_is_answered_before_the_next() -> None:
     reading, writing = os.pipe()
-    answers = transduce_text(load("checkpoints/reverse-stack"), reading, None)
+    answers = transduce_lines(load("checkpoints/reverse-stack"), reading)
     for line, right in (("abc", "cba\n"), ("", "\n"), ("xy", "yx\n")):
         os.write(writing, f"{line}\n".encode())
         assert next(answers).output == right

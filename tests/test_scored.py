@@ -11,7 +11,7 @@ from shipped_tasks import task_of
 from stacktrans.common.reading import Piece
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import trace
-from stacktrans.inference.transduction import Line, LineStream, transduce_lines
+from stacktrans.inference.transduction import AnswerOptions, Line, LineStream, transduce_lines
 from stacktrans.model import checkpoint
 from stacktrans.showing.traces import verdict
 from stacktrans.tasks.alphabets import UNKNOWN
@@ -39,7 +39,8 @@ def answered(
     path.write_text(text)
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return [*transduce_lines(loaded, descriptor, None, as_json, marked)]
+        lines = transduce_lines(loaded, descriptor, AnswerOptions(marked=marked, full=as_json))
+        return [line for line in lines if isinstance(line, Line)]
     finally:
         os.close(descriptor)
 

@@ -30,7 +30,7 @@ def damaged(name: str, weight: str, row: int, amount: float) -> Checkpoint:
 
 
 def answers(model: Checkpoint, *sources: str) -> list[str | None]:
-    return [line.output for line in transduce_strings(model, sources, None)]
+    return [line.output for line in transduce_strings(model, sources)]
 
 
 def test_a_right_model_is_tried_in_three_ways() -> None:

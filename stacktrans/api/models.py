@@ -15,7 +15,7 @@ from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, Scores, evaluate
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.predictions import Prediction
-from stacktrans.inference.transduction import Hypothesis, transduce_strings
+from stacktrans.inference.transduction import AnswerOptions, Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import without
 from stacktrans.model.description import model_line
@@ -211,7 +211,8 @@ class Model:
             StacktransError: a source can't be transduced; the message says which, from 1.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
-        lines = transduce_strings(self._loaded, given, max_length, not everything, beam, best=1)
+        options = AnswerOptions(max_length, not everything, beam)
+        lines = transduce_strings(self._loaded, given, options)
         texts = [line.output or "" for line in lines]
         return texts[0] if isinstance(sources, str) else texts
 
@@ -225,6 +226,7 @@ class Model:
         beam, each has all the `hypotheses` that it found.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
+        options = AnswerOptions(max_length, beam=beam, full=True)
         return [
             Answer(
                 line.source or "",
@@ -234,7 +236,7 @@ class Model:
                 line.scored,
                 line.hypotheses,
             )
-            for line in transduce_strings(self._loaded, given, max_length, beam=beam)
+            for line in transduce_strings(self._loaded, given, options)
         ]
 
     @checked

@@ -2,10 +2,9 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -22,9 +21,6 @@ from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import check_positive
 from stacktrans.common.messages import complain
 from stacktrans.common.reading import Unreadable
-
-if TYPE_CHECKING:
-    from stacktrans.inference.transduction import Lines
 
 NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
 
@@ -72,7 +68,7 @@ def transduce(
         everything: Also print the model's output where nothing is scored.
     """
     from stacktrans.common.reading import STDIN, check_readable
-    from stacktrans.inference.transduction import transduce_lines, transduce_text
+    from stacktrans.inference.transduction import AnswerOptions, transduce_lines
 
     check_positive(**{"--max-length": max_length, "--beam": beam})
     inputs = files or [STDIN]
@@ -80,18 +76,12 @@ def transduce(
         if path != STDIN:
             check_readable(path)
     loaded = load_model(checkpoint, device, hard, workers)
-    answers: Callable[..., Iterator[Any]] = partial(
-        partial(transduce_lines, as_json=True)
-        if as_json
-        else partial(transduce_text, marked=not everything),
-        loaded,
-        max_length=max_length,
-        beam=beam,
-    )
+    options = AnswerOptions(max_length, not (everything or as_json), beam, full=as_json)
     # The continuation of a text has no length that would be right.
     strict = max_length is None and loaded.config.task.lengths is not None
     failed = [
-        _failed(answers(descriptor), name, as_json, strict) for descriptor, name in _opened(inputs)
+        _failed(transduce_lines(loaded, descriptor, options), name, as_json, strict)
+        for descriptor, name in _opened(inputs)
     ]
     if any(failed):
         raise typer.Exit(1)
@@ -106,32 +96,26 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
     try:
         for line in lines:
             if hasattr(line, "unended"):  # several, of which each has an answer
-                _print_together(line, name)
-                failed |= strict and bool(line.unended)
-                continue
-            if as_json:
-                print_json(line.as_json())
-            else:
-                print_data(line.output or "", end="\n" if line.complete else "")
-            if line.last:
+                print_text(line.output)
                 sys.stdout.flush()
-            if line.error:
-                failed = True
-                complain(f"{name}:{line.number}: {line.error}")
-            elif line.ended is False:
-                failed |= strict
-                complain(f"{name}:{line.number}: {NOT_ENDED}")
+                unended = line.unended
+            else:
+                if as_json:
+                    print_json(line.as_json())
+                else:
+                    print_data(line.output or "", end="\n" if line.complete else "")
+                if line.last:
+                    sys.stdout.flush()
+                if line.error:
+                    failed = True
+                    complain(f"{name}:{line.number}: {line.error}")
+                unended = [line.number] if line.ended is False and not line.error else []
+            failed |= strict and bool(unended)
+            for number in unended:
+                complain(f"{name}:{number}: {NOT_ENDED}")
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error
     return failed
-
-
-def _print_together(lines: "Lines", name: str) -> None:
-    """Print answers of which only the end may be lacking."""
-    print_text(lines.output)
-    sys.stdout.flush()
-    for number in lines.unended:
-        complain(f"{name}:{number}: {NOT_ENDED}")
 
 
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:

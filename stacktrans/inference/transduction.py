@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from stacktrans.inference.perplexity import Following
 
 
-@dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(NamedTuple):
     """One of the answers to a source that a beam search found.
 
     Attributes:
@@ -85,12 +84,8 @@ class Line:
             entry["scored"] = self.scored
         if self.hypotheses is not None:
             entry["hypotheses"] = [
-                {
-                    "output": found.text,
-                    "log_probability": found.log_probability,
-                    "ended": found.ended,
-                }
-                for found in self.hypotheses
+                {"output": text, "log_probability": log_probability, "ended": ended}
+                for text, log_probability, ended in self.hypotheses
             ]
         if self.following is not None:  # of the sentence as a whole, its end included
             log_probability = sum(each.log_probability for each in self.following)
@@ -108,15 +103,17 @@ class AnswerOptions(NamedTuple):
         max_length: longest answer in symbols; None for the layout's usual limit.
         marked: whether there is a mark in the place of each symbol that is not scored.
         beam: the width of the beam that answers are searched with; None for greedy ones.
-        best: how many hypotheses of each there are to be; one unless given.
-        logs: whether probabilities are asked for.
+        full: whether probabilities are asked for, all hypotheses of a beam, and of a line all that
+            `Line.as_json` shows, which takes whole lines.
     """
 
     max_length: int | None = None
     marked: bool = False
     beam: int | None = None
-    best: int | None = None
-    logs: bool = True
+    full: bool = False
+
+
+_USUAL = AnswerOptions()
 
 
 class Lines(NamedTuple):
@@ -139,19 +136,20 @@ class _Answering:
     Args:
         checkpoint: the model.
         options: how.
-        whole: whether to wait for whole lines, as what is said of them as JSON needs.
     """
 
-    def __init__(self, checkpoint: Checkpoint, options: AnswerOptions, whole: bool) -> None:
+    def __init__(self, checkpoint: Checkpoint, options: AnswerOptions) -> None:
         self._model, self._layout = checkpoint.predictor, checkpoint.layout
         self._task, self._options = checkpoint.task, options
         in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
-        self._stream = None if whole or not in_step else LineStream(checkpoint, options.marked)
+        streams = in_step and not options.full
+        self._stream = LineStream(checkpoint, options.marked) if streams else None
         self._number = 1
 
-    def groups(self, descriptor: int) -> Iterator[list[Piece]]:
-        """Lines that are answered at once, as they come from an open file or pipe."""
-        return line_groups(descriptor, parts=self._stream is not None)
+    def answers(self, descriptor: int) -> Iterator[list[Line] | Lines]:
+        """The answers to the lines of an open file or pipe as they come, a group at once."""
+        for group in line_groups(descriptor, parts=self._stream is not None):
+            yield self.together(group) or self.each(group)
 
     def each(self, group: list[Piece]) -> list[Line]:
         """The lines of a group with their answers."""
@@ -197,23 +195,23 @@ class _Answering:
     def _searched(self, sources: Sequence[Ids]) -> Iterable[Sequence[Answer]]:
         """The answers to sources, for each the best first."""
         model, layout, options = self._model, self._layout, self._options
+        limit, full = options.max_length, options.full
         if options.beam is None:
-            answers = decode(model, layout, sources, options.max_length, options.logs)
-            return ([answer] for answer in answers)
+            return ([answer] for answer in decode(model, layout, sources, limit, full))
         from stacktrans.decoding.beam import search  # which few commands need
 
-        best, limit = options.best or 1, options.max_length
-        return search(model, layout, sources, options.beam, best, limit, options.logs)
+        best = options.beam if full else 1
+        return search(model, layout, sources, options.beam, best, limit, full)
 
     def _fill_in(self, line: Line, symbols: list[str], found: Sequence[Answer]) -> None:
         """Fill in the answers to the symbols of a line."""
         task, options = self._task, self._options
-        if task.same_length and (options.logs or not task.scores_all):
+        if task.same_length and (options.full or not task.scores_all):
             line.scored = [*task.scored(symbols)]
         marked = options.marked and line.scored is not None and not all(line.scored)
         texts = [_written(task, each, line.scored if marked else None) for each in found]
         line.output, line.ended = texts[0], found[0].ended
-        line.probability = math.exp(found[0].log_probability) if options.logs else None
+        line.probability = math.exp(found[0].log_probability) if options.full else None
         if options.beam:
             line.hypotheses = [
                 Hypothesis(text, each.log_probability, each.ended)
@@ -225,7 +223,7 @@ class _Answering:
         """What encodes sources and decodes answers in arrays; None if they must be seen singly."""
         task, options = self._task, self._options
         alphabets = task.source, task.target
-        seen = options.beam or options.logs or (task.same_length and not task.scores_all)
+        seen = options.beam or options.full or (task.same_length and not task.scores_all)
         if seen or not all(alphabet.is_of_characters for alphabet in alphabets):
             return None
         return Characters(task.source), Characters(task.target)
@@ -268,33 +266,21 @@ def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
 
 
 def transduce_lines(
-    checkpoint: Checkpoint,
-    descriptor: int,
-    max_length: int | None,
-    as_json: bool = False,
-    marked: bool = False,
-    beam: int | None = None,
-) -> Iterator[Line]:
+    checkpoint: Checkpoint, descriptor: int, options: AnswerOptions = _USUAL
+) -> Iterator[Line | Lines]:
     """Transduce every line of an open file or pipe, in order.
 
+    Lines that have nothing special about them come together, unless options ask for all of each.
     Where each symbol can be answered at once, a line that comes bit by bit is answered bit by
     bit: as several `Line`s of which all but the last are not `complete`.
-
-    Args:
-        checkpoint: the model.
-        descriptor: an open file or pipe.
-        max_length: longest answer in symbols; None for the layout's usual limit.
-        as_json: whether to wait for whole lines, and to fill in all that `Line.as_json` shows.
-        marked: whether there is a mark in the place of each symbol that is not scored.
-        beam: the width of the beam that answers are searched with; None for greedy ones.
     """
-    options = AnswerOptions(max_length, marked, beam, best=beam if as_json else 1, logs=as_json)
-    answering = _Answering(checkpoint, options, whole=as_json)
-    for group in answering.groups(descriptor):
-        lines = answering.each(group)
-        if as_json and checkpoint.layout.kind == "text":
-            _add_followings(checkpoint, lines)
-        yield from lines
+    for found in _Answering(checkpoint, options).answers(descriptor):
+        if isinstance(found, Lines):
+            yield found
+            continue
+        if options.full and checkpoint.layout.kind == "text":
+            _add_followings(checkpoint, found)
+        yield from found
 
 
 def _add_followings(checkpoint: Checkpoint, lines: Sequence[Line]) -> None:
@@ -312,45 +298,16 @@ def _add_followings(checkpoint: Checkpoint, lines: Sequence[Line]) -> None:
                 line.following = found
 
 
-def transduce_text(
-    checkpoint: Checkpoint,
-    descriptor: int,
-    max_length: int | None,
-    marked: bool = False,
-    beam: int | None = None,
-) -> Iterator[Line | Lines]:
-    """As `transduce_lines`, but lines that have nothing special about them come together.
-
-    There is a `Line` for each of the others. Arguments are as for `transduce_lines`.
-    """
-    options = AnswerOptions(max_length, marked, beam, best=1, logs=False)
-    answering = _Answering(checkpoint, options, whole=False)
-    for group in answering.groups(descriptor):
-        lines = answering.together(group)
-        if lines:
-            yield lines
-        else:
-            yield from answering.each(group)
-
-
 def transduce_strings(
-    checkpoint: Checkpoint,
-    sources: Sequence[str],
-    max_length: int | None,
-    marked: bool = False,
-    beam: int | None = None,
-    best: int | None = None,
+    checkpoint: Checkpoint, sources: Sequence[str], options: AnswerOptions = _USUAL
 ) -> list[Line]:
-    """Transduce strings, a line each, in order; arguments as for `transduce_lines`.
-
-    With a beam, up to `best` hypotheses of each are found, unless given all that the beam has.
+    """Transduce strings, a line each, in order.
 
     Raises:
         StacktransError: one can't be transduced; the message says which, from 1.
     """
     lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
-    options = AnswerOptions(max_length, marked, beam, best or beam)
-    _Answering(checkpoint, options, whole=True).answer(lines)
+    _Answering(checkpoint, options).answer(lines)
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")
@@ -389,48 +346,46 @@ class LineStream:
             self._begin()
         if self._failed:
             return "", None
+        output, problem = self._answered(piece)
+        self._failed = problem is not None
+        return output, problem
+
+    def _answered(self, piece: Piece) -> tuple[str, str | None]:
+        source, target, problem = self._task.source, self._task.target, None
         try:
             text = self._rest + self._decoder.decode(piece.raw, final=piece.ends)
         except UnicodeDecodeError as error:
-            self._failed = True
             return "", f"0x{error.object[error.start]:02x} after {self._count} symbols is not UTF-8"
         whole = len(text.removesuffix("\r")) if piece.ends else self._whole(text)
-        self._rest = text[whole:]
-        return self._answered(self._task.source.split(text[:whole]))
+        symbols, self._rest = source.split(text[:whole]), text[whole:]
+        try:
+            ids = source.encode(symbols)
+        except UnknownSymbol as error:
+            # The symbols before it can be answered.
+            ids = source.encode(symbols[: error.position - 1])
+            problem = str(UnknownSymbol(error.symbol, self._count + error.position))
+        if not len(ids):
+            return "", problem
+        try:
+            check_length(self._count + len(ids))
+        except StacktransError as error:
+            return "", str(error)
+        found, logs = likeliest(self._model.advance(self._state, ids[None]))
+        if np.isnan(logs).any():
+            return "", self._model.failure
+        said = target.decode(found.tolist())
+        if self._marked:
+            said = [*map(self._mark, symbols, said)]
+        # Words after others are parted from them.
+        output = target.join(["", *said] if self._count else said)
+        self._count += len(ids)
+        return output, problem
 
     def _whole(self, text: str) -> int:
         """How much of a text is whole symbols, and not perhaps the end of the line."""
         if not self._task.source.words:
             return len(text.removesuffix("\r"))
         return max(text.rfind(space) for space in " \t\r") + 1
-
-    def _answered(self, symbols: list[str]) -> tuple[str, str | None]:
-        problem = None
-        try:
-            ids = self._task.source.encode(symbols)
-        except UnknownSymbol as error:
-            # The symbols before it can be answered.
-            ids = self._task.source.encode(symbols[: error.position - 1])
-            problem = str(UnknownSymbol(error.symbol, self._count + error.position))
-            self._failed = True
-        if not len(ids):
-            return "", problem
-        try:
-            check_length(self._count + len(ids))
-        except StacktransError as error:
-            self._failed = True
-            return "", str(error)
-        found, logs = likeliest(self._model.advance(self._state, ids[None]))
-        if np.isnan(logs).any():
-            self._failed = True
-            return "", self._model.failure
-        said = self._task.target.decode(found.tolist())
-        if self._marked:
-            said = [*map(self._mark, symbols, said)]
-        # Words after others are parted from them.
-        text = self._task.target.join(["", *said] if self._count else said)
-        self._count += len(ids)
-        return text, problem
 
     def _mark(self, symbol: str, said: str) -> str:
         """The answer to the next symbol, or a mark in its place."""
