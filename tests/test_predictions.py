@@ -9,9 +9,14 @@ import pytest
 import torch
 
 from stacktrans.decoding.decoder import Answer, decode
-from stacktrans.inference import predictions as module
-from stacktrans.inference.evaluation import measured, scores_of_pairs
-from stacktrans.inference.predictions import Prediction, predictions
+from stacktrans.inference import evaluation as module
+from stacktrans.inference.evaluation import (
+    EvalRequest,
+    Prediction,
+    measured,
+    predictions,
+    scores_of_pairs,
+)
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lines import given_pairs
@@ -105,13 +110,13 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
 
 
 def test_no_answers_are_asked_for_without_a_beam(untrained: Checkpoint, pairs: list[Pair]) -> None:
-    ((_, scores),) = scores_of_pairs(untrained, pairs, [], "pairs")
+    ((_, scores),) = scores_of_pairs(untrained, pairs, EvalRequest(), "pairs")
     assert scores.symbol_error_rate is None
     assert (scores + scores).predictions is None
 
 
 def test_what_is_known_to_be_right_is_said(untrained: Checkpoint, pairs: list[Pair]) -> None:
-    ((_, scores),) = scores_of_pairs(untrained, pairs, [], "pairs", beam=1)
+    ((_, scores),) = scores_of_pairs(untrained, pairs, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [*scores.predictions] == (alone := asked(untrained, pairs))
     assert [found.right for found in alone] == [True, False] * 20
@@ -129,9 +134,9 @@ def test_only_what_is_not_known_is_asked(
         return [[Answer([], 0.0, True)] for _ in given]
 
     monkeypatch.setattr(module, "search", search)
-    scores_of_pairs(untrained, pairs, [], "pairs", beam=1)
+    scores_of_pairs(untrained, pairs, EvalRequest(beam=1), "pairs")
     assert len(sources) == 20
-    scores_of_pairs(untrained, pairs, [], "pairs", beam=2)
+    scores_of_pairs(untrained, pairs, EvalRequest(beam=2), "pairs")
     assert len(sources) == 60
 
 
@@ -140,7 +145,7 @@ def test_with_a_beam_accuracy_is_that_of_its_answers(
 ) -> None:
     given = given_pairs([("a", "a"), ("b", "ab"), ("c", "b")], untrained.task)
     said(monkeypatch, {"a": ("a", True), "b": ("a", True), "c": ("a", True)})
-    ((_, scores),) = scores_of_pairs(untrained, given, [], "pairs", beam=3)
+    ((_, scores),) = scores_of_pairs(untrained, given, EvalRequest(beam=3), "pairs")
     assert scores.coarse_accuracy == 1 / 3
     assert scores.fine_accuracy == pytest.approx((1 + 1 / 3 + 0) / 3)
 
@@ -167,7 +172,7 @@ def test_symbols_that_are_not_scored_do_not_count() -> None:
 def test_a_sequence_of_a_stream_is_answered_by_itself() -> None:
     model = load("anbncn", CPU)
     given = given_pairs([("aaab", "bbccc"), ("ab", "c"), ("aaab", "bbcc")], model.task)
-    ((_, scores),) = scores_of_pairs(model, given, [], "pairs", beam=1)
+    ((_, scores),) = scores_of_pairs(model, given, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [found.answer for found in scores.predictions] == ["bbccc", "c", "bbccc"]
     assert [found.right for found in scores.predictions] == [True, True, False]
@@ -180,6 +185,6 @@ def test_numbers_that_overflow_say_nothing(untrained: Checkpoint) -> None:
     with torch.no_grad():
         model.model.classifier.bias.fill_(torch.inf)
     given = given_pairs([("ab", "ab"), ("ab", "")], model.task)
-    ((_, scores),) = scores_of_pairs(model, given, [], "pairs", beam=1)
+    ((_, scores),) = scores_of_pairs(model, given, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [(found.answer, found.right) for found in scores.predictions] == [("", False)] * 2

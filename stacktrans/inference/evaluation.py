@@ -10,7 +10,7 @@ import itertools
 import operator
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,23 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.ragged import STEPS_AT_ONCE, batches_of
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import name_of
-from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, log_softmax, predict
+from stacktrans.decoding.beam import search
+from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, Answer, log_softmax, predict
 from stacktrans.decoding.model import Numbers, Predictor
-from stacktrans.inference.predictions import predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.alphabets import UNSAYABLE, Ids
-from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, test_pairs
+from stacktrans.tasks.base import (
+    DepthLimit,
+    LengthLaw,
+    Lengths,
+    NoSuchLength,
+    Task,
+    test_pairs,
+    with_marks,
+)
 from stacktrans.tasks.layout import Layout, Pair, sequences_of
-from stacktrans.tasks.lines import given_pairs, read_pairs
+from stacktrans.tasks.lines import given_pairs, read_pairs, written_fields
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -61,6 +69,35 @@ class EvalRequest:
     seed: int = 1
     beam: int | None = None
     prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A model's answer to a source with a known target.
+
+    Attributes:
+        source: as it is written; `target` and `answer` in the same way, the answer with `·` for
+            symbols that are not scored.
+        right: whether the answer is the target, and was ended there.
+        first_wrong: of a wrong answer, the first place that differs from the target's, from 1; one
+            after the target's last symbol if the answer is longer, or was not ended. None of a
+            right one.
+        edits: the fewest symbols to insert, delete or replace in the answer to make it the target
+            (Levenshtein's distance), of those that are scored.
+        symbols: how many of the target's symbols are scored.
+        fine: the share of the target, its end included, that was said before the first error.
+        pair: source and target as ids.
+    """
+
+    source: str
+    target: str
+    answer: str
+    right: bool
+    first_wrong: int | None
+    edits: int
+    symbols: int
+    fine: float = field(repr=False)
+    pair: Pair = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -226,6 +263,85 @@ def measured(
     return replace(scores, fine=fine, predictions=found)
 
 
+def predictions(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], known: npt.NDArray[np.bool_], beam: int
+) -> list[Prediction]:
+    """What a model says to the sources of pairs, each by itself, in their order.
+
+    An answer is not cut off before its target would end.
+
+    Args:
+        checkpoint: the model.
+        pairs: sources and targets.
+        known: [n] the pairs whose targets the model is known to say: only the others are answered.
+        beam: the width of the beam that searches for answers; greedy ones with 1.
+    """
+    found = {
+        index: Answer([*pairs[index].target], 0.0, True) for index in np.flatnonzero(known).tolist()
+    }
+    asked: dict[int | None, list[int]] = {}
+    for index in np.flatnonzero(~known).tolist():
+        if not pairs[index].known:
+            found[index] = Answer([], 0.0, False)
+            continue
+        asked.setdefault(_limit(checkpoint, pairs[index]), []).append(index)
+    for limit, group in asked.items():
+        sources = [pairs[index].source for index in group]
+        answers = search(checkpoint.predictor, checkpoint.layout, sources, beam, limit=limit)
+        found.update(zip(group, (best for best, *_ in answers), strict=True))
+    return [_compared(checkpoint, pair, found[index]) for index, pair in enumerate(pairs)]
+
+
+def _limit(checkpoint: Checkpoint, pair: Pair) -> int | None:
+    """The most symbols of an answer; None for as many as usual."""
+    layout, needed = checkpoint.layout, len(pair.target)
+    if not layout.feeds_back:
+        return None
+    return needed if needed > layout.limit(len(pair.source)) else None
+
+
+def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
+    """An answer beside its target."""
+    from rapidfuzz.distance import Levenshtein  # waits until it is needed
+
+    task = checkpoint.task
+    counts_end = checkpoint.layout.end is not None
+    said, ended = ([], False) if answer.failed else (answer.target, answer.ended)
+    target: list[int] = pair.target.tolist()
+    written, edits = task.target.decode(said), Levenshtein.distance(said, target)
+    places = [*range(len(target))]
+    if pair.scored is not None:  # a symbol for each symbol, or none
+        places = np.flatnonzero(pair.scored).tolist()
+        own = [said[place] for place in places] if said else []
+        edits = Levenshtein.distance(own, [target[place] for place in places])
+        written = with_marks(written, pair.scored) if said else []
+    wrong = _wrong(said, target, places, ended)
+    in_turn = checkpoint.layout.in_turn
+    turned = [in_turn(np.array(each)).tolist() for each in (said, target)]
+    first = _wrong(turned[0], turned[1], places, ended)[:1]
+    before = sum(place < first[0] for place in places) if first else 0
+    by_column = dict(zip(task.columns, written_fields(task, pair), strict=True))
+    target_written = by_column.pop("target")
+    return Prediction(
+        "\t".join(by_column.values()),
+        target_written,
+        task.target.join(written),
+        not wrong,
+        wrong[0] + 1 if wrong else None,
+        edits,
+        len(places),
+        before / max(len(places) + counts_end, 1) if wrong else 1.0,
+        pair,
+    )
+
+
+def _wrong(said: list[int], target: list[int], places: list[int], ended: bool) -> list[int]:
+    """The places of a target at which something else is said; that of its end is after the last."""
+    wrong = [place for place in places if said[place : place + 1] != target[place : place + 1]]
+    whole = ended and len(said) == len(target)
+    return wrong if whole else [*wrong, len(target)]
+
+
 def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> float:
     """Mean nats a symbol of pairs, which follow one another as for `score`; all are scored."""
     rows = [[pairs[index] for index in row] for row in sequences_of(layout, pairs)]
@@ -256,31 +372,26 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
         StacktransError: there are no such strings, or something is not a pair.
         UsageError: the model is of a text, or what is asked for does not go together.
     """
-    config, task, bounds = checkpoint.config.task, checkpoint.task, request.bounds
-    count, seed, each, beam = request.count, request.seed, request.each, request.beam
+    config, task = checkpoint.config.task, checkpoint.task
     if config.lengths is None:
         raise UsageError("a model of a text has no accuracy, but a perplexity")
     if request.data is None and not task.paths:
         usual = [config.lengths.test]
         usual = usual if request.test_only else [config.lengths.train, *usual]
         return [
-            (range_, scores_of_range(checkpoint, range_, law, count, seed, each, beam))
-            for range_, law in ranges(config, task, bounds, usual, request.depth)
+            (range_, scores_of_range(checkpoint, range_, law, request))
+            for range_, law in ranges(config, task, request.bounds, usual, request.depth)
         ]
     for name in ("each", "depth"):
         if getattr(request, name):
             why = "for strings that are drawn, not for pairs"
             raise UsageError(f"{request.prefix}{name}: {why}")
     if request.data is None:
-        return scores_of_sets(
-            checkpoint, bounds, count, beam, "test" if request.test_only else None
-        )
+        return _scores_of_sets(checkpoint, request)
     if isinstance(request.data, str | os.PathLike):
         path = Path(request.data)
-        pairs, name = read_pairs(path, task), name_of(path)
-    else:
-        pairs, name = given_pairs(request.data, task), "data"
-    return scores_of_pairs(checkpoint, pairs, bounds, name, count, beam)
+        return scores_of_pairs(checkpoint, read_pairs(path, task), request, name_of(path))
+    return scores_of_pairs(checkpoint, given_pairs(request.data, task), request, "data")
 
 
 def ranges(
@@ -298,95 +409,74 @@ def ranges(
 
 
 def scores_of_range(
-    checkpoint: Checkpoint,
-    lengths: Lengths,
-    law: LengthLaw,
-    count: int | None,
-    seed: int,
-    each: bool = False,
-    beam: int | None = None,
+    checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, request: EvalRequest
 ) -> Scores:
-    """The scores of `count` strings that are drawn from a range, 1000 unless given.
+    """The scores of strings that are drawn from a range of lengths.
 
-    With `each`, of `count` strings of every length in it that the task has, 100 unless given. Of
-    pairs in files, those of the test set are measured, as many as there are unless given.
-    With a beam, see `measured`.
+    Of pairs in files, those of the test set are measured, as many as there are unless the request
+    has a number.
 
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
     if checkpoint.task.paths:
-        return measured(checkpoint, test_pairs(checkpoint.task, lengths)[:count], beam)
-    count = count or (100 if each else 1000)
+        pairs = test_pairs(checkpoint.task, lengths)[: request.count]
+        return measured(checkpoint, pairs, request.beam)
+    each, count = request.each, request.count or (100 if request.each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     found = []
     for part in [Lengths(length, length) for length in every] if each else [lengths]:
         with contextlib.suppress(NoSuchLength) if each else contextlib.nullcontext():
             for start in range(0, count, BLOCK):
-                rng = generator(seed, Purpose.EVALUATION, start)
+                rng = generator(request.seed, Purpose.EVALUATION, start)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
-                found.append(measured(checkpoint, pairs, beam))
+                found.append(measured(checkpoint, pairs, request.beam))
     if not found:
         raise NoSuchLength(f"the task has no length in {lengths}")
     return functools.reduce(operator.add, found)
 
 
-def scores_of_sets(
-    checkpoint: Checkpoint,
-    bounds: Sequence[Lengths],
-    count: int | None,
-    beam: int | None = None,
-    only: str | None = None,
-) -> list[tuple[Lengths, Scores]]:
-    """The scores of the pairs of each set that was not trained on, the first `count` if given.
+def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths, Scores]]:
+    """The scores of the pairs of each set that was not trained on, or of the test set alone.
 
-    Each is parted by ranges of lengths, if any are given, of which those that it lacks are left
-    out; then of each the first `count` are measured. With `only`, one of the sets is.
+    Of each, those within each range of lengths are measured, without ranges that it lacks.
 
     Raises:
         UsageError: the files of the sets can't be read, or are not what they were.
         NoSuchLength: none has a pair of such lengths.
     """
     found = [
-        (range_, measured(checkpoint, own, beam, name))
+        (range_, measured(checkpoint, own, request.beam, name))
         for name, pairs in checkpoint.task.kept_apart().items()
-        if name == (only or name)
-        for range_, own in _by_range(pairs, bounds, count)
+        if name == "test" or not request.test_only
+        for range_, own in _by_range(pairs, request)
         if own
     ]
     if not found:
-        raise NoSuchLength(f"no pair that is kept apart has a length in {bounds[0]}")
+        raise NoSuchLength(f"no pair that is kept apart has a length in {request.bounds[0]}")
     return found
 
 
 def scores_of_pairs(
-    checkpoint: Checkpoint,
-    pairs: Sequence[Pair],
-    bounds: Sequence[Lengths],
-    name: str,
-    count: int | None = None,
-    beam: int | None = None,
+    checkpoint: Checkpoint, pairs: Sequence[Pair], request: EvalRequest, name: str
 ) -> list[tuple[Lengths, Scores]]:
-    """The scores of pairs, by ranges of lengths, of each the first `count` if given.
-
-    They are of one range if none is given. With a beam, see `measured`.
+    """The scores of pairs within each range of lengths, or of all of them if there is no range.
 
     Raises:
         UsageError: there are none, or none of some range; the message begins with their name.
     """
     if not pairs:
         raise UsageError(f"{name}: no pairs")
-    parts = _by_range(pairs, bounds, count)
+    parts = _by_range(pairs, request)
     for range_, own in parts:
         if not own:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")
-    return [(range_, measured(checkpoint, own, beam)) for range_, own in parts]
+    return [(range_, measured(checkpoint, own, request.beam)) for range_, own in parts]
 
 
-def _by_range(
-    pairs: Sequence[Pair], bounds: Sequence[Lengths], count: int | None
-) -> list[tuple[Lengths, list[Pair]]]:
-    """Ranges of lengths, each with the first `count` pairs in it; one range without bounds."""
+def _by_range(pairs: Sequence[Pair], request: EvalRequest) -> list[tuple[Lengths, list[Pair]]]:
+    """Ranges of lengths, each with the first pairs in it; one range of all without bounds."""
+    bounds, count = request.bounds, request.count
     if not bounds:
         first = list(pairs[:count])
         lengths = [pair.length for pair in first]

@@ -14,7 +14,7 @@ import numpy as np
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.grammar.rules import GrammarError
-from stacktrans.inference.predictions import Prediction, predictions
+from stacktrans.inference.evaluation import Prediction, predictions
 from stacktrans.machines.machine import Machine
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proving.proof import Result, prove

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 
 from stacktrans.common.errors import clipped
 from stacktrans.common.visible import counted, listed, shell_text, visible
-from stacktrans.inference.predictions import Prediction
+from stacktrans.inference.evaluation import Prediction
 from stacktrans.inference.verification import Verification
 from stacktrans.machines.machine import Machine, Things
 from stacktrans.machines.words import thing

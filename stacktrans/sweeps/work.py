@@ -238,7 +238,7 @@ def _train(job: Job) -> None:
 
 
 def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[str, Any]:
-    from stacktrans.inference.evaluation import scores_of_range
+    from stacktrans.inference.evaluation import EvalRequest, scores_of_range
     from stacktrans.model.checkpoint import load
 
     asked = measure.model_dump(mode="json")
@@ -250,7 +250,8 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     lengths, law = measure.range_of(loaded.config.task, loaded.task)
     if of_machine:
         return {"measure": asked, "value": _has_a_machine(loaded, measure.count, lengths)}
-    scores = scores_of_range(loaded, lengths, law, measure.count, measure.seed, measure.each)
+    request = EvalRequest(count=measure.count, seed=measure.seed, each=measure.each)
+    scores = scores_of_range(loaded, lengths, law, request)
     by_length = {
         str(length): round(within.coarse_accuracy, 6)
         for length, within in scores.by_length().items()
