@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.inference.perplexity import Perplexity, followings, perplexity
+from stacktrans.inference.evaluation import Perplexity, followings, perplexity
 from stacktrans.model import checkpoint, definition
 from stacktrans.model.in_torch import predictor_of
 from stacktrans.settings.config import RunConfig

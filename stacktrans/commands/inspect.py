@@ -27,6 +27,7 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import output_width, print_json, print_out
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.files import check_place_of
 
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace
@@ -95,8 +96,8 @@ def inspect(
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.contents import contents_view, screen
-    from stacktrans.showing.page import Shown, check_page, write_page
-    from stacktrans.showing.plots import animate_trace, check_animation, check_plot, plot_trace
+    from stacktrans.showing.page import SUFFIXES, Shown, write_page
+    from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
 
@@ -105,9 +106,9 @@ def inspect(
     if plot:
         check_plot(plot)
     if animate:
-        check_animation(animate)
+        check_plot(animate, [".gif"])
     if page:
-        check_page(page)
+        check_place_of(page, *SUFFIXES)
     elif beside is not None:
         raise UsageError("--beside needs --html")
     numbers = None if stacks is None else parse_numbers(stacks)

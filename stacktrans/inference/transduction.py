@@ -22,7 +22,7 @@ from stacktrans.tasks.alphabets import UNKNOWN, Characters, Ids, UnknownSymbol
 from stacktrans.tasks.base import Task, with_marks
 
 if TYPE_CHECKING:
-    from stacktrans.inference.perplexity import Following
+    from stacktrans.inference.evaluation import Following
 
 
 class Hypothesis(NamedTuple):
@@ -285,7 +285,7 @@ def transduce_lines(
 
 def _add_followings(checkpoint: Checkpoint, lines: Sequence[Line]) -> None:
     """Add to lines of a text what the model takes for likely after each word."""
-    from stacktrans.inference.perplexity import followings  # which few commands need
+    from stacktrans.inference.evaluation import followings  # which few commands need
 
     words: Any = checkpoint.task.source
     for line in lines:

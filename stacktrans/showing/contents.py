@@ -193,7 +193,7 @@ def screen(trace: Trace, config: RunConfig, place: int, width: int, height: int)
         *_symbol_lines(trace.steps, place, width),
         "",
     ]
-    done = ["", *_signal_lines(step, width), *_read_lines(step, width)]
+    done = ["", *_bars([*step.signals], [*step.signals.values()], width), *_read_lines(step, width)]
     below = ["", *wrap(KEYS, width)]
     room = max(0, height - len(above) - len(below))
     lines = [*_held_lines(step, width, room - len(done)), *done]
@@ -244,10 +244,6 @@ def _around(place: int, widths: Sequence[int], room: int) -> tuple[int, int]:
             first -= 1
         else:
             last += 1
-
-
-def _signal_lines(step: Step, width: int) -> list[str]:
-    return _bars([*step.signals], [*step.signals.values()], width)
 
 
 def _bars(names: Sequence[str], strengths: Sequence[float], width: int) -> list[str]:

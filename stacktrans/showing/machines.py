@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stacktrans.common.visible import counted, visible
 from stacktrans.machines.machine import CONSTANT, Machine, Rule
 from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
-
-if TYPE_CHECKING:
-    from stacktrans.extraction.extracting import Extracted
 
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
 """Of a state; from layer to layer of states, and in a layer from state to state; around all."""
@@ -85,19 +83,13 @@ class Edge(NamedTuple):
 def edges(machine: Machine) -> list[Edge]:
     """The ways from state to state."""
     found: dict[tuple[int, int], list[int]] = {}
+    states = range(machine.states.size)
     for number, rule in enumerate(machine.rules, start=1):
         starts = rule.when[-1]
-        for start in range(machine.states.size) if starts is None else sorted(starts):
-            for end in _ends(machine, rule, start):
-                found.setdefault((start, end), []).append(number)
+        ends = [rule.after.thing] if rule.after.place == CONSTANT else states
+        for pair in itertools.product(states if starts is None else sorted(starts), ends):
+            found.setdefault(pair, []).append(number)
     return [Edge(*pair, numbers) for pair, numbers in sorted(found.items())]
-
-
-def _ends(machine: Machine, rule: Rule, start: int) -> Sequence[int]:
-    """The states that a rule leads to."""
-    if rule.after.place == CONSTANT:
-        return [rule.after.thing]
-    return range(machine.states.size)
 
 
 def dot(machine: Machine) -> str:

@@ -57,9 +57,9 @@ WITH_NUMBERS = 12
 ACCENT = "#00695c"
 
 
-def check_plot(path: Path) -> None:
+def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
-    check_place_of(path, *SUFFIXES)
+    check_place_of(path, *suffixes)
     check_matplotlib()
 
 
@@ -231,12 +231,6 @@ def draw_blocks(
                 parse_math=False,
                 clip_on=True,
             )
-
-
-def check_animation(path: Path) -> None:
-    """Raise `UsageError` if a file can't be an animation, or its folder is missing."""
-    check_place_of(path, ".gif")
-    check_matplotlib()
 
 
 def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:

@@ -16,8 +16,7 @@ from stacktrans.tasks.files import CALLED
 from stacktrans.training.state import Count, Number
 
 if TYPE_CHECKING:
-    from stacktrans.inference.evaluation import Scores
-    from stacktrans.inference.perplexity import Perplexity
+    from stacktrans.inference.evaluation import Perplexity, Scores
 
 
 METRICS = "metrics.jsonl"

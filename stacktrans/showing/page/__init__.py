@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacktrans.common.files import check_place_of, write_atomically
+from stacktrans.common.files import write_atomically
 from stacktrans.common.visible import counted, visible
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Part, Step, Trace
 from stacktrans.model.description import model_line
@@ -45,11 +45,6 @@ class Shown(NamedTuple):
     name: str
     trace: Trace
     config: RunConfig
-
-
-def check_page(path: Path) -> None:
-    """Raise `UsageError` if a file can't be a page, or its folder is missing."""
-    check_place_of(path, *SUFFIXES)
 
 
 def write_page(models: Sequence[Shown], path: Path) -> None:
