@@ -9,7 +9,7 @@ from typing import Any
 
 from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
-from stacktrans.settings.command import option_layers
+from stacktrans.settings.command import OPTIONS, option_layers
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
@@ -123,22 +123,14 @@ def train(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and is saved for `resume`.
     """
-    reading = {"dev": dev, "test": test, "columns": columns, "symbols": symbols}
-    reading |= {"separator": separator, "normalize": normalize}
-    options: dict[str, Any] = {
-        "workers": workers,
-        "seed": seed,
-        "memory": memory,
-        "controller": controller,
-    }
-    options |= {"max_steps": max_steps, "time_limit": time_limit}
+    given = locals()
     request = TrainRequest(
         task=task,
         data=data,
-        reading=reading,
+        reading={name: given[name] for name in TrainRequest.READING},
         from_=from_,
         config=config,
-        options=options,
+        options={name: given.get(name) for name in OPTIONS},
         assignments=assigned(settings),
         recipe=recipe,
         strategies=strategies,

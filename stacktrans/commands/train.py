@@ -1,7 +1,8 @@
 """The command `train`."""
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -240,11 +241,9 @@ def _words(ctx: typer.Context) -> list[str]:
     """The command as it was given, without what concerns the race of strategies."""
     words = ["stacktrans", "train"]
     for option in ctx.command.params:
-        source = ctx.get_parameter_source(str(option.name))
         value = ctx.params.get(str(option.name))
-        if not source or source.name != "COMMANDLINE" or option.name in OF_RACES:
-            continue
-        if option.name == "memory" and value == AUTO:
+        unsaid = option.name in OF_RACES or (option.name == "memory" and value == AUTO)
+        if unsaid or not _is_given(ctx, option.name):
             continue
         for each in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(each, bool):
@@ -258,16 +257,11 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
     """Race, and then finish the run that has come furthest."""
     from stacktrans.settings.contest import not_raced
     from stacktrans.showing.training import RaceDisplay, worth_a_try
-    from stacktrans.training.trainer import Interrupted
 
     with race.opened(budget):
         display = RaceDisplay(progress_console(), race)
-        try:
-            with display:
-                trainer = race.raced(display.show)
-        except Interrupted as stop:
-            _say_how_to_resume(race.directory)
-            raise typer.Exit(stop.exit_code) from None
+        with _resumable(race), display:
+            trainer = race.raced(display.show)
         summary = _run(trainer, as_json, race.notes)
         if race.outcome or summary.outcome == "development":
             config, again = trainer.config, resuming(race.directory)
@@ -278,41 +272,50 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
         race.close()
 
 
-def _say_how_to_resume(directory: Path, between: bool = True) -> None:
-    """Say how a run goes on; within an epoch of a text, from where that began."""
-    saved = "saved" if between else "saved as it was when this epoch began"
-    complain(f"{saved}; resume with: {shell_text(resuming(directory))}")
+@contextlib.contextmanager
+def _resumable(found: "Trainer | Race") -> Iterator[None]:
+    """Say how what is interrupted goes on; within an epoch of a text, from where that began."""
+    from stacktrans.training.race import Race
+    from stacktrans.training.trainer import Interrupted
+
+    try:
+        yield
+    except Interrupted as stop:
+        between = isinstance(found, Race) or found.source.resumable
+        saved = "saved" if between else "saved as it was when this epoch began"
+        complain(f"{saved}; resume with: {shell_text(resuming(found.directory))}")
+        raise typer.Exit(stop.exit_code) from None
 
 
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:
     """Raise `UsageError` if an option is given that changes a run."""
     allowed = {"resume", "max_steps", "time_limit", "budget", "workers", "dry_run", "device"}
     allowed |= {"as_json", "plugin"}
-    for name in ctx.params.keys() - allowed:
-        if (source := ctx.get_parameter_source(name)) and source.name == "COMMANDLINE":
-            raise UsageError(
-                "--resume continues a run as it is; "
-                "only --max-steps, --time-limit, --device and, of a race, --budget and --workers "
-                "can be given"
-            )
+    if any(_is_given(ctx, name) for name in ctx.params.keys() - allowed):
+        raise UsageError(
+            "--resume continues a run as it is; only --max-steps, --time-limit, --device and, "
+            "of a race, --budget and --workers can be given"
+        )
+
+
+def _is_given(ctx: typer.Context, name: str | None) -> bool:
+    """Whether an option stands on the command line."""
+    source = ctx.get_parameter_source(str(name))
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _run(trainer: "Trainer", as_json: bool, reported: Sequence[str] = ()) -> "Summary":
     """Train a run and show how it goes, without those of its notes that were reported before."""
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
-    from stacktrans.training.trainer import Interrupted, stopping
+    from stacktrans.training.trainer import stopping
 
     console, directory = progress_console(), str(trainer.directory)
     kind = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
     count = trainer.state.parameter_count
     notes = [note for note in trainer.source.notes if note not in reported]
     display = kind(console, trainer.config, count, directory, notes)
-    try:
-        with stopping(trainer), display:
-            summary = trainer.run(display.show)
-    except Interrupted as stop:
-        _say_how_to_resume(trainer.directory, between=trainer.source.resumable)
-        raise typer.Exit(stop.exit_code) from None
+    with _resumable(trainer), stopping(trainer), display:
+        summary = trainer.run(display.show)
     if as_json:
         print_json({**asdict(summary), "directory": directory})
     else:
