@@ -142,8 +142,7 @@ def eval(
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
         answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
-            if value:
-                raise UsageError(f"{name}: cannot be used with a text")
+            _check_apart({name: value, "a text": True})
         _print_perplexities(loaded, text, hard, forms)
         return
     request = EvalRequest(

@@ -25,7 +25,6 @@ from stacktrans.common.reading import name_of
 from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, Answer, log_softmax, predict
 from stacktrans.decoding.model import Model, Numbers, Predictor
-
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.alphabets import UNSAYABLE, Ids

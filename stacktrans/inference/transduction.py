@@ -73,13 +73,8 @@ class Line:
 
     def as_json(self) -> dict[str, Any]:
         """The line as `transduce --json` prints it."""
-        entry: dict[str, Any] = {
-            "line": self.number,
-            "source": self.source,
-            "output": self.output,
-            "probability": self.probability,
-            "ended": self.ended,
-        }
+        names = ("source", "output", "probability", "ended")
+        entry = {"line": self.number, **{name: getattr(self, name) for name in names}}
         if self.scored is not None:
             entry["scored"] = self.scored
         if self.hypotheses is not None:

@@ -7,12 +7,15 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from stacktrans.common.visible import counted, visible
 from stacktrans.machines.machine import CONSTANT, Machine, Rule
 from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
+
+if TYPE_CHECKING:
+    from stacktrans.extraction.extracting import Extracted
 
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
 """Of a state; from layer to layer of states, and in a layer from state to state; around all."""

@@ -278,18 +278,16 @@ class TrainingDisplay(ProgressDisplay):
 
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
         """The columns of a record's row, the cell in each, and how a plain line says it."""
-        (first, _, shorter), (second, _, longer) = self._measured(record)
         yield Column("batch", least=7), str(record.step), "batch {}"
         yield Column("start", drop=4), str(record.attempt), "start {}" if record.attempt > 1 else ""
         yield Column("lengths", drop=1), str(record.lengths), "lengths {}"
         yield Column("nats/symbol", "loss"), f"{record.loss:.4f}", "loss {} nats/symbol"
         yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", "perplexity {}"
         yield Column("batches/s", drop=5), self._speed(record), "{} batches/s"
-        for name, cell in zip(SCORES, _accuracies(shorter), strict=True):
-            yield Column(name, first, drop=6), cell, ""
-        for name, cell in zip(SCORES, _accuracies(longer), strict=True):
-            drop = 7 if name == "symbols" else None
-            yield Column(name, second, drop=drop), cell, ""
+        for place, (group, _, accuracy) in enumerate(self._measured(record)):
+            for name, cell in zip(SCORES, _accuracies(accuracy), strict=True):
+                drop = 7 if name == "symbols" else None
+                yield Column(name, group, drop=drop if place else 6), cell, ""
 
     def _measured(self, record: Record) -> tuple[Measured, ...]:
         """The two accuracies of a record, the first of which can be left out of a narrow table."""
