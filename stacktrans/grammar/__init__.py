@@ -18,8 +18,15 @@ import numpy as np
 
 from stacktrans.common.errors import abridged
 from stacktrans.grammar.depth import DepthTable
-from stacktrans.grammar.inside import Booleans, Chart, Floats, InsideTable
-from stacktrans.grammar.normal_form import Lexical, NormalForm, target_of
+from stacktrans.grammar.inside import (
+    Booleans,
+    Chart,
+    Floats,
+    InsideTable,
+    Lexical,
+    NormalForm,
+    target_of,
+)
 from stacktrans.grammar.rules import (
     Bracketing,
     GrammarError,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from stacktrans.common.reading import DEEPEST
-from stacktrans.grammar.normal_form import target_of
+from stacktrans.grammar.inside import target_of
 from stacktrans.grammar.rules import Alternative, GrammarError, Nonterminal, Part, Rules
 
 Counts = Mapping[int, int]
