@@ -20,11 +20,10 @@ from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.files import DEV, TEST, TRAIN
-from stacktrans.tasks.flat import Numbering, numbered, renumbered
 from stacktrans.tasks.layout import Steps
 from stacktrans.tasks.lines import given_pairs, read_pairs
 from stacktrans.tasks.pairs import Pairs, task_of_data
-from stacktrans.tasks.sets import PairSet, Sets, chances_of_unknown
+from stacktrans.tasks.sets import Numbering, PairSet, Sets, chances_of_unknown, numbered, renumbered
 
 TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,34 +20,8 @@ def starts_of(lengths: npt.NDArray[np.int64] | Sequence[int]) -> npt.NDArray[np.
     return starts
 
 
-Item = TypeVar("Item", covariant=True)
-
-
-class Together(Sequence[Item]):
-    """Items that are kept in few arrays, of which a part is kept so, too."""
-
-    __slots__ = ()
-
-    @overload
-    def __getitem__(self, index: int) -> Item: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Self: ...
-
-    def __getitem__(self, index: int | slice) -> Item | Self:
-        return self._part(index) if isinstance(index, slice) else self._item(index)
-
-    @abstractmethod
-    def _item(self, index: int) -> Item:
-        """One of them."""
-
-    @abstractmethod
-    def _part(self, part: slice) -> Self:
-        """Those that follow one another."""
-
-
 @dataclass(frozen=True, eq=False, slots=True)
-class Ragged(Together[npt.NDArray[Any]]):
+class Ragged(Sequence[npt.NDArray[Any]]):
     """n rows.
 
     Attributes:
@@ -80,12 +53,17 @@ class Ragged(Together[npt.NDArray[Any]]):
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def _item(self, index: int) -> npt.NDArray[Any]:
-        row = range(len(self))[index]
-        return self.values[self.starts[row] : self.starts[row + 1]]
+    @overload
+    def __getitem__(self, index: int) -> npt.NDArray[Any]: ...
 
-    def _part(self, part: slice) -> Ragged:
-        first, last, step = part.indices(len(self))
+    @overload
+    def __getitem__(self, index: slice) -> Ragged: ...
+
+    def __getitem__(self, index: int | slice) -> npt.NDArray[Any] | Ragged:
+        if not isinstance(index, slice):
+            row = range(len(self))[index]
+            return self.values[self.starts[row] : self.starts[row + 1]]
+        first, last, step = index.indices(len(self))
         if step != 1:
             raise ValueError("rows that do not follow one another")
         starts = self.starts[first : max(first, last) + 1]

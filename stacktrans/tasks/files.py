@@ -12,8 +12,8 @@ import numpy as np
 from stacktrans.common.errors import StacktransError, UsageError, clipped, shown
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST, parsed_json, read_content
+from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.columns import COLUMNS, LOOKED_AT, columns_of, found_columns, normalized
-from stacktrans.tasks.flat import Numbers
 from stacktrans.tasks.lines import RawLines
 
 PARTS = ("train", "dev", "test")
@@ -80,9 +80,9 @@ class Lines:
     columns: tuple[str, ...]
     digests: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    files: Numbers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    numbers: Numbers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    parts: Numbers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    files: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    numbers: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    parts: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     strings: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -90,7 +90,7 @@ class Lines:
         """Where a line stands, as `file:line`."""
         return f"{self.names[self.files[index]]}:{self.numbers[index]}"
 
-    def places(self, indices: Sequence[int] | Numbers) -> str:
+    def places(self, indices: Sequence[int] | Ids) -> str:
         """Where the first of some lines stand."""
         more = ", ..." if len(indices) > NAMED else ""
         return ", ".join(map(self.place, indices[:NAMED])) + more
@@ -182,7 +182,7 @@ def _add(
     lines.names.append(name)
 
 
-def check_sizes(lines: Lines, column: str, sizes: Numbers) -> None:
+def check_sizes(lines: Lines, column: str, sizes: Ids) -> None:
     """Raise `StacktransError` for a source without symbols, or a string with too many."""
     least = 1 if column == "source" else 0
     if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
@@ -204,11 +204,11 @@ def check_file(part: str, file: object) -> None:
 class Keys(NamedTuple):
     """Numbers for what is the same: [n] for sources with their features, and for whole pairs."""
 
-    source: Numbers
-    pair: Numbers
+    source: Ids
+    pair: Ids
 
 
-def keep_apart(lines: Lines, keys: Keys, sizes: Numbers, request: Request) -> list[str]:
+def keep_apart(lines: Lines, keys: Keys, sizes: Ids, request: Request) -> list[str]:
     """Take what has no file of its own from the training pairs; says what, a sentence for each.
 
     The longest sources are to be tested on, others at random to choose by. Lines with the same
@@ -253,7 +253,7 @@ def keep_apart(lines: Lines, keys: Keys, sizes: Numbers, request: Request) -> li
     return said
 
 
-def _numbered(keys: Numbers) -> Numbers:
+def _numbered(keys: Ids) -> Ids:
     """[n] for each of some keys its number, in the order in which they come first."""
     # That of the keys themselves is another in every process.
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)

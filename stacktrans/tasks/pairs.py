@@ -19,7 +19,7 @@ from stacktrans.common.reading import LONGEST, PACKED, STDIN, comes_once, name_o
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.columns import SEPARATORS, UNITS, Known, Sources, Writing, columns_of
-from stacktrans.tasks.files import CALLED, PARTS, TEST, TRAIN, Request, check_file
+from stacktrans.tasks.files import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.layout import Pair, Steps
 from stacktrans.tasks.sets import Sets, load_sets, read_sets, save_sets
 
@@ -150,7 +150,7 @@ class Pairs(Task):
         return self.data.sets[TRAIN].draw(generator, lengths, count, law)
 
     def kept_apart(self) -> dict[str, Sequence[Pair]]:
-        return {CALLED[PARTS[part]]: pairs for part, pairs in self.data.apart.items()}
+        return {CALLED[PARTS[part]]: self.data.sets[part] for part in (DEV, TEST)}
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         raise NotASource("the answers to other sources than those in the files are not known")

@@ -2,9 +2,10 @@
 
 import json
 import unicodedata
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -12,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import CheckpointError, StacktransError, shown
-from stacktrans.common.ragged import Ragged, lengthened
+from stacktrans.common.ragged import Ragged, lengthened, starts_of
 from stacktrans.common.reading import state_of
-from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE
+from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import UNITS, Known, Writing, found_separator, found_unit, in_order
 from stacktrans.tasks.files import (
@@ -31,7 +32,6 @@ from stacktrans.tasks.files import (
     keep_apart,
     read_files,
 )
-from stacktrans.tasks.flat import Chosen, Numbering, Numbers, keys, numbered, renumbered
 from stacktrans.tasks.layout import Pair, Steps
 
 ALMOST_NONE = 0.25
@@ -41,6 +41,75 @@ REPLACED = 0.25
 """A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
 and this is a (Kiperwasser and Goldberg 2016, section 4.2)."""
 Chances = npt.NDArray[np.float64]
+AT_ONCE = 1 << 16
+"""Strings that are split into symbols at once."""
+
+
+class Numbering:
+    """Numbers for symbols, in the order in which they come.
+
+    Args:
+        split: a written string's symbols.
+    """
+
+    def __init__(self, split: Callable[..., Sequence[str]]) -> None:
+        self.split = split
+        self.known: defaultdict[str, int] = defaultdict()
+        self.known.default_factory = self.known.__len__
+
+    def used(self, strings: Ragged) -> list[str]:
+        """The symbols in some strings, sorted."""
+        found = np.zeros(len(self.known), dtype=np.bool_)
+        found[strings.values] = True
+        return sorted(symbol for symbol, used in zip(self.known, found, strict=True) if used)
+
+    def as_ids(self, ids: Mapping[str, int], unknown: int) -> Ids:
+        """[m] the id of each symbol, or that of an unknown one."""
+        return np.array([ids.get(symbol, unknown) for symbol in self.known], dtype=np.int32)
+
+
+def numbered(strings: Sequence[Iterable[str]], numbers: Numbering) -> Ragged:
+    """Written strings, each symbol by its number."""
+    lengths = np.empty(len(strings), dtype=np.int64)
+    parts = []
+    for start in range(0, len(strings), AT_ONCE):
+        split = [numbers.split(string) for string in strings[start : start + AT_ONCE]]
+        lengths[start : start + len(split)] = [*map(len, split)]
+        found = map(numbers.known.__getitem__, chain.from_iterable(split))
+        parts.append(_small(np.fromiter(found, dtype=np.int32)))
+    return Ragged(np.concatenate(parts) if parts else np.empty(0, np.int32), starts_of(lengths))
+
+
+def renumbered(strings: Ragged, numbers: Ids) -> Ragged:
+    """The same strings with another number for each."""
+    small, codes = _small(numbers), strings.values
+    found = np.empty(len(codes), dtype=small.dtype)
+    for start in range(0, len(codes), AT_ONCE):
+        found[start : start + AT_ONCE] = small[codes[start : start + AT_ONCE]]
+    return Ragged(found, strings.starts)
+
+
+def keys(columns: Sequence[Ragged]) -> Ids:
+    """[n] a number for what is in n rows of some columns, the same only where all of it is."""
+    rows = zip(*map(_contents, columns), strict=True)
+    return np.fromiter(map(hash, rows), dtype=np.int64)
+
+
+def _contents(strings: Ragged) -> Iterator[bytes]:
+    """What is in each string, as bytes."""
+    content, size = strings.values.tobytes(), strings.values.itemsize
+    return (content[begin:end] for begin, end in pairwise((strings.starts * size).tolist()))
+
+
+def _small(numbers: Ids) -> Ids:
+    """The same numbers in as few bytes each as they need."""
+    if not len(numbers):
+        return numbers
+    low, high = numbers.min(), numbers.max()
+    for kind in (np.uint8, np.int8, np.uint16, np.int16):
+        if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max:
+            return numbers.astype(kind)
+    return numbers.astype(np.int32)
 
 
 def odd_first_lines(lines: Lines, strings: Mapping[str, Ragged]) -> Iterator[str]:
@@ -136,10 +205,10 @@ def unsayable(lines: Lines, targets: Ragged) -> Iterator[str]:
             )
 
 
-def _again(keys: Numbers) -> Numbers:
+def _again(keys: Ids) -> Ids:
     """The indices of numbers that have come before."""
     _, first = np.unique(keys, return_index=True)
-    new: Chosen = np.zeros(len(keys), dtype=np.bool_)
+    new: Mask = np.zeros(len(keys), dtype=np.bool_)
     new[first] = True
     return np.flatnonzero(~new)
 
@@ -178,12 +247,25 @@ class Column:
         return self.writing.joined(self.name, symbols)
 
 
-class PairSequence(Sequence[Pair]):
-    """Pairs that are put together when they are asked for."""
+class PairSet(Sequence[Pair]):
+    """Pairs of strings that are held in few arrays, and put together when they are asked for.
 
-    @abstractmethod
-    def pair(self, index: int) -> Pair:
-        """The pair of an index from 0."""
+    Args:
+        sources: ids of what is read of each source.
+        sizes: [n] the length of each, without features.
+        targets: ids of each target.
+        columns: what stands in the columns of their lines, unless that is not to be told.
+    """
+
+    def __init__(
+        self, sources: Ragged, sizes: Ids, targets: Ragged, columns: Sequence[Column] = ()
+    ) -> None:
+        self.sources, self.sizes, self.targets, self.columns = sources, sizes, targets, columns
+        self._order = np.argsort(sizes, kind="stable")
+        self._ordered = sizes[self._order]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
     @overload
     def __getitem__(self, index: int) -> Pair: ...
@@ -192,49 +274,11 @@ class PairSequence(Sequence[Pair]):
     def __getitem__(self, index: slice) -> list[Pair]: ...
 
     def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
-        places = range(len(self))[index]
-        return [*map(self.pair, places)] if isinstance(places, range) else self.pair(places)
-
-
-class WrittenPairs(PairSequence):
-    """Pairs as ids and as they are written, which takes longer to look up.
-
-    Args:
-        pairs: as ids alone, n of them.
-        columns: what stands in the columns of their lines.
-    """
-
-    def __init__(self, pairs: Sequence[Pair], columns: Sequence[Column]) -> None:
-        self.pairs, self.columns = pairs, columns
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def pair(self, index: int) -> Pair:
-        written = tuple(column[index] for column in self.columns)
-        return self.pairs[index]._replace(written=written)
-
-
-class PairSet(PairSequence):
-    """Pairs of strings that are held in few arrays.
-
-    Args:
-        sources: ids of what is read of each source.
-        sizes: [n] the length of each, without features.
-        targets: ids of each target.
-    """
-
-    def __init__(self, sources: Ragged, sizes: Numbers, targets: Ragged) -> None:
-        self.sources, self.sizes, self.targets = sources, sizes, targets
-        self._order = np.argsort(sizes, kind="stable")
-        self._ordered = sizes[self._order]
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def pair(self, index: int) -> Pair:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
         source, target = (each[index].astype(np.int64) for each in (self.sources, self.targets))
-        return Pair(source, target, None, int(self.sizes[index]))
+        written = tuple(column[index] for column in self.columns) or None
+        return Pair(source, target, None, int(self.sizes[index]), written)
 
     @property
     def lengths(self) -> Lengths:
@@ -247,7 +291,7 @@ class PairSet(PairSequence):
         lengths = np.stack([self.sources.lengths, self.targets.lengths], axis=1)
         return Steps.for_pairs(np.unique(lengths, axis=0))
 
-    def of_lengths(self, lengths: Lengths) -> Numbers:
+    def of_lengths(self, lengths: Lengths) -> Ids:
         """The indices of pairs whose sources have these lengths, the shortest first."""
         begin = np.searchsorted(self._ordered, lengths.shortest, "left")
         return self._order[begin : np.searchsorted(self._ordered, lengths.longest, "right")]
@@ -285,15 +329,14 @@ class Sets:
         request: which they are, with what was found out.
         known: symbols and checksums, as `Pairs` takes them.
         notes: what is to be said of them, a sentence each.
-        sets: training, development and test set.
-        apart: the last two, with what stands in their lines; none after `load_sets`.
+        sets: training, development and test set, the last two with what stands in their lines, but
+            not after `load_sets`.
     """
 
     request: Request
     known: Mapping[str, Any]
     notes: Sequence[str]
     sets: Sequence[PairSet]
-    apart: Mapping[int, Sequence[Pair]]
 
 
 NOTES = "notes.json"
@@ -323,7 +366,7 @@ def load_sets(folder: Path, request: Request, known: Mapping[str, Any]) -> Sets:
             sets.append(PairSet(Ragged(ids, starts), sizes, Ragged(*targets)))
     except (OSError, ValueError, EOFError) as error:
         raise CheckpointError(f"{folder}: damaged ({error})") from error
-    return Sets(request, known, notes, sets, {})
+    return Sets(request, known, notes, sets)
 
 
 _kept: dict[Any, Sets] = {}
@@ -387,18 +430,16 @@ def _read_sets(request: Request) -> Sets:
     sets = []
     for part in (TRAIN, DEV, TEST):
         chosen = lines.parts == part
-        own = read.within(chosen), sizes[chosen], ids["target"].within(chosen)
-        sets.append(PairSet(*own))
-    apart = {}
-    for part in (DEV, TEST):
         columns = [
-            Column(strings[column].within(lines.parts == part), [*numbers.known], writing, column)
+            Column(strings[column].within(chosen), [*numbers.known], writing, column)
             for column, numbers in numbering.items()
+            if part != TRAIN
         ]
-        apart[part] = WrittenPairs(sets[part], columns)
+        targets = ids["target"].within(chosen)
+        sets.append(PairSet(read.within(chosen), sizes[chosen], targets, columns))
     told = {column: writing.joined(column, symbols[column]) for column in writing.columns}
     further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
-    return Sets(request._replace(kept=every), {**told, **further}, notes, sets, apart)
+    return Sets(request._replace(kept=every), {**told, **further}, notes, sets)
 
 
 def _writing_of(lines: Lines, request: Request) -> tuple[Writing, list[str]]:

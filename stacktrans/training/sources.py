@@ -23,11 +23,10 @@ from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.settings.training_config import ExamplesConfig, StreamConfig
 from stacktrans.settings.values import Loss
-from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
 from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
 from stacktrans.tasks.files import DEV, TEST, TRAIN
-from stacktrans.tasks.flat import Chosen
 from stacktrans.tasks.layout import Batch, Pair
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, chances_of_unknown
@@ -376,11 +375,11 @@ class Files(Strings):
         longer, whole = self._longer(moment.share), Accuracy.of(scores)
         return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
 
-    def _longer(self, share: float) -> Chosen:
+    def _longer(self, share: float) -> Mask:
         """[n] which development sources are longer than those trained on, or the longest of all."""
         sizes = np.array([pair.length for pair in self.development])
         if share < 1:
-            longer: Chosen = sizes > self._shortest(share).longest
+            longer: Mask = sizes > self._shortest(share).longest
         else:
             count = math.ceil(LONGEST_SHARE * len(sizes))
             longest = np.argsort(sizes, kind="stable")[len(sizes) - count :]
@@ -400,7 +399,7 @@ class Files(Strings):
         return self._accuracy_on(model, [*self._test[:most]])
 
 
-def _accuracy(scores: Scores, chosen: Chosen) -> Accuracy | None:
+def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:
     """Accuracy on some of the strings, if there are any."""
     if not chosen.any():
         return None
