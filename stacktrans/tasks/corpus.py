@@ -14,6 +14,7 @@ from stacktrans.common.reading import decode_line, read_lines, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.layout import ENDING, Layout, Pair
+from stacktrans.tasks.lines import read_each
 
 END = "</s>"
 """The symbol that ends every sentence, and is said as any other."""
@@ -142,14 +143,8 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
 
     Raises `UsageError` if it can't be read, `StacktransError` if it holds something else.
     """
-    sentences = []
-    for number, line in enumerate(read_lines(path), start=1):
-        try:
-            text = decode_line(line)
-        except StacktransError as error:
-            raise StacktransError(f"{path}:{number}: {error}") from error
-        if text.strip():
-            sentences.append(alphabet.split(text))
+    lines = read_each(f"{path}:", enumerate(read_lines(path), start=1), decode_line)
+    sentences = [alphabet.split(text) for _, text in lines if text.strip()]
     if not sentences:
         raise StacktransError(f"{path}: holds no sentences")
     return sentences

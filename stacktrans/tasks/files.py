@@ -80,9 +80,9 @@ class Lines:
     columns: tuple[str, ...]
     digests: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    files: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    numbers: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    parts: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    files: Ids = field(init=False)
+    numbers: Ids = field(init=False)
+    parts: Ids = field(init=False)
     strings: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -108,6 +108,7 @@ def read_files(request: Request) -> Lines:
     are asked for, each may have them in an order of its own.
     """
     lines = Lines(columns_of(request.columns) if request.columns else ())
+    parts, numbers = [], []
     for part, path in request.paths():
         content = read_content(path)
         lines.digests[PARTS[part]] = hashlib.sha256(content).hexdigest()
@@ -120,7 +121,12 @@ def read_files(request: Request) -> Lines:
             raw = raw._replace(header=None)
         own = raw.header or _found_columns(raw, request, lines)
         lines.columns = lines.columns or own
-        _add(lines, raw.fields(lines.columns, own), raw.name, part, request.normalize)
+        lines.names.append(raw.name)
+        parts.append(part)
+        numbers.append(_added(lines, raw.fields(lines.columns, own), request.normalize))
+    sizes = [*map(len, numbers)]
+    lines.numbers = np.concatenate(numbers)
+    lines.files, lines.parts = np.repeat(range(len(sizes)), sizes), np.repeat(parts, sizes)
     return lines
 
 
@@ -165,21 +171,15 @@ def _has_features(line: bytes) -> bool:
     return isinstance(found, dict) and "features" in found
 
 
-def _add(
-    lines: Lines, rows: Iterable[tuple[int, list[str]]], name: str, part: int, form: str | None
-) -> None:
-    """Add the numbered rows of a file, by its name, to those of a set."""
-    added = {column: lines.strings.setdefault(column, []) for column in lines.columns}
-    adders = [strings.append for strings in added.values()]
+def _added(lines: Lines, rows: Iterable[tuple[int, list[str]]], form: str | None) -> Ids:
+    """The numbers of the rows of a file, whose strings are added to the others."""
+    adders = [lines.strings.setdefault(column, []).append for column in lines.columns]
     numbers = []
     for number, fields in rows:
         numbers.append(number)
         for add, text in zip(adders, fields, strict=True):
             add(normalized(text, form))
-    for attribute, value in (("numbers", numbers), ("parts", part), ("files", len(lines.names))):
-        new = np.broadcast_to(np.array(value, dtype=np.int64), len(numbers))
-        setattr(lines, attribute, np.concatenate([getattr(lines, attribute), new]))
-    lines.names.append(name)
+    return np.array(numbers, dtype=np.int64)
 
 
 def check_sizes(lines: Lines, column: str, sizes: Ids) -> None:

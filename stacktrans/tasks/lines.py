@@ -2,10 +2,11 @@
 
 import gzip
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from stacktrans.common.errors import StacktransError, clipped
 from stacktrans.common.files import write_atomically
@@ -25,6 +26,8 @@ from stacktrans.tasks.columns import headed
 from stacktrans.tasks.layout import Pair
 
 PairFormat = Literal["tsv", "jsonl"]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
@@ -69,13 +72,23 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
     lines = RawLines.of(path, read_content(path))
     if lines.header:
         complain(lines.header_note)
-    pairs = []
-    for number, fields in lines.fields(task.columns):
+    rows = lines.fields(task.columns)
+    return [pair for _, pair in read_each(f"{lines.name}:", rows, partial(_pair, task))]
+
+
+def read_each(
+    prefix: str, numbered: Iterable[tuple[int, Item]], read: Callable[[Item], Result]
+) -> Iterator[tuple[int, Result]]:
+    """What is read of numbered lines, or the like.
+
+    Raises:
+        StacktransError: as `read` does; the message begins with the prefix and the number.
+    """
+    for number, item in numbered:
         try:
-            pairs.append(_pair(task, fields))
+            yield number, read(item)
         except StacktransError as error:
-            raise StacktransError(f"{lines.name}:{number}: {error}") from error
-    return pairs
+            raise StacktransError(f"{prefix}{number}: {error}") from error
 
 
 class RawLines(NamedTuple):
@@ -130,23 +143,16 @@ class RawLines(NamedTuple):
             expected = f"expected {', '.join(columns)}"
             raise StacktransError(f"{self.name}: has columns {', '.join(own)}; {expected}")
         order = [own.index(column) for column in columns]
-        number = 0
-        for number, line in islice(self.decoded(), bool(self.header), None):
-            try:
-                fields = _fields(line, own, self.as_json)
-            except StacktransError as error:
-                raise StacktransError(f"{self.name}:{number}: {error}") from error
+        number, lines = 0, islice(self.decoded(), bool(self.header), None)
+        read = partial(_fields, columns=own, as_json=self.as_json)
+        for number, fields in read_each(f"{self.name}:", lines, read):
             yield number, [fields[place] for place in order]
         if not number:
             raise StacktransError(f"{self.name}: holds no pairs")
 
     def decoded(self) -> Iterator[tuple[int, str]]:
         """The lines of `numbered` as text; raises `StacktransError` for one that is not."""
-        for number, line in self.numbered():
-            try:
-                yield number, decode_line(line)
-            except StacktransError as error:
-                raise StacktransError(f"{self.name}:{number}: {error}") from error
+        return read_each(f"{self.name}:", self.numbered(), decode_line)
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
         """The lines with something on them, and their numbers from 1.
@@ -159,13 +165,8 @@ class RawLines(NamedTuple):
 
 def given_pairs(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
     """Pairs of strings as written; raises `StacktransError` for one that is not the task's."""
-    found = []
-    for number, fields in enumerate(pairs, start=1):
-        try:
-            found.append(_pair(task, fields))
-        except StacktransError as error:
-            raise StacktransError(f"pair {number}: {error}") from error
-    return found
+    rows = enumerate(pairs, start=1)
+    return [pair for _, pair in read_each("pair ", rows, partial(_pair, task))]
 
 
 def _pair(task: Task, fields: Sequence[str]) -> Pair:

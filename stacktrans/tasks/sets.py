@@ -3,11 +3,11 @@
 import json
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, compress, pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -45,53 +45,61 @@ AT_ONCE = 1 << 16
 """Strings that are split into symbols at once."""
 
 
-class Numbering:
-    """Numbers for symbols, in the order in which they come.
+@dataclass(frozen=True)
+class Column:
+    """What stands in a column of n lines.
 
-    Args:
-        split: a written string's symbols.
+    Attributes:
+        name: of the column.
+        writing: how symbols are written.
+        strings: [n] the numbers of the symbols of each.
+        symbols: what each number stands for, in the order in which they come first.
     """
 
-    def __init__(self, split: Callable[..., Sequence[str]]) -> None:
-        self.split = split
-        self.known: defaultdict[str, int] = defaultdict()
-        self.known.default_factory = self.known.__len__
+    name: str
+    writing: Writing
+    strings: Ragged
+    symbols: Sequence[str]
 
-    def used(self, strings: Ragged) -> list[str]:
-        """The symbols in some strings, sorted."""
-        found = np.zeros(len(self.known), dtype=np.bool_)
-        found[strings.values] = True
-        return sorted(symbol for symbol, used in zip(self.known, found, strict=True) if used)
+    @classmethod
+    def of(cls, texts: Sequence[str], name: str, writing: Writing) -> Self:
+        """The column of some written strings."""
+        split, numbers = writing.splitter(name), defaultdict[str, int]()
+        numbers.default_factory = numbers.__len__
+        lengths, parts = [], [np.empty(0, np.uint8)]
+        for start in range(0, len(texts), AT_ONCE):
+            found = [*map(split, texts[start : start + AT_ONCE])]
+            lengths.append([*map(len, found)])
+            codes = map(numbers.__getitem__, chain.from_iterable(found))
+            parts.append(_small(np.fromiter(codes, dtype=np.int32)))
+        strings = Ragged(np.concatenate(parts), starts_of(np.concatenate(lengths)))
+        return cls(name, writing, strings, [*numbers])
 
-    def as_ids(self, ids: Mapping[str, int], unknown: int) -> Ids:
-        """[m] the id of each symbol, or that of an unknown one."""
-        return np.array([ids.get(symbol, unknown) for symbol in self.known], dtype=np.int32)
+    def __getitem__(self, index: int) -> str:
+        symbols = [self.symbols[number] for number in self.strings[index]]
+        return self.writing.joined(self.name, symbols)
+
+    def within(self, mask: Mask) -> "Column":
+        """Those of the lines that a mask [n] tells."""
+        return replace(self, strings=self.strings.within(mask))
+
+    def used(self) -> list[str]:
+        """The symbols in the strings."""
+        used = np.zeros(len(self.symbols), dtype=np.bool_)
+        used[self.strings.values] = True
+        return [*compress(self.symbols, used)]
+
+    def as_ids(self, known: Mapping[str, int], unknown: int) -> Ragged:
+        """The strings as ids of symbols; one stands for those that are not known."""
+        ids = np.array([known.get(symbol, unknown) for symbol in self.symbols], dtype=np.int32)
+        small, codes = _small(ids), self.strings.values
+        parts = (small[codes[at : at + AT_ONCE]] for at in range(0, len(codes), AT_ONCE))
+        return Ragged(np.concatenate([small[:0], *parts]), self.strings.starts)
 
 
-def numbered(strings: Sequence[Iterable[str]], numbers: Numbering) -> Ragged:
-    """Written strings, each symbol by its number."""
-    lengths = np.empty(len(strings), dtype=np.int64)
-    parts = []
-    for start in range(0, len(strings), AT_ONCE):
-        split = [numbers.split(string) for string in strings[start : start + AT_ONCE]]
-        lengths[start : start + len(split)] = [*map(len, split)]
-        found = map(numbers.known.__getitem__, chain.from_iterable(split))
-        parts.append(_small(np.fromiter(found, dtype=np.int32)))
-    return Ragged(np.concatenate(parts) if parts else np.empty(0, np.int32), starts_of(lengths))
-
-
-def renumbered(strings: Ragged, numbers: Ids) -> Ragged:
-    """The same strings with another number for each."""
-    small, codes = _small(numbers), strings.values
-    found = np.empty(len(codes), dtype=small.dtype)
-    for start in range(0, len(codes), AT_ONCE):
-        found[start : start + AT_ONCE] = small[codes[start : start + AT_ONCE]]
-    return Ragged(found, strings.starts)
-
-
-def keys(columns: Sequence[Ragged]) -> Ids:
-    """[n] a number for what is in n rows of some columns, the same only where all of it is."""
-    rows = zip(*map(_contents, columns), strict=True)
+def keys(columns: Iterable[Column]) -> Ids:
+    """[n] a number for what is in n lines of some columns, the same only where all of it is."""
+    rows = zip(*(_contents(column.strings) for column in columns), strict=True)
     return np.fromiter(map(hash, rows), dtype=np.int64)
 
 
@@ -101,28 +109,21 @@ def _contents(strings: Ragged) -> Iterator[bytes]:
     return (content[begin:end] for begin, end in pairwise((strings.starts * size).tolist()))
 
 
-def _small(numbers: Ids) -> Ids:
+def _small(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The same numbers in as few bytes each as they need."""
-    if not len(numbers):
-        return numbers
-    low, high = numbers.min(), numbers.max()
-    for kind in (np.uint8, np.int8, np.uint16, np.int16):
-        if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max:
-            return numbers.astype(kind)
-    return numbers.astype(np.int32)
+    low, high = numbers.min(initial=0), numbers.max(initial=0)
+    kinds = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
+    bounds = ((kind, np.iinfo(kind)) for kind in kinds)
+    return numbers.astype(next(kind for kind, of in bounds if of.min <= low and high <= of.max))
 
 
-def odd_first_lines(lines: Lines, strings: Mapping[str, Ragged]) -> Iterator[str]:
-    """Which files begin with a line almost all of whose symbols come nowhere else in them.
-
-    Args:
-        strings: of the columns, [n] each, as numbers of symbols.
-    """
+def odd_first_lines(lines: Lines, columns: Mapping[str, Column]) -> Iterator[str]:
+    """Which files begin with a line almost all of whose symbols come nowhere else in them."""
     for file in range(len(lines.names)):
         rows = lines.files == file
         shared = distinct = known = total = 0
         for column in ("source", "target"):
-            within = strings[column].within(rows)
+            within = columns[column].strings.within(rows)
             counts = np.bincount(within.values)
             first = np.bincount(within[0], minlength=len(counts))
             again = counts > first
@@ -224,27 +225,6 @@ def _several_answers(keys: Keys) -> tuple[int, list[tuple[int, int]]]:
     earliest = several[np.argsort(first[several])][:NAMED]
     found = [rows[np.flatnonzero(group == each)[:2]] for each in earliest]
     return len(several), [(int(one), int(other)) for one, other in found]
-
-
-@dataclass(frozen=True)
-class Column:
-    """What stands in a column of n lines.
-
-    Attributes:
-        strings: [n] the numbers of the symbols of each.
-        symbols: what each number stands for.
-        writing: how symbols are written.
-        name: of the column.
-    """
-
-    strings: Ragged
-    symbols: Sequence[str]
-    writing: Writing
-    name: str
-
-    def __getitem__(self, index: int) -> str:
-        symbols = [self.symbols[number] for number in self.strings[index]]
-        return self.writing.joined(self.name, symbols)
 
 
 class PairSet(Sequence[Pair]):
@@ -395,49 +375,40 @@ def _read_sets(request: Request) -> Sets:
     writing, unit_notes = _writing_of(lines, request)
     notes = [*lines.notes, *unit_notes, *mixed_forms(lines, request)]
     request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
-    numbering = {column: Numbering(writing.splitter(column)) for column in lines.columns}
-    strings = {  # each column is forgotten as soon as it is in numbers
-        column: numbered(lines.strings.pop(column), own) for column, own in numbering.items()
+    columns = {  # the texts of each are forgotten as soon as they are in numbers
+        name: Column.of(lines.strings.pop(name), name, writing) for name in lines.columns
     }
-    for column, flat in strings.items():
-        check_sizes(lines, column, flat.lengths)
-    sizes = strings["source"].lengths
+    for name, column in columns.items():
+        check_sizes(lines, name, column.strings.lengths)
+    sizes = columns["source"].strings.lengths
     # As they are read: that there are more spaces between words makes no difference.
-    same = Keys(*(keys([strings[column] for column in each]) for each in (lines.sources, strings)))
+    same = Keys(keys(columns[name] for name in lines.sources), keys(columns.values()))
     said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
     said += f"; features are separated by {separator}" if writing.features else ""
-    notes = [said, *notes, *odd_first_lines(lines, strings)]
+    notes = [said, *notes, *odd_first_lines(lines, columns)]
     notes += [*keep_apart(lines, same, sizes, request), *oddities(lines, same)]
 
-    training = lines.parts == TRAIN
+    masks = [lines.parts == part for part in (TRAIN, DEV, TEST)]
     symbols = {}
-    for column, numbers in numbering.items():
+    for name, column in columns.items():
+        split = writing.splitter(name)
         # Where strings are of characters, a word is not a symbol.
-        kept = {each for of, each in request.kept if of == column and len(numbers.split(each)) == 1}
-        symbols[column] = sorted(kept.union(numbers.used(strings[column].within(training))))
+        kept = {each for of, each in request.kept if of == name and len(split(each)) == 1}
+        symbols[name] = sorted(kept.union(column.within(masks[TRAIN]).used()))
     _check_symbols(symbols, lines.names[0])
     # The model will ask for the files with all of these.
     every = frozenset((column, each) for column, found in symbols.items() for each in found)
     known = Known.of(symbols, lines.columns, writing)
-    ids = {
-        column: renumbered(strings[column], numbers.as_ids(*known.ids_of(column)))
-        for column, numbers in numbering.items()
-    }
+    ids = {name: column.as_ids(*known.ids_of(name)) for name, column in columns.items()}
     notes += unsayable(lines, ids["target"])
     read = ids["source"]
     if writing.features:
         read = lengthened(*in_order(read, ids["features"]))
     sets = []
-    for part in (TRAIN, DEV, TEST):
-        chosen = lines.parts == part
-        columns = [
-            Column(strings[column].within(chosen), [*numbers.known], writing, column)
-            for column, numbers in numbering.items()
-            if part != TRAIN
-        ]
-        targets = ids["target"].within(chosen)
-        sets.append(PairSet(read.within(chosen), sizes[chosen], targets, columns))
-    told = {column: writing.joined(column, symbols[column]) for column in writing.columns}
+    for part, mask in enumerate(masks):
+        written = [] if part == TRAIN else [column.within(mask) for column in columns.values()]
+        sets.append(PairSet(read.within(mask), sizes[mask], ids["target"].within(mask), written))
+    told = {name: writing.joined(name, symbols[name]) for name in writing.columns}
     further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
     return Sets(request._replace(kept=every), {**told, **further}, notes, sets)
 
