@@ -8,8 +8,8 @@ import pytest
 from command_line import run
 from races import begun, configs
 
-from stacktrans.settings import strategies
 from stacktrans.settings.contest import contestants, not_raced
+from stacktrans.settings.layers import strategies
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import race
 from stacktrans.training.records import read_race
@@ -68,7 +68,7 @@ def test_a_race_goes_on_by_its_budget_alone(tmp_path: Path) -> None:
 def test_what_would_be_raced_is_shown(tmp_path: Path) -> None:
     shown = run("train", "--task", "copy", "--dry-run", cwd=tmp_path)
     assert shown.returncode == 0
-    known = {name: each for name, each in strategies.strategies().items() if "pairs" in each.kinds}
+    known = {name: each for name, each in strategies().items() if "pairs" in each.kinds}
     assert len(known) > 3
     for name, each in known.items():
         assert name in shown.stdout.decode()
@@ -81,7 +81,7 @@ def test_what_would_be_raced_is_shown(tmp_path: Path) -> None:
 
 def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
     examples = {"pairs": "copy", "in step": "xor", "stream": "anbn", "text": "text"}
-    for name, strategy in strategies.strategies().items():
+    for name, strategy in strategies().items():
         for kind in strategy.kinds:
             config = resolve(name, task=examples[kind])
             assert config.recipe == name

@@ -15,8 +15,7 @@ from stacktrans.settings import contest, resolve
 from stacktrans.settings.command import alone
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import identity_of
-from stacktrans.settings.layers import Layer
-from stacktrans.settings.strategies import strategies
+from stacktrans.settings.layers import Layer, strategies
 from stacktrans.sweeps.plan import read_plan
 
 pytestmark = pytest.mark.usefixtures("sweeps_here")

@@ -16,7 +16,6 @@ from pydantic.fields import FieldInfo
 from stacktrans.commands.options import items
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import CONFIG, MACHINE
-from stacktrans.common.kinds import in_words
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import in_a_line, shell_text
@@ -24,11 +23,11 @@ from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Settings, is_block, read_layer, sections_of
+from stacktrans.settings.layers import strategies as known_strategies
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, StartConfig
 from stacktrans.settings.resolve import load_task
-from stacktrans.settings.strategies import strategies as known_strategies
 from stacktrans.settings.training_config import DataConfig, TrainingConfig
-from stacktrans.settings.values import Named, meanings
+from stacktrans.settings.values import Named, in_words, meanings
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical
 

@@ -8,7 +8,7 @@ from typing import Unpack
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
-from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
+from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay, strategies
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
@@ -20,7 +20,6 @@ from stacktrans.settings.resolve import (
     seed_of,
     task_layers,
 )
-from stacktrans.settings.strategies import strategies
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Kind

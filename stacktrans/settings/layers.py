@@ -1,22 +1,24 @@
-"""Settings from files, recipes and `key=value`, with where they stand, laid over one another."""
+"""Settings from files, recipes, strategies and `key=value`, laid over one another."""
 
 import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
-from stacktrans.common.kinds import MISSING, Complaint, alternatives, complaints, without_null
 from stacktrans.common.reading import read_text
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings import packaged
+from stacktrans.settings.values import Strict, alternatives, complaints, without_null
+from stacktrans.tasks.layout import Kind
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -128,18 +130,9 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -
         return model.model_validate(settings)
     except ValidationError as error:
         found = complaints(model, settings, error)
-        raise UsageError(*(_said(complaint, layers) for complaint in found)) from error
-
-
-def _said(complaint: Complaint, layers: Sequence[Layer]) -> str:
-    """A complaint with where the setting stands."""
-    where = nearest_place(layers, complaint.location)
-    name = ".".join(map(str, complaint.location))
-    if complaint.unknown:
-        return f"{where}: {complaint.text}"
-    if not name:
-        return f"{where}: {complaint.text}"
-    return f"{where}: {name}{' ' if complaint.text == MISSING else ': '}{complaint.text}"
+        places = (nearest_place(layers, each.location) for each in found)
+        problems = (f"{place}: {each}" for place, each in zip(places, found, strict=True))
+        raise UsageError(*problems) from error
 
 
 def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str:
@@ -287,3 +280,43 @@ def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
         special = layer.section(key, name)
         parts += _expanded(special, kinds) if special.settings else []
     return parts
+
+
+class Strategy(Strict):
+    """A way to set up a model and its training, raced with others where no recipe is given.
+
+    It is what one idea changes of the default recipe, and can be given by its name as a recipe is.
+    """
+
+    idea: str
+    """what it does, and for what, in a sentence."""
+    kinds: Annotated[list[Kind], Field(min_length=1)]
+    """the tasks that it is for."""
+    memory: Annotated[str, AfterValidator(MEMORIES.canonical)]
+    """where none is asked for."""
+    of_this_memory: bool = False
+    """whether it is for no other memory."""
+    first_with_features: bool = False
+    """whether it begins before all others where sources have features."""
+    paper: str = ""
+    """whose default recipe it changes; the general one unless given, whatever the task's is."""
+    settings: Settings
+    """what else it changes of that recipe."""
+
+
+class _Strategies(Strict):
+    strategies: dict[str, Strategy]
+
+
+@functools.cache
+def strategies() -> dict[str, Strategy]:
+    """All strategies by name, in the order in which they are tried."""
+    layer = read_layer(Path(__file__).parent / "strategies.yaml")
+    return validated(_Strategies, layer.settings, [layer]).strategies
+
+
+def layer_of(name: str) -> Layer:
+    """What a strategy changes of the default recipe."""
+    strategy = strategies()[name]
+    memory = {"model": {"memory": strategy.memory}}
+    return Layer(f"strategy {name}", overlaid(memory, strategy.settings))

@@ -22,7 +22,7 @@ class MemoryConfig(Named):
     """Which memory the controller operates."""
 
     REGISTRY = MEMORIES
-    KINDS: ClassVar[dict[str, type[Named]]] = {}
+    KINDS: ClassVar[dict[str, Any]] = {}
 
     name: str
     """one of `stacktrans list memories`."""
@@ -80,7 +80,7 @@ class ControllerConfig(Named):
     """What reads the input and operates the memory."""
 
     REGISTRY = CONTROLLERS
-    KINDS: ClassVar[dict[str, type[Named]]] = {}
+    KINDS: ClassVar[dict[str, Any]] = {}
 
     name: str
     """one of `stacktrans list controllers`."""

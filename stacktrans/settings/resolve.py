@@ -23,17 +23,18 @@ from stacktrans.settings.layers import (
     Settings,
     checked,
     in_parts,
+    layer_of,
     nearest_place,
     option_layer,
     overlaid,
     overlay,
     read_layer,
     recipe_layers,
+    strategies,
     validated,
 )
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.packaged import AUTO
-from stacktrans.settings.strategies import layer_of, strategies
 from stacktrans.settings.values import Named
 from stacktrans.tasks import TaskError, default_parameters
 from stacktrans.tasks.base import Task

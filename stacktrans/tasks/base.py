@@ -10,12 +10,19 @@ import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.kinds import no_truth_values
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.common.reading import DEEPEST, LONGEST
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNKNOWN, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, Pair, Steps
+
+
+def no_truth_values(value: Any) -> Any:
+    """A value, or several, before it is read as numbers; raises `ValueError` for true and false."""
+    several = value if isinstance(value, list | tuple) else [value]
+    if any(isinstance(each, bool) for each in several):
+        raise ValueError("expected numbers" if several is value else "expected a number")
+    return value
 
 
 @dataclass(frozen=True)
