@@ -20,7 +20,7 @@ import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.common.randomness import Purpose
-from stacktrans.common.reading import read_lines
+from stacktrans.common.reading import read_content
 from stacktrans.settings.layers import overlaid
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
@@ -128,7 +128,7 @@ def test_a_terminal_that_is_read_for_pairs_is_told_of(
     os.write(terminal, b"ab\tba\n\x04")
     with open(own) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        assert read_lines("-") == [b"ab\tba", b""]
+        assert read_content("-") == b"ab\tba\n"
     os.close(terminal)
     assert "waiting for pairs or lines from the terminal" in capsys.readouterr().err
 

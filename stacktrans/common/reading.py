@@ -168,11 +168,6 @@ def comes_once(path: Path) -> bool:
     return path == STDIN or is_open_already(path)
 
 
-def read_lines(path: str | os.PathLike[str]) -> list[bytes]:
-    """The lines of a file or of standard input without `\\n`; raises `UsageError`."""
-    return read_content(path).split(b"\n")
-
-
 def read_content(path: str | os.PathLike[str]) -> bytes:
     """What is in a file or in standard input, unpacked.
 

@@ -51,6 +51,10 @@ class Late:
         return found
 
 
+class UnknownName(UsageError, ValueError):
+    """A name is not of any class of a kind; where values are validated, it is a wrong value."""
+
+
 class Plugin(NamedTuple):
     """A plugin file, by the name it was given by, and its classes by kind and name."""
 
@@ -72,9 +76,6 @@ class Registry:
         self.kind, self.group, self.base, self.builtin = kind, group, base, builtin
 
     def __contains__(self, name: object) -> bool:
-        return self._names_one(name)
-
-    def _names_one(self, name: object) -> bool:
         return name in self.builtin or name in self.names()
 
     def installed(self) -> list[str]:
@@ -87,21 +88,18 @@ class Registry:
         return [*self.installed(), *self._in_files()]
 
     def check(self, name: str) -> None:
-        """Raise `ValueError` if a name is unknown."""
-        if not self._names_one(name):
+        """Raise `UnknownName` if a name is unknown."""
+        if not Registry.__contains__(self, name):
             message = unknown_name(self.kind, name, self.names())
             hint = "" if "did you mean" in message else "; one of your own needs its plugin file"
-            raise ValueError(f"{message}{hint}")
+            raise UnknownName(f"{message}{hint}")
 
     def load(self, name: str) -> Any:
         """The class of a name; raises `UsageError` if it is unknown or can't be loaded."""
         if name in self.builtin:
             module, _, attribute = self.builtin[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
-        try:
-            self.check(name)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        self.check(name)
         in_files = self._in_files()
         return in_files[name][1] if name in in_files else self._imported(name)
 
@@ -206,17 +204,14 @@ class Memories(Registry):
     def __contains__(self, name: object) -> bool:
         try:
             return isinstance(name, str) and bool(self.parts(name))
-        except ValueError:
+        except UnknownName:
             return False
 
     def check(self, name: str) -> None:
         self.parts(name)
 
     def load(self, name: str) -> Any:
-        try:
-            parts = self.parts(name)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
+        parts = self.parts(name)
         if len(parts) == 1:
             return super().load(*parts)
         return importlib.import_module("stacktrans.memory.several").several(parts)
@@ -238,9 +233,9 @@ class Memories(Registry):
         """The names of the memories that stand side by side, or the name of a single one.
 
         Raises:
-            ValueError: one of them is unknown, or can't stand beside others; or there are too many.
+            UnknownName: one is unknown, or can't stand beside others; or there are too many.
         """
-        if not re.search(r"[+*]", name) or self._names_one(name):
+        if not re.search(r"[+*]", name) or super().__contains__(name):
             super().check(name)
             return (name,)
         found: list[str] = []
@@ -248,17 +243,17 @@ class Memories(Registry):
             count, times, each = term.rpartition("*")
             if not each.strip() or (times and not re.fullmatch(r"\s*[0-9]+\s*", count)):
                 expected = "expected names such as queue+stack or 2*stack+queue"
-                raise ValueError(f"{self.kind} {shown(name)}: {expected}")
+                raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             super().check(each.strip())
             number = int(count) if times and len(count) < 9 else self.MOST + 1 if times else 1
             if not 1 <= number <= self.MOST - len(found):
                 expected = f"expected 1 to {self.MOST} side by side"
-                raise ValueError(f"{self.kind} {shown(name)}: {expected}")
+                raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             found += [each.strip()] * number
         alone = next((each for each in found if each in self.ALONE and found[1:]), None)
         if alone:
             others = ", ".join(each for each in self.builtin if each not in self.ALONE)
-            raise ValueError(f"{self.kind} {alone} can't stand beside others; {others} can")
+            raise UnknownName(f"{self.kind} {alone} can't stand beside others; {others} can")
         return tuple(found)
 
 

@@ -18,15 +18,7 @@ import numpy as np
 
 from stacktrans.common.errors import abridged
 from stacktrans.grammar.depth import DepthTable
-from stacktrans.grammar.inside import (
-    Booleans,
-    Chart,
-    Floats,
-    InsideTable,
-    Lexical,
-    NormalForm,
-    target_of,
-)
+from stacktrans.grammar.inside import Booleans, Chart, Floats, InsideTable, NormalForm
 from stacktrans.grammar.rules import (
     Bracketing,
     GrammarError,
@@ -97,9 +89,7 @@ class Grammar:
         """
         if length < 1 or not self.has_lengths(length)[length]:
             raise GrammarError(f"no sentence of the grammar has {length} source words")
-        derivation = self._inside.draw(generator, length)
-        source = [each.word for each in derivation if isinstance(each, Lexical)]
-        return source, target_of(derivation)
+        return self._inside.draw(generator, length)
 
     def check_same_length(self) -> None:
         """Raise `GrammarError` unless each alternative has as many words on both its sides."""
@@ -133,7 +123,7 @@ class Grammar:
         chart = Chart(self._form, source)
         if not chart.complete:
             raise self._failure(source)
-        return target_of(chart.best_derivation())
+        return chart.best_target()
 
     def _failure(self, source: Sequence[str]) -> GrammarError:
         """What is wrong with words that are not a sentence's source."""

@@ -238,8 +238,8 @@ class InsideTable:
             self._kept[symbol, length] = cumulative
         return cumulative
 
-    def draw(self, generator: np.random.Generator, length: int) -> list[Lexical | Binary]:
-        """A derivation from the root, drawn among those of a possible source length."""
+    def draw(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
+        """Source and target of a derivation drawn among those of a possible source length."""
         lexical, binary, kept = self._form.lexical, self._form.binary, self._kept
         derivation: list[Lexical | Binary] = []
         pending = [(self._form.root, length)]
@@ -257,7 +257,8 @@ class InsideTable:
             derivation.append(production)
             pending.append((production.right, span - split - 1))
             pending.append((production.left, split + 1))
-        return derivation
+        source = [each.word for each in derivation if isinstance(each, Lexical)]
+        return source, target_of(derivation)
 
 
 class Chart:
@@ -317,8 +318,8 @@ class Chart:
         """Whether the root derives all the words."""
         return bool(np.isfinite(self._from_start[self._form.root, 0, len(self._words)]))
 
-    def best_derivation(self) -> list[Lexical | Binary]:
-        """The most probable derivation of all the words from the root."""
+    def best_target(self) -> list[str]:
+        """The target of the most probable derivation of all the words from the root."""
         derivation: list[Lexical | Binary] = []
         pending = [(self._form.root, 0, len(self._words))]
         while pending:
@@ -332,7 +333,7 @@ class Chart:
             derivation.append(production)
             pending.append((production.right, start + split, length - split))
             pending.append((production.left, start, split))
-        return derivation
+        return target_of(derivation)
 
     def _best_split(self, symbol: int, start: int, length: int) -> tuple[Binary, int]:
         productions = self._form.binary[symbol]

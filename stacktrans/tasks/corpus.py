@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.reading import decode_line, read_lines, split_words
+from stacktrans.common.reading import decode_line, read_content, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.layout import ENDING, Layout, Pair
@@ -143,8 +143,9 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
 
     Raises `UsageError` if it can't be read, `StacktransError` if it holds something else.
     """
-    lines = read_each(f"{path}:", enumerate(read_lines(path), start=1), decode_line)
-    sentences = [alphabet.split(text) for _, text in lines if text.strip()]
+    lines = enumerate(read_content(path).split(b"\n"), start=1)
+    texts = read_each(f"{path}:", lines, decode_line)
+    sentences = [alphabet.split(text) for _, text in texts if text.strip()]
     if not sentences:
         raise StacktransError(f"{path}: holds no sentences")
     return sentences

@@ -1,4 +1,4 @@
-"""Files of pairs, read whole, and kept apart into what is trained on, chosen by and tested on."""
+"""Files of pairs, read whole: what stands in the columns of their lines."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, UsageError, clipped, shown
-from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import LONGEST, parsed_json, read_content
+from stacktrans.common.errors import StacktransError, clipped, shown
+from stacktrans.common.reading import parsed_json, read_content
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.columns import COLUMNS, LOOKED_AT, columns_of, found_columns, normalized
 from stacktrans.tasks.lines import RawLines
@@ -25,8 +24,6 @@ NAMED = 3
 
 READING = ("columns", "symbols", "separator", "normalize", "header")
 """How files are read, of what is in a request."""
-SHARE_APART = 10
-"""One pair in so many is kept apart for a set that has no file."""
 
 
 class Request(NamedTuple):
@@ -182,15 +179,6 @@ def _added(lines: Lines, rows: Iterable[tuple[int, list[str]]], form: str | None
     return np.array(numbers, dtype=np.int64)
 
 
-def check_sizes(lines: Lines, column: str, sizes: Ids) -> None:
-    """Raise `StacktransError` for a source without symbols, or a string with too many."""
-    least = 1 if column == "source" else 0
-    if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
-        place, size = lines.place(wrong[0]), sizes[wrong[0]]
-        expected = f"at least {least}" if size < least else f"at most {LONGEST}"
-        raise StacktransError(f"{place}: a {column} of {size} symbols; expected {expected}")
-
-
 def check_file(part: str, file: object) -> None:
     """Raise `ValueError` unless something is the name of a file, or None."""
     if not isinstance(file, str | None):
@@ -199,64 +187,3 @@ def check_file(part: str, file: object) -> None:
         str(file).encode()
     except UnicodeEncodeError:
         raise ValueError(f"{part} is {shown(file)}; expected a name in UTF-8") from None
-
-
-class Keys(NamedTuple):
-    """Numbers for what is the same: [n] for sources with their features, and for whole pairs."""
-
-    source: Ids
-    pair: Ids
-
-
-def keep_apart(lines: Lines, keys: Keys, sizes: Ids, request: Request) -> list[str]:
-    """Take what has no file of its own from the training pairs; says what, a sentence for each.
-
-    The longest sources are to be tested on, others at random to choose by. Lines with the same
-    source stay together.
-
-    Args:
-        sizes: [n] the length of each source.
-
-    Raises:
-        UsageError: there are too few different sources.
-    """
-    said = []
-    name, all_training = lines.names[0], int((lines.parts == TRAIN).sum())
-    wanted = max(1, all_training // SHARE_APART)
-    for part, file in ((TEST, request.test), (DEV, request.dev)):
-        if file is not None:
-            continue
-        rows = np.flatnonzero(lines.parts == TRAIN)
-        group = _numbered(keys.source[rows])
-        if part == TEST:
-            order = np.lexsort((group, -sizes[rows]))
-        else:
-            rng = generator(request.split, Purpose.SPLIT)
-            order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
-        ordered = group[order]
-        ends = np.flatnonzero(np.diff(ordered, append=-1)) + 1
-        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1)
-        taken = rows[order[: ends[last]]]
-        if len(taken) == len(rows):
-            need = 1 + (request.test is None) + (request.dev is None)
-            raise UsageError(
-                f"{name}: too few different sources to keep some apart; expected at least {need}, "
-                "or files of their own for what is not trained on"
-            )
-        lines.parts[taken] = part
-        how = "the longest" if part == TEST else f"at random (seed {request.split})"
-        lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
-        said.append(
-            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are kept apart as the "
-            f"{CALLED[PARTS[part]]} set (lengths {lengths})"
-        )
-    return said
-
-
-def _numbered(keys: Ids) -> Ids:
-    """[n] for each of some keys its number, in the order in which they come first."""
-    # That of the keys themselves is another in every process.
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    numbers = np.empty(len(first), dtype=np.int64)
-    numbers[np.argsort(first)] = np.arange(len(first))
-    return numbers[group]

@@ -72,15 +72,8 @@ class Batch:
     @classmethod
     def of(cls, examples: Sequence[Example]) -> Self:
         """Examples side by side."""
-        lengths = [len(inputs) for inputs, _, _ in examples]
-        shape = (len(examples), max(lengths))
-        inputs, targets = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-        mask = np.zeros(shape, dtype=np.bool_)
-        for row, (length, (read, right, scored)) in enumerate(zip(lengths, examples, strict=True)):
-            inputs[row, :length] = read
-            targets[row, :length] = right * scored
-            mask[row, :length] = scored
-        return cls(inputs, targets, mask, lengths)
+        inputs, targets, mask = (Ragged.of(rows).padded() for rows in zip(*examples, strict=True))
+        return cls(inputs, targets * mask, mask, [len(read) for read, _, _ in examples])
 
 
 class Steps(NamedTuple):

@@ -1,4 +1,4 @@
-"""The sets of pairs in files, as they are written, and what is odd about them."""
+"""The sets of pairs in files: what is trained on, chosen by and tested on, and what is odd."""
 
 import json
 import unicodedata
@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from stacktrans.common.errors import CheckpointError, StacktransError, shown
+from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, shown
 from stacktrans.common.ragged import Ragged, lengthened, starts_of
-from stacktrans.common.reading import state_of
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.reading import LONGEST, state_of
 from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import UNITS, Known, Writing, found_separator, found_unit, in_order
@@ -25,11 +26,8 @@ from stacktrans.tasks.files import (
     PARTS,
     TEST,
     TRAIN,
-    Keys,
     Lines,
     Request,
-    check_sizes,
-    keep_apart,
     read_files,
 )
 from stacktrans.tasks.layout import Pair, Steps
@@ -37,6 +35,8 @@ from stacktrans.tasks.layout import Pair, Steps
 ALMOST_NONE = 0.25
 """A first line with so small a share of symbols that come again is odd."""
 
+SHARE_APART = 10
+"""One pair in so many is kept apart for a set that has no file."""
 REPLACED = 0.25
 """A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
 and this is a (Kiperwasser and Goldberg 2016, section 4.2)."""
@@ -115,6 +115,76 @@ def _small(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     kinds = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
     bounds = ((kind, np.iinfo(kind)) for kind in kinds)
     return numbers.astype(next(kind for kind, of in bounds if of.min <= low and high <= of.max))
+
+
+def check_sizes(lines: Lines, column: str, sizes: Ids) -> None:
+    """Raise `StacktransError` for a source without symbols, or a string with too many."""
+    least = 1 if column == "source" else 0
+    if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
+        place, size = lines.place(wrong[0]), sizes[wrong[0]]
+        expected = f"at least {least}" if size < least else f"at most {LONGEST}"
+        raise StacktransError(f"{place}: a {column} of {size} symbols; expected {expected}")
+
+
+class Keys(NamedTuple):
+    """Numbers for what is the same: [n] for sources with their features, and for whole pairs."""
+
+    source: Ids
+    pair: Ids
+
+
+def keep_apart(lines: Lines, keys: Keys, sizes: Ids, request: Request) -> list[str]:
+    """Take what has no file of its own from the training pairs; says what, a sentence for each.
+
+    The longest sources are to be tested on, others at random to choose by. Lines with the same
+    source stay together.
+
+    Args:
+        sizes: [n] the length of each source.
+
+    Raises:
+        UsageError: there are too few different sources.
+    """
+    said = []
+    name, all_training = lines.names[0], int((lines.parts == TRAIN).sum())
+    wanted = max(1, all_training // SHARE_APART)
+    for part, file in ((TEST, request.test), (DEV, request.dev)):
+        if file is not None:
+            continue
+        rows = np.flatnonzero(lines.parts == TRAIN)
+        group = _numbered(keys.source[rows])
+        if part == TEST:
+            order = np.lexsort((group, -sizes[rows]))
+        else:
+            rng = generator(request.split, Purpose.SPLIT)
+            order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
+        ordered = group[order]
+        ends = np.flatnonzero(np.diff(ordered, append=-1)) + 1
+        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1)
+        taken = rows[order[: ends[last]]]
+        if len(taken) == len(rows):
+            need = 1 + (request.test is None) + (request.dev is None)
+            raise UsageError(
+                f"{name}: too few different sources to keep some apart; expected at least {need}, "
+                "or files of their own for what is not trained on"
+            )
+        lines.parts[taken] = part
+        how = "the longest" if part == TEST else f"at random (seed {request.split})"
+        lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
+        said.append(
+            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are kept apart as the "
+            f"{CALLED[PARTS[part]]} set (lengths {lengths})"
+        )
+    return said
+
+
+def _numbered(keys: Ids) -> Ids:
+    """[n] for each of some keys its number, in the order in which they come first."""
+    # That of the keys themselves is another in every process.
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    numbers = np.empty(len(first), dtype=np.int64)
+    numbers[np.argsort(first)] = np.arange(len(first))
+    return numbers[group]
 
 
 def odd_first_lines(lines: Lines, columns: Mapping[str, Column]) -> Iterator[str]:
