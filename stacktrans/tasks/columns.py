@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ SEPARATORS = (";", "|")
 FEWER = 4
 """A column with so many times fewer different values than each other one may hold features."""
 
-Item = TypeVar("Item")
 UNKNOWN = "<unk>"
 """How a symbol is written that is not in the training set."""
 UNITS = ("characters", "words")
@@ -231,7 +230,7 @@ class Sources(Alphabet):
     Args:
         symbols: of strings.
         features: of sources; None if they have none.
-        columns: of sources, in the order in which they are written.
+        columns: of lines, in the order in which they are written; those of sources are kept.
         writing: how they are written.
     """
 
@@ -244,7 +243,8 @@ class Sources(Alphabet):
     ) -> None:
         own = [] if features is None else [*map(Feature, features), Feature(UNKNOWN)]
         super().__init__([*symbols, UNKNOWN, *own], words=writing.source == "words")
-        self.unknown, self.columns, self.writing = len(symbols), columns, writing
+        self.columns = [column for column in columns if column != "target"]
+        self.unknown, self.writing = len(symbols), writing
         self.string_ids = {symbol: index for index, symbol in enumerate(symbols)}
         self.feature_ids = {str(each): len(symbols) + 1 + index for index, each in enumerate(own)}
 
@@ -267,8 +267,8 @@ class Sources(Alphabet):
         by_column = dict(zip(self.columns, fields, strict=True))
         marked = self.writing.split_features(by_column.get("features", ""))
         features: list[str] = [*map(Feature, marked)]
-        first, last = in_order(super().split(by_column["source"]), features)
-        return first + last
+        # First, so that they are known when the symbols are read.
+        return features + super().split(by_column["source"])
 
     def join(self, symbols: Sequence[str]) -> str:
         own = [symbol for symbol in symbols if not isinstance(symbol, Feature)]
@@ -285,15 +285,16 @@ class Sources(Alphabet):
         ]
         return np.array(ids, dtype=np.int64)
 
+    def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
+        """The ids of what stands in a column, and that of what is not known."""
+        if column == "features":
+            return self.feature_ids, self.unknown_feature
+        return self.string_ids, self.unknown
+
     def unknowns(self) -> Ids:
         """[m] of each symbol's id that of the unknown one of its kind."""
         ids = np.arange(len(self))
         return np.where(ids <= self.unknown, self.unknown, self.unknown_feature)
-
-
-def in_order(source: Item, features: Item) -> tuple[Item, Item]:
-    """What is read of sources: the features, so that they are known when the symbols are read."""
-    return features, source
 
 
 class Targets(Alphabet):
@@ -318,32 +319,6 @@ class Targets(Alphabet):
         named = {UNSAYABLE: UNKNOWN, NOT_KNOWN: MARK}
         return [named[index] if index in named else self.symbols[index] for index in ids]
 
-    @property
-    def ids(self) -> Mapping[str, int]:
-        """The id of each symbol."""
-        return self._ids
-
-
-class Known(NamedTuple):
-    """The symbols that a model knows."""
-
-    source: Sources
-    target: Targets
-
-    @classmethod
-    def of(
-        cls, symbols: Mapping[str, Sequence[str]], columns: Sequence[str], writing: Writing
-    ) -> "Known":
-        """Those of the columns of a writing, where lines have their columns in some order."""
-        read = [column for column in columns if column != "target"]
-        own, features = symbols["source"], symbols.get("features")
-        sources = Sources(own, features, read, writing)
-        return cls(sources, Targets(symbols["target"], writing))
-
     def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
-        """The ids of what stands in a column, and that of what is not known."""
-        if column == "target":
-            return self.target.ids, UNSAYABLE
-        if column == "features":
-            return self.source.feature_ids, self.source.unknown_feature
-        return self.source.string_ids, self.source.unknown
+        """The ids of symbols, and that of what is not known."""
+        return self._ids, UNSAYABLE

@@ -92,11 +92,6 @@ class Lines:
         more = ", ..." if len(indices) > NAMED else ""
         return ", ".join(map(self.place, indices[:NAMED])) + more
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The columns of what is read."""
-        return tuple(column for column in self.columns if column != "target")
-
 
 def read_files(request: Request) -> Lines:
     """All lines of some files; raises `UsageError`, and `StacktransError` for a wrong line.

@@ -18,7 +18,7 @@ from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.reading import LONGEST, PACKED, STDIN, comes_once, name_of, read_content
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.columns import SEPARATORS, UNITS, Known, Sources, Writing, columns_of
+from stacktrans.tasks.columns import SEPARATORS, UNITS, Sources, Targets, Writing, columns_of
 from stacktrans.tasks.files import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.layout import Pair, Steps
 from stacktrans.tasks.sets import Sets, load_sets, read_sets, save_sets
@@ -83,7 +83,9 @@ class Pairs(Task):
         units = UNITS[0] if symbols is None else symbols
         separator = SEPARATORS[0] if separator is None else separator
         writing = Writing.of(units, "features" in self.columns, separator, normalize)
-        self.source, self.target = Known.of(_symbols(known, writing), self.columns, writing)
+        found = _symbols(known, writing)
+        self.source = Sources(found["source"], found.get("features"), self.columns, writing)
+        self.target = Targets(found["target"], writing)
 
     def learned(self, seed: int, before: Task | None = None) -> dict[str, Any]:
         if self.known is not None:

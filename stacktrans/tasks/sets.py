@@ -18,7 +18,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST, state_of
 from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.columns import UNITS, Known, Writing, found_separator, found_unit, in_order
+from stacktrans.tasks.columns import UNITS, Sources, Targets, Writing, found_separator, found_unit
 from stacktrans.tasks.files import (
     CALLED,
     DEV,
@@ -452,7 +452,8 @@ def _read_sets(request: Request) -> Sets:
         check_sizes(lines, name, column.strings.lengths)
     sizes = columns["source"].strings.lengths
     # As they are read: that there are more spaces between words makes no difference.
-    same = Keys(keys(columns[name] for name in lines.sources), keys(columns.values()))
+    read = [column for name, column in columns.items() if name != "target"]
+    same = Keys(keys(read), keys(columns.values()))
     said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
     said += f"; features are separated by {separator}" if writing.features else ""
     notes = [said, *notes, *odd_first_lines(lines, columns)]
@@ -468,16 +469,19 @@ def _read_sets(request: Request) -> Sets:
     _check_symbols(symbols, lines.names[0])
     # The model will ask for the files with all of these.
     every = frozenset((column, each) for column, found in symbols.items() for each in found)
-    known = Known.of(symbols, lines.columns, writing)
-    ids = {name: column.as_ids(*known.ids_of(name)) for name, column in columns.items()}
+    known: dict[str, Sources | Targets] = {"target": Targets(symbols["target"], writing)}
+    known["source"] = known["features"] = Sources(
+        symbols["source"], symbols.get("features"), lines.columns, writing
+    )
+    ids = {name: each.as_ids(*known[name].ids_of(name)) for name, each in columns.items()}
     notes += unsayable(lines, ids["target"])
-    read = ids["source"]
+    sources, targets = ids["source"], ids["target"]
     if writing.features:
-        read = lengthened(*in_order(read, ids["features"]))
+        sources = lengthened(ids["features"], sources)
     sets = []
     for part, mask in enumerate(masks):
         written = [] if part == TRAIN else [column.within(mask) for column in columns.values()]
-        sets.append(PairSet(read.within(mask), sizes[mask], ids["target"].within(mask), written))
+        sets.append(PairSet(sources.within(mask), sizes[mask], targets.within(mask), written))
     told = {name: writing.joined(name, symbols[name]) for name in writing.columns}
     further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
     return Sets(request._replace(kept=every), {**told, **further}, notes, sets)
