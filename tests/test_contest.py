@@ -9,8 +9,7 @@ from command_line import run
 from races import begun, configs
 
 from stacktrans.settings.contest import contestants, not_raced
-from stacktrans.settings.layers import strategies
-from stacktrans.settings.resolve import resolve
+from stacktrans.settings.resolve import resolve, strategies
 from stacktrans.training import race
 from stacktrans.training.records import read_race
 from stacktrans.training.requests import begin_race

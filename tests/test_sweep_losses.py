@@ -17,7 +17,7 @@ import pytest
 from command_line import ENVIRONMENT, run, start
 from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 
-from stacktrans.settings.strategies import strategies
+from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.plan import read_plan
 from stacktrans.sweeps.store import Store, on_this_machine
 

@@ -15,7 +15,8 @@ from stacktrans.settings import contest, resolve
 from stacktrans.settings.command import alone
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import identity_of
-from stacktrans.settings.layers import Layer, strategies
+from stacktrans.settings.layers import Layer
+from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.plan import read_plan
 
 pytestmark = pytest.mark.usefixtures("sweeps_here")

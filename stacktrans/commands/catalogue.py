@@ -22,12 +22,12 @@ from stacktrans.common.visible import in_a_line, shell_text
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import RunConfig, TaskConfig
-from stacktrans.settings.layers import Settings, is_block, read_layer, sections_of
-from stacktrans.settings.layers import strategies as known_strategies
+from stacktrans.settings.layers import Settings, in_words, is_block, read_layer, sections_of
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, StartConfig
 from stacktrans.settings.resolve import load_task
+from stacktrans.settings.resolve import strategies as known_strategies
 from stacktrans.settings.training_config import DataConfig, TrainingConfig
-from stacktrans.settings.values import Named, in_words, meanings
+from stacktrans.settings.values import Named, meanings
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical
 

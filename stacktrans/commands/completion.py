@@ -52,7 +52,7 @@ def names(offer: Callable[[], Iterable[str]]) -> Offered:
 
 
 def _strategies() -> Iterable[str]:
-    from stacktrans.settings.layers import strategies
+    from stacktrans.settings.resolve import strategies
 
     return strategies()
 

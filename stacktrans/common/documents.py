@@ -84,7 +84,7 @@ def parsed(text: str) -> Document:
         _check_events(text)
         loader = _Loader(text)
         node = loader.get_single_node()
-        _check_nodes(node)
+        _check_keys(node)
         return Document(loader.construct_document(node) if node else None, node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -129,30 +129,21 @@ def _check_events(text: str) -> None:
             raise DocumentError(f"nested more than {DEEPEST} deep", line)
 
 
-def _check_nodes(node: yaml.Node | None) -> None:
+def _check_keys(node: yaml.Node | None) -> None:
     """Check the keys of all mappings, before what they merge is written into them."""
-    waiting, seen = [node], set[int]()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen or not isinstance(each, yaml.CollectionNode):
-            continue
-        seen.add(id(each))
-        if isinstance(each, yaml.MappingNode):
+    if isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            kind = key.tag.removeprefix(_PREFIX)
+            if not isinstance(key, yaml.ScalarNode):
+                raise DocumentError("a list or mapping as a key; expected a name", _line(key))
+            if kind not in ("str", "merge"):
+                read = f"{shown(key.value)} is read as a {_KINDS.get(kind, kind)}"
+                raise DocumentError(f"{read}; expected a name in quotes", _line(key))
+            if key.value in keys:
+                raise DocumentError(f"{shown(key.value)} appears twice", _line(key))
+            keys.add(key.value)
+            _check_keys(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for each in node.value:
             _check_keys(each)
-            waiting += [part for pair in each.value for part in pair]
-        else:
-            waiting += each.value
-
-
-def _check_keys(node: yaml.MappingNode) -> None:
-    keys: set[str] = set()
-    for key, _ in node.value:
-        kind = key.tag.removeprefix(_PREFIX)
-        if not isinstance(key, yaml.ScalarNode):
-            raise DocumentError("a list or mapping as a key; expected a name", _line(key))
-        if kind not in ("str", "merge"):
-            read = f"{shown(key.value)} is read as a {_KINDS.get(kind, kind)}"
-            raise DocumentError(f"{read}; expected a name in quotes", _line(key))
-        if key.value in keys:
-            raise DocumentError(f"{shown(key.value)} appears twice", _line(key))
-        keys.add(key.value)

@@ -275,7 +275,8 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         if parts and waiting and rest:
             group.append(Piece(bytes(rest), begins, ends=False))
             rest, begins = bytearray(), False
-        enough = len(group) >= LINES_AT_ONCE or _size(group) >= BYTES_AT_ONCE
+        size = sum(len(piece.raw) for piece in group)
+        enough = len(group) >= LINES_AT_ONCE or size >= BYTES_AT_ONCE
         if group and (waiting or enough):
             yield group[:LINES_AT_ONCE]
             del group[:LINES_AT_ONCE]
@@ -301,11 +302,6 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         group.append(Piece(bytes(rest), begins))
     for start in range(0, len(group), LINES_AT_ONCE):
         yield group[start : start + LINES_AT_ONCE]
-
-
-def _size(group: list[Piece]) -> int:
-    """Bytes in lines."""
-    return sum(len(piece.raw) for piece in group)
 
 
 def _next_bytes(descriptor: int) -> bytes:

@@ -6,6 +6,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
@@ -134,14 +135,11 @@ def _read_alternative(written: object, names: set[str], room: int) -> list[Alter
 
 
 def _read_probability(written: object) -> float:
-    try:
-        if isinstance(written, bool) or not isinstance(written, int | float | str):
-            raise ValueError
-        if isinstance(written, str) and not SHORT_NUMBER.fullmatch(written):
-            raise ValueError
-        probability = float(Fraction(written))
-    except (ValueError, OverflowError, ZeroDivisionError):
-        probability = math.nan
+    probability = math.nan
+    if isinstance(written, int | float | str) and not isinstance(written, bool):
+        with suppress(ValueError, OverflowError, ZeroDivisionError):
+            if not isinstance(written, str) or SHORT_NUMBER.fullmatch(written):
+                probability = float(Fraction(written))
     if not 0 < probability <= 1:
         raise GrammarError(
             f"the probability is {shown(written)}; expected a number or fraction above 0, at most 1"

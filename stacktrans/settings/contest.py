@@ -8,7 +8,7 @@ from typing import Unpack
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
-from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay, strategies
+from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
@@ -18,6 +18,7 @@ from stacktrans.settings.resolve import (
     completed,
     resolved,
     seed_of,
+    strategies,
     task_layers,
 )
 from stacktrans.tasks.alphabets import FEATURE

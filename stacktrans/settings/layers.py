@@ -1,15 +1,19 @@
-"""Settings from files, recipes, strategies and `key=value`, laid over one another."""
+"""Settings from files, recipes and `key=value`, laid over one another, and what is wrong with them.
 
+Messages about wrong settings are made from their types, in plain words.
+"""
+
+import dataclasses
 import functools
+import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
@@ -17,11 +21,22 @@ from stacktrans.common.errors import UsageError, clipped, shown, unknown_name
 from stacktrans.common.reading import read_text
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.values import Strict, alternatives, complaints, without_null
-from stacktrans.tasks.layout import Kind
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
+
+FIELDS_TOLD = 4
+"""A section with more settings is not described by them in messages."""
+_NAMES = {int: "whole number", float: "number", str: "text", NoneType: "null"}
+_BOUNDS = {"ge": "from", "gt": "over", "le": "to", "lt": "to under"}
+
+Location = tuple[str | int, ...]
+MISSING = "is missing"
+_OF_ANOTHER_FORM = {
+    *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
+    *("literal_error", "missing", "too_long"),
+}
+"""Pydantic's errors for what is not a mapping, a list of so many items, or one of a few words."""
 
 
 @dataclass(frozen=True)
@@ -282,41 +297,171 @@ def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
     return parts
 
 
-class Strategy(Strict):
-    """A way to set up a model and its training, raced with others where no recipe is given.
+def alternatives(kind: Any) -> list[Any]:
+    """The types that a value may have, null included, each with what is annotated to it."""
+    inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if get_origin(inner) in (Union, UnionType):
+        return [each for part in get_args(inner) for each in alternatives(part)]
+    return [kind]
 
-    It is what one idea changes of the default recipe, and can be given by its name as a recipe is.
+
+def without_null(kind: Any) -> list[Any]:
+    """The types that a value may have besides null."""
+    return [each for each in alternatives(kind) if each is not NoneType]
+
+
+def plain(kind: Any) -> Any:
+    """A type without its bounds, and without null."""
+    (only,) = kinds if len(kinds := without_null(kind)) == 1 else (kind,)
+    return get_args(only)[0] if get_origin(only) is Annotated else only
+
+
+def fields(kind: Any) -> dict[str, Any]:
+    """The settings of a section and their types; none of what is not a section."""
+    kind = plain(kind)
+    if not isinstance(kind, type):
+        return {}
+    if issubclass(kind, BaseModel):
+        return {
+            name: Annotated[(field.annotation, *field.metadata, None)]
+            for name, field in kind.model_fields.items()
+        }
+    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"):
+        return inspect.get_annotations(kind)
+    return {}
+
+
+def in_words(kind: Any, metadata: Sequence[Any] = (), brief: bool = False) -> str:
+    """The values of a type and its bounds, such as "a whole number from 1 to 64 or one-hot".
+
+    In `brief`, they are for a table of types, which also names null, rather than for a message.
     """
-
-    idea: str
-    """what it does, and for what, in a sentence."""
-    kinds: Annotated[list[Kind], Field(min_length=1)]
-    """the tasks that it is for."""
-    memory: Annotated[str, AfterValidator(MEMORIES.canonical)]
-    """where none is asked for."""
-    of_this_memory: bool = False
-    """whether it is for no other memory."""
-    first_with_features: bool = False
-    """whether it begins before all others where sources have features."""
-    paper: str = ""
-    """whose default recipe it changes; the general one unless given, whatever the task's is."""
-    settings: Settings
-    """what else it changes of that recipe."""
+    kinds = alternatives(kind) if brief else without_null(kind)
+    words = dict.fromkeys(word for each in kinds for word in _words(each, metadata, brief))
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
-class _Strategies(Strict):
-    strategies: dict[str, Strategy]
+def _words(kind: Any, metadata: Sequence[Any], brief: bool) -> Iterator[str]:
+    metadata = [*metadata, *(get_args(kind)[1:] if get_origin(kind) is Annotated else ())]
+    kind = plain(kind)
+    names = list(fields(kind)) if brief else [f"{name}: ..." for name in fields(kind)]
+    if get_origin(kind) is Literal:
+        yield from map(str, get_args(kind))
+    elif kind is bool:
+        yield from ("true", "false")
+    elif kind in _NAMES:
+        title = next((each.title for each in metadata if getattr(each, "title", None)), None)
+        article = "a " if (title or kind in (int, float)) and not brief else ""
+        yield f"{article}{title or _NAMES[kind]}{_bounds(kind, metadata)}"
+    elif getattr(kind, "ALTERNATIVES", False):
+        yield from (f"{{{name}}}" for name in names)
+    elif hasattr(kind, "kind_of"):
+        yield from ("name", "{name, ...}")
+    elif hasattr(kind, "_fields"):
+        yield f"[{', '.join(fields(kind))}]"
+    elif get_origin(kind) is tuple:
+        yield f"[{', '.join('...' for _ in get_args(kind))}]"
+    elif names and (brief or len(names) <= FIELDS_TOLD):
+        yield f"{{{', '.join(names)}}}"
+    elif get_origin(kind) is list:
+        yield f"list of {in_words(get_args(kind)[0], brief=True)}" if brief else "a list"
+    else:
+        yield "settings" if brief else "settings as 'name: value'"
 
 
-@functools.cache
-def strategies() -> dict[str, Strategy]:
-    """All strategies by name, in the order in which they are tried."""
-    layer = read_layer(Path(__file__).parent / "strategies.yaml")
-    return validated(_Strategies, layer.settings, [layer]).strategies
+def _bounds(kind: type, metadata: Sequence[Any]) -> str:
+    limits = [limit for each in metadata for limit in [each, *getattr(each, "metadata", ())]]
+    found: dict[str, Any] = {}
+    for limit in limits:
+        found |= {name: getattr(limit, name) for name in _BOUNDS if hasattr(limit, name)}
+    if kind is int and "gt" in found:
+        found["ge"] = found.pop("gt") + 1
+    return "".join(f" {said} {found[name]}" for name, said in _BOUNDS.items() if name in found)
 
 
-def layer_of(name: str) -> Layer:
-    """What a strategy changes of the default recipe."""
-    strategy = strategies()[name]
-    memory = {"model": {"memory": strategy.memory}}
-    return Layer(f"strategy {name}", overlaid(memory, strategy.settings))
+class Complaint(NamedTuple):
+    """What is wrong with a setting: the keys and indices that lead to it, and a message."""
+
+    location: Location
+    text: str
+    names_it: bool = False  # whether the text names the setting
+
+    def __str__(self) -> str:
+        name = "" if self.names_it else ".".join(map(str, self.location))
+        separator = (" " if self.text == MISSING else ": ") if name else ""
+        return f"{name}{separator}{self.text}"
+
+
+def complaints(model: type[BaseModel], settings: Any, error: ValidationError) -> list[Complaint]:
+    """The complaints about some settings, of which their model raised an error, each once.
+
+    Where a setting may be of several types, pydantic says of each, by the name of its class, why
+    the value does not fit; here only the type that the value resembles is mentioned.
+    """
+    found = (_complaint(model, settings, dict(each)) for each in error.errors())
+    return list(dict.fromkeys(each for each in found if each))
+
+
+def _complaint(kind: Any, value: Any, error: dict[str, Any]) -> Complaint | None:
+    """The complaint of an error; None if it is of a type that the value does not resemble."""
+    location: Location = ()
+    keys = list(error["loc"])
+    while keys:
+        if hasattr(plain(kind), "kind_of"):  # which settings a part has depends on its name
+            kind = plain(kind).kind_of(value)
+        if len(kinds := without_null(kind)) > 1:
+            best = max(kinds, key=lambda each: _likeness(each, value))
+            if not _likeness(best, value):
+                return Complaint(location, f"expected {in_words(kind)} (given: {shown(value)})")
+            if not _is_called(keys.pop(0), best):  # where pydantic has the name of the type
+                return None
+            kind = best
+            continue
+        inner = _part(kind, keys[0])
+        if inner is None:
+            break
+        kind, value = inner, _at(value, keys[0])
+        location = (*location, keys.pop(0))
+    return _said(kind, (*location, *keys), error)
+
+
+def _likeness(kind: Any, value: Any) -> int:
+    """How many keys of a mapping are settings of a type."""
+    if not isinstance(value, Mapping):
+        return 0
+    return 1 if get_origin(kind) is dict else len(fields(kind).keys() & value.keys())
+
+
+def _is_called(label: str | int, kind: Any) -> bool:
+    generic = f"{getattr(get_origin(kind), '__name__', '-')}["
+    return str(label) == getattr(kind, "__name__", "") or str(label).startswith(generic)
+
+
+def _part(kind: Any, key: str | int) -> Any:
+    """The type of what is under a key; None if nothing is known of it."""
+    kind = plain(kind)
+    if get_origin(kind) in (dict, list):
+        return get_args(kind)[-1]
+    return fields(kind).get(str(key))
+
+
+def _at(value: Any, key: str | int) -> Any:
+    try:
+        return value[key]
+    except (TypeError, LookupError):
+        return None
+
+
+def _said(kind: Any, location: Location, error: dict[str, Any]) -> Complaint:
+    problem, message = error["type"], error["msg"].removeprefix("Value error, ")
+    if problem in ("extra_forbidden", "unexpected_keyword_argument"):
+        return Complaint(location, unknown_name("setting", str(location[-1]), fields(kind)), True)
+    if problem == "missing" and isinstance(location[-1], str):
+        return Complaint(location, MISSING)
+    if problem == "missing":  # an item of the list before
+        location = location[:-1]
+    if problem in _OF_ANOTHER_FORM:
+        message = f"expected {in_words(kind)}"
+    given = "" if isinstance(error["input"], dict) else f" (given: {shown(error['input'])})"
+    return Complaint(location, f"{message}{given}")

@@ -5,12 +5,13 @@ alone, a configuration file, single settings, and assignments `key=value`.
 """
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Annotated, TypedDict, Unpack
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, shown, unknown_name
@@ -23,26 +24,64 @@ from stacktrans.settings.layers import (
     Settings,
     checked,
     in_parts,
-    layer_of,
     nearest_place,
     option_layer,
     overlaid,
     overlay,
     read_layer,
     recipe_layers,
-    strategies,
     validated,
 )
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.packaged import AUTO
-from stacktrans.settings.values import Named
+from stacktrans.settings.values import Named, Strict
 from stacktrans.tasks import TaskError, default_parameters
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layout import Layout
+from stacktrans.tasks.layout import Kind, Layout
 
 DEFAULT_RECIPE = "default"
 PUBLISHED = "paper"
 """The recipe of published settings, the one that a task may change."""
+
+
+class Strategy(Strict):
+    """A way to set up a model and its training, raced with others where no recipe is given.
+
+    It is what one idea changes of the default recipe, and can be given by its name as a recipe is.
+    """
+
+    idea: str
+    """what it does, and for what, in a sentence."""
+    kinds: Annotated[list[Kind], Field(min_length=1)]
+    """the tasks that it is for."""
+    memory: Annotated[str, AfterValidator(MEMORIES.canonical)]
+    """where none is asked for."""
+    of_this_memory: bool = False
+    """whether it is for no other memory."""
+    first_with_features: bool = False
+    """whether it begins before all others where sources have features."""
+    paper: str = ""
+    """whose default recipe it changes; the general one unless given, whatever the task's is."""
+    settings: Settings
+    """what else it changes of that recipe."""
+
+
+class _Strategies(Strict):
+    strategies: dict[str, Strategy]
+
+
+@functools.cache
+def strategies() -> dict[str, Strategy]:
+    """All strategies by name, in the order in which they are tried."""
+    layer = read_layer(Path(__file__).parent / "strategies.yaml")
+    return validated(_Strategies, layer.settings, [layer]).strategies
+
+
+def layer_of(name: str) -> Layer:
+    """What a strategy changes of the default recipe."""
+    strategy = strategies()[name]
+    memory = {"model": {"memory": strategy.memory}}
+    return Layer(f"strategy {name}", overlaid(memory, strategy.settings))
 
 
 def find_task(name: str) -> Path:
@@ -68,14 +107,13 @@ def load_task(name: str, assignments: Sequence[str] = (), seed: int = 1) -> Task
         UsageError: it can't be read, or a change is wrong; the message says where.
     """
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
-    layers = [read_task(name), *changes]
+    layers = [read_task(find_task(name)), *changes]
     task, _ = checked_task(completed(overlay(layers), layers, seed), layers)
     return task
 
 
-def read_task(name: str) -> Layer:
+def read_task(path: Path) -> Layer:
     """What the file of a task says; the files of pairs that it names are relative to it."""
-    path = find_task(name)
     layer = read_layer(path)
     given = layer.settings.get("parameters")
     files = {
@@ -380,9 +418,9 @@ def task_layers(layers: Sequence[Layer]) -> list[Layer]:
 
 def _named(layer: Layer) -> Layer:
     """The definition of the task that a layer names."""
-    place = layer.place(("task",))
     try:
-        find_task(layer.settings["task"])
+        path = find_task(layer.settings["task"])
     except UsageError as error:
-        raise UsageError(f"{place}: {error}" if layer.node else str(error)) from error
-    return read_task(layer.settings["task"])
+        place = f"{layer.place(('task',))}: " if layer.node else ""
+        raise UsageError(f"{place}{error}") from error
+    return read_task(path)

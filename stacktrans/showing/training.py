@@ -13,7 +13,7 @@ from rich.text import Text
 from stacktrans.common.visible import listed, shell_text
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import strategies
+from stacktrans.settings.resolve import strategies
 from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.scores import ACCURACIES, perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of

@@ -11,7 +11,7 @@ from stacktrans.decoding.decoder import decode
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import strategies
+from stacktrans.settings.resolve import strategies
 from stacktrans.tasks.base import Lengths
 
 LONGEST_EXAMPLE = 100
