@@ -19,8 +19,9 @@ from typer.main import get_command
 from stacktrans.cli import app
 from stacktrans.commands.catalogue import Entry, as_written, settings, type_of
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import sections_of, strategies
+from stacktrans.settings.layers import sections_of
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
+from stacktrans.settings.resolve import strategies
 from stacktrans.settings.values import Named, meanings
 
 DOCS = Path(__file__).parent

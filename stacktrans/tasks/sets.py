@@ -279,9 +279,7 @@ def unsayable(lines: Lines, targets: Ragged) -> Iterator[str]:
 def _again(keys: Ids) -> Ids:
     """The indices of numbers that have come before."""
     _, first = np.unique(keys, return_index=True)
-    new: Mask = np.zeros(len(keys), dtype=np.bool_)
-    new[first] = True
-    return np.flatnonzero(~new)
+    return np.setdiff1d(np.arange(len(keys)), first, assume_unique=True)
 
 
 def _several_answers(keys: Keys) -> tuple[int, list[tuple[int, int]]]:
