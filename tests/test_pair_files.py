@@ -12,7 +12,7 @@ from test_pairs import as_written, learned, lines_of, reversals, write
 
 from stacktrans.common import reading
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.tasks.files import DEV, TEST, TRAIN
+from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 
 TAGS = ("V;PST", "V;PRS;3;SG", "V;V.PTCP;PRS", "N;PL")

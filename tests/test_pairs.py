@@ -20,9 +20,8 @@ from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import Writing
-from stacktrans.tasks.files import DEV, TEST, TRAIN
 from stacktrans.tasks.layout import Steps
-from stacktrans.tasks.lines import given_pairs, read_pairs
+from stacktrans.tasks.lines import DEV, TEST, TRAIN, given_pairs, read_pairs
 from stacktrans.tasks.pairs import Pairs, task_of_data
 from stacktrans.tasks.sets import Column, PairSet, Sets, chances_of_unknown
 

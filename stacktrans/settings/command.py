@@ -14,7 +14,7 @@ from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import NAMED, Layer, Settings, nested, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import defines_task, parted_task, parts_fitting
-from stacktrans.tasks.files import READING
+from stacktrans.tasks.lines import READING
 
 OPTIONS = {
     "workers": "workers",

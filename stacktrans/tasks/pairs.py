@@ -19,8 +19,8 @@ from stacktrans.common.reading import LONGEST, PACKED, STDIN, comes_once, name_o
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.columns import SEPARATORS, UNITS, Sources, Targets, Writing, columns_of
-from stacktrans.tasks.files import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.layout import Pair, Steps
+from stacktrans.tasks.lines import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.sets import Sets, load_sets, read_sets, save_sets
 
 

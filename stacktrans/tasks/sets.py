@@ -19,7 +19,8 @@ from stacktrans.common.reading import LONGEST, state_of
 from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import UNITS, Sources, Targets, Writing, found_separator, found_unit
-from stacktrans.tasks.files import (
+from stacktrans.tasks.layout import Pair, Steps
+from stacktrans.tasks.lines import (
     CALLED,
     DEV,
     NAMED,
@@ -30,7 +31,6 @@ from stacktrans.tasks.files import (
     Request,
     read_files,
 )
-from stacktrans.tasks.layout import Pair, Steps
 
 ALMOST_NONE = 0.25
 """A first line with so small a share of symbols that come again is odd."""

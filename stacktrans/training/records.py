@@ -12,7 +12,7 @@ from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, name_of, read_bytes
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.files import CALLED
+from stacktrans.tasks.lines import CALLED
 from stacktrans.training.state import Count, Number
 
 if TYPE_CHECKING:

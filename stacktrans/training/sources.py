@@ -26,8 +26,8 @@ from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
 from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
-from stacktrans.tasks.files import DEV, TEST, TRAIN
 from stacktrans.tasks.layout import Batch, Pair
+from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, chances_of_unknown
 from stacktrans.training.records import Accuracy, Record, Summary
