@@ -17,6 +17,8 @@ PRINTABLE = ASCII + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x100))))
 """Printable characters: ASCII without the space, then Latin-1 letters."""
 DIGITS = string.digits + string.ascii_letters
 """Digits and then letters."""
+LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
+"""Letters alone, so that digits and signs are left for marks."""
 MOST_SYMBOLS = 65_536
 UNKNOWN = "·"
 """Shown for a symbol of an answer that can't be known, and so is not scored."""
