@@ -16,6 +16,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState
 from stacktrans.model.units import GRU, LSTM, RNN, Linear, Sigmoid, Units
+from stacktrans.model.weights import operation_maps
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig, StartConfig
 
 ControllerState = tuple[Tensor, ...]
@@ -103,19 +104,20 @@ class LinearLayer(Layer, Linear):
 class RecurrentLayer(Layer):
     """One layer of recurrent units."""
 
+    input_weight: nn.Parameter
     bias: Tensor
 
     def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
         super().__init__(config, embedding_size, below_size)
         start, units, hidden_size = config.start, config.units, self.hidden_size
         rows = len(self.gates) * hidden_size
-        self.input_weight = nn.Parameter(torch.empty(rows, embedding_size))
-        self.below_weight = nn.Parameter(torch.empty(rows, below_size))
-        learn_or_zero(self, "hidden_weight", torch.empty(rows, hidden_size), units.recurrent)
-        learn_or_zero(self, "bias", torch.empty(rows), units.biases)
-        self.initial_state = nn.Parameter(
-            torch.zeros(self.states, hidden_size), requires_grad=units.initial_state == "learned"
-        )
+        zeros = {"hidden_weight": torch.zeros(rows, hidden_size), "bias": torch.zeros(rows)}
+        for name, shape in self.shapes(config, embedding_size, below_size).items():
+            self.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+            zeros.pop(name, None)
+        for name, constant in zeros.items():
+            self.register_buffer(name, constant, persistent=False)
+        self.initial_state.requires_grad_(units.initial_state == "learned")
         weights = (self.input_weight, self.below_weight, self.hidden_weight)
         learned_weights = [weight for weight in weights if isinstance(weight, nn.Parameter)]
         if start.weights == "normal":
@@ -142,15 +144,6 @@ class RecurrentLayer(Layer):
         """The gates' sums over all that a layer sees, [B, gates * H]."""
         weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
         return torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
-
-
-def learn_or_zero(module: nn.Module, name: str, tensor: Tensor, learned: bool) -> None:
-    """Give a module a parameter, or zeros of its shape, which are not saved."""
-    if learned:
-        module.register_parameter(name, nn.Parameter(tensor))
-    else:
-        # Not `zeros_like`, for the same reason as `eye`.
-        module.register_buffer(name, torch.zeros(tensor.shape), persistent=False)
 
 
 class LSTMLayer(RecurrentLayer, LSTM):
@@ -281,10 +274,11 @@ class Operation(nn.Module):
         self.memory = memory
         self.signal_names = (*memory.signal_names, *(BUFFER_SIGNALS if config.buffers else ()))
         self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
-        self.signals = nn.Linear(hidden_size, len(self.signal_names), config.controller.biases)
+        maps, biases = operation_maps(memory, hidden_size, config), config.controller.biases
+        pushed = maps.get("operation.values")
+        self.signals = nn.Linear(*maps["operation.signals"], biases)
         self.value_size = config.memory_size
-        pushed = memory.pushes * config.memory_size
-        self.values = nn.Linear(hidden_size, pushed, config.controller.biases) if pushed else None
+        self.values = nn.Linear(*pushed, biases) if pushed else None
 
     def start_as(self, start: StartConfig) -> None:
         """Scale the weights, and set the biases of the signals."""

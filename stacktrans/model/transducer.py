@@ -18,7 +18,6 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels.batches import Kind
 from stacktrans.kernels.sequences import Carried as CarriedCompiled
 from stacktrans.kernels.sequences import (
@@ -35,7 +34,7 @@ from stacktrans.model import definition
 from stacktrans.model.arrays import ArrayModel, from_weights, kind_of
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import TransducerState, Unrolled
-from stacktrans.model.units import Units
+from stacktrans.model.weights import linear_maps
 from stacktrans.settings.model_config import ModelConfig
 
 SYMBOLS_AT_ONCE = 256
@@ -68,23 +67,19 @@ class Transducer(nn.Module):
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
         self._kinds: dict[Any, Kind | None] = {}
-        one_hot = config.embedding_size == "one-hot"
-        embedded = inputs if one_hot else int(config.embedding_size)
-        self.embedding = None if one_hot else nn.Embedding(inputs, embedded)
+        maps, biases = linear_maps(config, inputs, outputs), config.controller.biases
+        shown, embedding = maps.get("output.0"), maps.get("embedding")
+        self.embedding = nn.Embedding(*embedding) if embedding else None
         self.memory = memory = make_memory(config)
         self.read_size = memory.reads * config.memory_size
-        units: type[Units] = CONTROLLERS.load(config.controller.name)
-        size = units.size_in(config, embedded, self.read_size)
+        size, _ = shown or maps["classifier"]
         operated = memory.signal_names or config.buffers
         self.operation = Operation(memory, size, config) if operated else None
-        self.controller = Controller(config, embedded, self.read_size)
-        shown = config.output_size if memory.reads else None
+        self.controller = Controller(config, (embedding or (inputs, inputs))[1], self.read_size)
         self.output = (
-            nn.Sequential(nn.Linear(size, shown, config.controller.biases), nn.Tanh())
-            if shown
-            else nn.Identity()
+            nn.Sequential(nn.Linear(*shown, biases), nn.Tanh()) if shown else nn.Identity()
         )
-        self.classifier = nn.Linear(shown or size, outputs, config.controller.biases)
+        self.classifier = nn.Linear(*maps["classifier"], biases)
         if start.weights == "normal":
             # What is linear in the controller's output, as the rows of a single matrix.
             parts = (self.operation, self.output if shown else self.classifier)

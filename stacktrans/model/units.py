@@ -41,6 +41,23 @@ class Units:
         """The number of units H of a layer over so many numbers from the input and from below."""
         return config.units.hidden_size if cls.units else embedding_size + below_size
 
+    @classmethod
+    def shapes(
+        cls, config: ModelConfig, embedding_size: int, below_size: int
+    ) -> dict[str, tuple[int, ...]]:
+        """The shapes of the learned weights of a layer that has units, by their names."""
+        units, size = config.units, cls.size_in(config, embedding_size, below_size)
+        rows = len(cls.gates) * size
+        found: dict[str, tuple[int, ...]] = {
+            "input_weight": (rows, embedding_size),
+            "below_weight": (rows, below_size),
+            "hidden_weight": (rows, size),
+            "bias": (rows,),
+            "initial_state": (cls.states, size),
+        }
+        absent = {"hidden_weight": not units.recurrent, "bias": not units.biases}
+        return {name: shape for name, shape in found.items() if not absent.get(name)}
+
 
 class LSTM(Units):
     """Long short-term memory."""

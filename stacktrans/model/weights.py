@@ -16,9 +16,9 @@ from stacktrans.common.files import check_sum
 from stacktrans.common.registry import CONTROLLERS, Late
 from stacktrans.common.visible import visible
 from stacktrans.decoding.model import Numbers
-from stacktrans.memory import make_memory
+from stacktrans.memory import Memory, make_memory
 from stacktrans.model.units import Units
-from stacktrans.settings.model_config import ModelConfig
+from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +31,18 @@ _DTYPES = {"F64", "F32", "F16", "BF16"}
 _METADATA = "__metadata__"
 
 
-def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
-    """The shapes of the weights of a transducer, by their names; of a controller of this package.
+def operation_maps(
+    memory: Memory[Any], hidden_size: int, config: ModelConfig
+) -> dict[str, tuple[int, int]]:
+    """The sizes of the maps to signals, those of buffers included, and to the vectors pushed."""
+    signals = len(memory.signal_names) + (len(BUFFER_SIGNALS) if config.buffers else 0)
+    pushed = memory.pushes * config.memory_size
+    maps = {"operation.signals": (hidden_size, signals), "operation.values": (hidden_size, pushed)}
+    return {name: sizes for name, sizes in maps.items() if signals and sizes[1]}
+
+
+def linear_maps(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tuple[int, int]]:
+    """The sizes of what goes into and comes out of each linear map but the controller's, by name.
 
     Args:
         config: the shape of the model.
@@ -43,44 +53,39 @@ def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
     units: type[Units] = CONTROLLERS.load(config.controller.name)
     one_hot = config.embedding_size == "one-hot"
     embedded = inputs if one_hot else int(config.embedding_size)
-    read = memory.reads * config.memory_size
-    size = units.size_in(config, embedded, read)
+    size = units.size_in(config, embedded, memory.reads * config.memory_size)
     shown = config.output_size if memory.reads else None
-    biases = config.controller.biases
-    found: Shapes = {} if one_hot else {"embedding.weight": (inputs, embedded)}
-    signals = len(memory.signal_names) + (2 if config.buffers else 0)
-    if signals:
-        found |= _linear("operation.signals", size, signals, biases)
-        if pushed := memory.pushes * config.memory_size:
-            found |= _linear("operation.values", size, pushed, biases)
-    if units.units:
-        for number in range(config.units.layers):
-            found |= _layer(config, units, number, embedded, size if number else read)
-    if shown:
-        found |= _linear("output.0", size, shown, biases)
-    return found | _linear("classifier", shown or size, outputs, biases)
-
-
-def _linear(name: str, inputs: int, outputs: int, bias: bool) -> Shapes:
-    weight: Shapes = {f"{name}.weight": (outputs, inputs)}
-    return weight | ({f"{name}.bias": (outputs,)} if bias else {})
-
-
-def _layer(
-    config: ModelConfig, units: type[Units], number: int, embedded: int, below: int
-) -> Shapes:
-    size = config.units.hidden_size
-    rows = len(units.gates) * size
-    found: Shapes = {
-        "input_weight": (rows, embedded),
-        "below_weight": (rows, below),
-        "initial_state": (units.states, size),
+    return {
+        **({} if one_hot else {"embedding": (inputs, embedded)}),
+        **operation_maps(memory, size, config),
+        **({"output.0": (size, shown)} if shown else {}),
+        "classifier": (shown or size, outputs),
     }
-    if config.units.recurrent:
-        found["hidden_weight"] = (rows, size)
-    if config.units.biases:
-        found["bias"] = (rows,)
-    return {f"controller.layers.{number}.{name}": shape for name, shape in found.items()}
+
+
+def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
+    """The shapes of the weights of a transducer, by their names; of a controller of this package.
+
+    Arguments are as for `linear_maps`.
+    """
+    units: type[Units] = CONTROLLERS.load(config.controller.name)
+    found: Shapes = {}
+    for name, (given, made) in linear_maps(config, inputs, outputs).items():
+        if name == "embedding":
+            found[f"{name}.weight"] = (given, made)
+            continue
+        found[f"{name}.weight"] = (made, given)
+        if config.controller.biases:
+            found[f"{name}.bias"] = (made,)
+    if not units.units:
+        return found
+    embedded = found.get("embedding.weight", (inputs, inputs))[1]
+    below = make_memory(config).reads * config.memory_size
+    for number in range(config.units.layers):
+        for name, shape in units.shapes(config, embedded, below).items():
+            found[f"controller.layers.{number}.{name}"] = shape
+        below = config.units.hidden_size
+    return found
 
 
 def shapes_of(model: nn.Module) -> Shapes:
