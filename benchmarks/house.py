@@ -10,6 +10,7 @@ is not counted.
 
 import argparse
 import ast
+import gc
 import io
 import itertools
 import os
@@ -41,11 +42,17 @@ class Entered:
 
     def __init__(self) -> None:
         self.files: list[str] = []
+        # numba tells profilers of compiled functions, too, by their sources.
+        entries = [each for each in gc.get_objects() if isinstance(each, Entry)]
+        self.compiled = {entry.function.__code__ for entry in entries}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event != "call" or not frame.f_code.co_filename.startswith(f"{PACKAGE}{os.sep}"):
+        code = frame.f_code
+        if event != "call" or code in self.compiled:
             return
-        name = Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix()
+        if not code.co_filename.startswith(f"{PACKAGE}{os.sep}"):
+            return
+        name = Path(code.co_filename).relative_to(PACKAGE).as_posix()
         if name not in self.files:
             self.files.append(name)
 

@@ -108,6 +108,14 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         rows = np.searchsorted(self.starts, found, side="right") - 1
         return rows, found - self.starts[rows]
 
+    def placed(self, lengths: npt.NDArray[np.int64], first: int = 0, filler: Any = 0) -> Ragged:
+        """Rows of some lengths, [n], each with one of these from a place on, and else a filler."""
+        starts = starts_of(lengths)
+        values = np.full(starts[-1], filler, self.values.dtype)
+        places = np.repeat(starts[:-1] + first - self.starts[:-1], self.lengths)
+        values[places + np.arange(len(places))] = self.values
+        return Ragged(values, starts)
+
     def _at(self, places: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Ragged:
         """Rows of some lengths that start at some places."""
         starts = starts_of(lengths)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.ragged import STEPS_AT_ONCE, batches_of
+from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of
 from stacktrans.decoding.decoder import NONE, STEPS_IN_A_PIECE, Answer, decode, log_softmax
 from stacktrans.decoding.model import Model, Numbers
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -54,14 +54,18 @@ def search(
         raise UsageError(f"a beam of {width}: expected at most {WIDEST}")
     if width == 1 or model.certain or not layout.feeds_back:
         return [[answer] for answer in decode(model, layout, sources, limit, logs)]
-    limits = [layout.limit(len(source), limit) for source in sources]
-    sizes = [len(source) + most + 2 for source, most in zip(sources, limits, strict=True)]
+    given = Ragged.of(sources)
+    lengths, limits, prompts = (
+        given.lengths,
+        layout.limit(given.lengths, limit),
+        layout.prompts(given),
+    )
     answers: dict[int, list[Answer]] = {}
-    for group in batches_of(sizes, STEPS_AT_ONCE // width):
-        for length in {len(sources[index]) for index in group}:
-            same = [index for index in group if len(sources[index]) == length]
-            prompts = np.stack([layout.prompt(sources[index]) for index in same])
-            found = _search(model, layout, prompts, width, best, limits[same[0]])
+    for group in batches_of((lengths + limits + 2).tolist(), STEPS_AT_ONCE // width):
+        for length in np.unique(lengths[group]):
+            same = [index for index in group if lengths[index] == length]
+            own = np.stack([prompts[index] for index in same])
+            found = _search(model, layout, own, width, best, int(limits[same[0]]))
             answers.update(zip(same, found, strict=True))
     return [answers[index] for index in range(len(sources))]
 

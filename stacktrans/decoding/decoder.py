@@ -153,12 +153,13 @@ def decode(
         logs: whether probabilities are asked for.
         observe: is called with each step.
     """
-    prompts = Ragged.of([layout.prompt(source) for source in sources])
+    given = Ragged.of(sources)
+    prompts = layout.prompts(given)
     if not layout.feeds_back:
         outputs = predict(model, prompts, None, logs, observe)
         targets, ended = layout.decode(outputs.symbols)
     else:
-        limits = np.array([layout.limit(len(source), limit) for source in sources], np.int64)
+        limits = layout.limit(given.lengths, limit)
         run = partial(_follow, model, layout, prompts, limits, logs, observe)
         outputs = _in_groups(run, _expected(prompts, limits), model.threads)
         targets, ended = layout.decode(outputs.symbols, limits)

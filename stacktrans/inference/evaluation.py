@@ -218,7 +218,7 @@ def score(
     # Each row of pairs is one sequence; what a model cannot read is wrong, and not asked.
     known = ([index for index in row if pairs[index].known] for row in sequences_of(layout, pairs))
     rows = [row for row in known if row]
-    examples = [layout.example([pairs[index] for index in row]) for row in rows]
+    examples = layout.examples([[pairs[index] for index in row] for row in rows])
     read, masks = [inputs for inputs, _, _ in examples], [mask for _, _, mask in examples]
     outputs = predict(model, read, masks, logs=False).symbols.values
     soft = outputs

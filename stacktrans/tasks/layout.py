@@ -4,7 +4,7 @@ from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -82,9 +82,9 @@ class Steps(NamedTuple):
     each: int
     further: int
 
-    def of(self, length: int) -> int:
-        """The steps for a source of so many symbols."""
-        return max(1, self.each * length + self.further)
+    def of(self, length: Any) -> Any:
+        """The steps for a source of so many symbols, or for several."""
+        return np.maximum(1, self.each * length + self.further)
 
     @classmethod
     def for_pairs(cls, lengths: Ids) -> "Steps":
@@ -272,16 +272,26 @@ class Layout:
 
     def prompt(self, source: Ids) -> Ids:
         """What is read before the first output that is not synchronous, or for all that are."""
-        ids = self.in_turn(source) + self.first_source
-        if not self.feeds_back:
-            return _filled(ids, self.blank, self.padding.of(len(source)))
-        first, last = len(self.before), len(self.before) + len(ids)
-        prompt = np.empty(last + len(self.after), np.int64)
-        prompt[:first], prompt[first:last], prompt[last:] = self.before, ids, self.after
-        return prompt
+        return self.prompts(Ragged.of([source]))[0]
 
-    def limit(self, length: int, most: int | None = None) -> int:
-        """The most symbols of an answer to a source of some length.
+    def prompts(self, sources: Ragged) -> Ragged:
+        """The prompt of each source."""
+        ids = sources.reversed() if self.backwards else sources
+        if not self.feeds_back:
+            if self.blank is None:
+                return ids
+            return ids.placed(np.maximum(ids.lengths, self.padding.of(ids.lengths)), 0, self.blank)
+        first, after = len(self.before), len(self.after)
+        shifted = Ragged(ids.values + self.first_source, ids.starts)
+        found = shifted.placed(ids.lengths + first + after, first)
+        for place, symbol in enumerate(self.before):
+            found.values[found.starts[:-1] + place] = symbol
+        for place, symbol in enumerate(self.after, -after):
+            found.values[found.starts[1:] + place] = symbol
+        return found
+
+    def limit(self, lengths: Any, most: int | None = None) -> Any:
+        """The most symbols of an answer to a source of some length, or to each of several.
 
         That is `most`, unless it is None; but as a stream without a mark for the end of an answer
         never ends one, it is no more than a symbol less than the prompt there. Otherwise it is
@@ -289,15 +299,15 @@ class Layout:
         products of counts, but not without end.
         """
         if self.consecutive and not self.ends_answers:
-            usual = max(0, length - 1)
-            return usual if most is None else min(usual, most)
+            usual = np.maximum(0, lengths - 1)
+            return usual if most is None else np.minimum(usual, most)
         if most is not None:
-            return most
+            return np.full(np.shape(lengths), most)
         if self.kind == "text":
-            return length + 20
+            return lengths + 20
         if self.consecutive:
-            return min(length * length, max(4 * length, LONGEST_PRODUCT)) + 20
-        return 2 * (self.bound().of(length) - 1) + 20
+            return np.minimum(lengths**2, np.maximum(4 * lengths, LONGEST_PRODUCT)) + 20
+        return 2 * (self.bound().of(lengths) - 1) + 20
 
     def decode(self, outputs: Ragged, limits: Ids | None = None) -> tuple[Ragged, Mask]:
         """The answers in all outputs to n sources, and which of them were ended by the model.
@@ -333,10 +343,29 @@ class Layout:
             pairs: one, unless they are consecutive.
             everything: whether all symbols of a stream are scored, and not only what can be known.
         """
+        return self.examples([pairs], everything)[0]
+
+    def examples(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> list[Example]:
+        """The `example` of each row of pairs."""
+        pairs = [pair for row in rows for pair in row]
+        if self.feeds_back:
+            prompts = self.prompts(Ragged.of([pair.source for pair in pairs]))
+            each = iter([*map(self._followed, pairs, prompts)])
+        else:
+            each = iter([*map(self._synchronous, pairs)])
+        return [self._one_after_another(row, [next(each) for _ in row], everything) for row in rows]
+
+    def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
+        """Lay examples out side by side, each as `example` makes it of a row of pairs."""
+        return Batch.of(self.examples(rows, everything))
+
+    def _one_after_another(
+        self, pairs: Sequence[Pair], examples: Sequence[Example], everything: bool
+    ) -> Example:
+        """The example of a sequence, of those of its pairs."""
         if not pairs:  # as at the end of a stream that is shorter than those beside it
             return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
-        each = self._followed if self.feeds_back else self._synchronous
-        inputs, targets, scored = map(np.concatenate, zip(*map(each, pairs), strict=True))
+        inputs, targets, scored = map(np.concatenate, zip(*examples, strict=True))
         if self.consecutive:
             inner = np.cumsum([*map(self.steps, pairs)])[:-1]
             targets[inner - 1] = inputs[inner]
@@ -344,14 +373,10 @@ class Layout:
                 scored[:-1] = True
         return inputs, targets, scored
 
-    def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
-        """Lay examples out side by side, each as `example` makes it of a row of pairs."""
-        return Batch.of([self.example(pairs, everything) for pairs in rows])
-
-    def _followed(self, pair: Pair) -> Example:
+    def _followed(self, pair: Pair, prompt: Ids) -> Example:
         """The example of a pair whose target follows its source."""
         assert self.first_target is not None
-        prompt, target = self.prompt(pair.source), self.in_turn(pair.target)
+        target = self.in_turn(pair.target)
         # In the place of a symbol that is not in the alphabet any other will do.
         inputs = np.concatenate([prompt, np.maximum(target, 0) + self.first_target])
         targets = np.concatenate([prompt[1:], target, [0 if self.end is None else self.end]])
