@@ -10,7 +10,6 @@ is not counted.
 
 import argparse
 import ast
-import gc
 import io
 import itertools
 import os
@@ -28,6 +27,7 @@ import torch
 import stacktrans
 from stacktrans.inference.transduction import transduce_lines
 from stacktrans.kernels.compiling import Entry
+from stacktrans.kernels.drive import backward, forward
 from stacktrans.model.checkpoint import load
 
 PACKAGE = Path(stacktrans.__file__).parent
@@ -43,8 +43,7 @@ class Entered:
     def __init__(self) -> None:
         self.files: list[str] = []
         # numba tells profilers of compiled functions, too, by their sources.
-        entries = [each for each in gc.get_objects() if isinstance(each, Entry)]
-        self.compiled = {entry.function.__code__ for entry in entries}
+        self.compiled = {entry.function.__code__ for entry in (forward, backward)}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -160,9 +159,14 @@ class House:
             yield from ((name, node) for node in ast.walk(tree) if isinstance(node, kind))
 
     def functions(self) -> list[ast.FunctionDef]:
-        """Those that are no signatures of commands or of the Python API."""
+        """Those that are no signatures of commands or of the Python API, nor settings of a task."""
         public = ("commands/", "api/")
-        return [each for name, each in self.named(ast.FunctionDef) if not name.startswith(public)]
+        return [
+            each
+            for name, each in self.named(ast.FunctionDef)
+            if not name.startswith(public)
+            and not (name.startswith("tasks/") and each.name == "__init__")
+        ]
 
     def layout_tests(self) -> int:
         """Calls of isinstance outside of tasks/ that name a layout."""

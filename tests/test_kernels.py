@@ -39,7 +39,7 @@ from stacktrans.kernels.compiling import Entry, compiled_entry
 from stacktrans.kernels.loops import exp, sigmoid, tanh
 from stacktrans.kernels.sequences import fresh, fresh_zeros
 from stacktrans.memory import Memory
-from stacktrans.memory.strengths import rows
+from stacktrans.memory.strengths import kernel
 from stacktrans.model import definition
 from stacktrans.model.arrays import State, run_steps
 from stacktrans.model.transducer import Transducer
@@ -284,7 +284,7 @@ def test_pieces_keep_only_what_can_be_read() -> None:
     )
     _, state = run_in_pieces(case, [10] * 400)
     store = state.store
-    assert isinstance(store, rows.Rows)
+    assert isinstance(store, kernel.Rows)
     assert store.values.shape[1] < 200
 
 
@@ -350,7 +350,7 @@ def test_compiles_once_for_each_type() -> None:
                 for dtype in TOLERANCE:
                     case = Case.drawn(controller, memory, shape, dtype)
                     gradients(case.fused(), case.tensors)
-    for entry, kind in ((drive.forward, rows.Rows), (drive.backward, rows.Backward)):
+    for entry, kind in ((drive.forward, kernel.Rows), (drive.backward, kernel.Backward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 

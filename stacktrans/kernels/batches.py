@@ -122,9 +122,9 @@ class Sizes(NamedTuple):
         """What was read before the first step: [B, reads * m]."""
         return np.full((self.batch, self.read), self.kind.memory.nothing, dtype=self.dtype)
 
-    def new_trace(self, places: int, saved: int) -> tuple[Array, ...]:
-        """Room for all that `Trace` keeps of N steps; of what is saved, for as many as said."""
-        return (
+    def new_trace(self, places: int, saved: int) -> Trace:
+        """Room for N steps; of what is saved of the units, for some of them."""
+        return Trace(
             fresh(saved, self.layers, self.kind.units.saved, self.size, dtype=self.dtype),
             fresh(places, self.layers, self.size, dtype=self.dtype),
             fresh(places, self.signals, dtype=self.dtype),
@@ -216,29 +216,32 @@ def _stacked(layers: list[Array], heads: Array) -> Weights:
     return Weights(layers[0], above, hidden, heads)
 
 
-def forward_part(
-    sizes: Sizes,
-    part: slice,
-    weights: Weights,
-    bias: Array,
-    starts: Array,
-    inputs: Inputs,
-    state: Array,
-    read: Array,
-    store: Store,
-    trace: Sequence[Array],
-) -> None:
-    """Run the steps for a part of the batch; arguments as `Forward` has them.
+class Given(NamedTuple):
+    """What the steps of a whole batch are given, of which each part takes its own.
 
-    Of the whole batch are `starts`, `inputs`, `store` and `trace`.
+    Attributes are as `Forward` and `Backward` have them, but for
+
+        store: the memory.
     """
+
+    weights: Weights
+    starts: Array
+    inputs: Inputs
+    store: Store
+    trace: Trace
+
+
+def forward_part(
+    sizes: Sizes, part: slice, given: Given, bias: Array, state: Array, read: Array
+) -> None:
+    """Run the steps for a part of the batch; the other arguments are as `Forward` has them."""
     if part.start == part.stop:
         return
-    places = slice(starts[part.start], starts[part.stop])
-    own_starts, own_inputs = _starts_of(part, starts), _inputs_of(part, inputs)
-    of_steps = _trace_of(places, trace)
-    run = sizes.run(weights, bias, own_starts, own_inputs, state, read, of_steps)
-    forward(run, store.forward(part, places), sizes.kind.memory.signals, 0)
+    places = slice(given.starts[part.start], given.starts[part.stop])
+    starts, inputs = _starts_of(part, given.starts), _inputs_of(part, given.inputs)
+    trace = _trace_of(places, given.trace)
+    run = sizes.run(given.weights, bias, starts, inputs, state, read, trace)
+    forward(run, given.store.forward(part, places), sizes.kind.memory.signals, 0)
 
 
 class Grads(NamedTuple):
@@ -255,44 +258,25 @@ class Grads(NamedTuple):
     heads: Array
 
 
-def backward_part(
-    sizes: Sizes,
-    part: slice,
-    weights: Weights,
-    starts: Array,
-    inputs: Inputs,
-    initial: Array,
-    store: Store,
-    trace: Sequence[Array],
-    grads: Grads,
-) -> Array:
+def backward_part(sizes: Sizes, part: slice, given: Given, initial: Array, grads: Grads) -> Array:
     """Run the steps backwards for a part of the batch.
 
-    Arguments are as for `forward_part`, and `initial` is [L, states, B, H]; gives back its
+    The weights are the transposed ones, and `initial` is [L, states, B, H]; gives back its
     gradient.
     """
     if part.start == part.stop:
         return fresh_zeros(*initial.shape, dtype=sizes.dtype)
-    run = backward_run(sizes, part, weights, starts, inputs, initial, trace, grads)
-    places = slice(starts[part.start], starts[part.stop])
-    backward(run, store.backward(part, places), sizes.kind.memory.signals)
+    run = backward_run(sizes, part, given, initial, grads)
+    places = slice(given.starts[part.start], given.starts[part.stop])
+    backward(run, given.store.backward(part, places), sizes.kind.memory.signals)
     return run.grad_state
 
 
-def backward_run(
-    sizes: Sizes,
-    part: slice,
-    weights: Weights,
-    starts: Array,
-    inputs: Inputs,
-    initial: Array,
-    trace: Sequence[Array],
-    grads: Grads,
-) -> Backward:
+def backward_run(sizes: Sizes, part: slice, given: Given, initial: Array, grads: Grads) -> Backward:
     """What running the steps backwards takes for a part of the batch; see `backward_part`."""
     kind, dtype, count = sizes.kind, sizes.dtype, part.stop - part.start
-    places = slice(starts[part.start], starts[part.stop])
-    own = _trace_of(places, trace)
+    places = slice(given.starts[part.start], given.starts[part.stop])
+    own = _trace_of(places, given.trace)
     own = own._replace(reads=sizes.by_read(own.reads))
     hidden, signals, reads = (grad[places] for grad in grads[:3])
     outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
@@ -300,9 +284,9 @@ def backward_run(
     return Backward(
         kind.units.number,
         int(kind.tanh_values),
-        weights,
-        _starts_of(part, starts),
-        _inputs_of(part, inputs),
+        given.weights,
+        _starts_of(part, given.starts),
+        _inputs_of(part, given.inputs),
         np.ascontiguousarray(initial[:, :, part]),
         float(kind.state_gradient),
         own,
@@ -337,6 +321,6 @@ def _inputs_of(part: slice, inputs: Inputs) -> Inputs:
     return inputs._replace(starts=_starts_of(part, inputs.starts), ids=inputs.ids[first:last])
 
 
-def _trace_of(places: slice, trace: Sequence[Array]) -> Trace:
+def _trace_of(places: slice, trace: Trace) -> Trace:
     """What is kept of some of the steps; what is kept of one step only, or of none, is whole."""
     return Trace._make(each[places] if len(each) > 1 else each for each in trace)

@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from stacktrans.kernels import arrays
 from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.batches import (
+    Given,
     Grads,
     Kind,
     Sizes,
@@ -27,7 +28,7 @@ from stacktrans.kernels.batches import (
 )
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.steps import Inputs
+from stacktrans.kernels.steps import Inputs, Trace
 
 Result = TypeVar("Result")
 ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -221,11 +222,11 @@ class _Sequence(torch.autograd.Function):
         store = sizes.store(int(np.diff(starts).max(initial=0)), places, held)
         trace = sizes.new_trace(places, places)
         ready = forward_weights(plan.kind.units.gates, own, own_heads)
-        reads = in_place(first)
+        given, reads = Given(ready, starts, inputs, store, trace), in_place(first)
 
         def run(part: slice) -> tuple[Array, Array]:
             state, read = start[:, :, part].copy(), reads[part].copy()
-            forward_part(sizes, part, ready, own_bias, starts, inputs, state, read, store, trace)
+            forward_part(sizes, part, given, own_bias, state, read)
             return state, read
 
         states, reads_last = zip(*in_parts(run, sizes.batch, torch.get_num_threads()), strict=True)
@@ -250,13 +251,12 @@ class _Sequence(torch.autograd.Function):
         inputs: Inputs = ctx.inputs
         grads = _grads(sizes, trace, given[:3])
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
-        start, of_steps = as_array(initial), [*map(as_array, trace)]
+        start, of_steps = as_array(initial), Trace._make(map(as_array, trace))
+        whole = Given(ready, plan.starts, inputs, ctx.store, of_steps)
         in_arrays = Grads._make(map(in_place, grads))
 
         def run(part: slice) -> Array:
-            return backward_part(
-                sizes, part, ready, plan.starts, inputs, start, ctx.store, of_steps, in_arrays
-            )
+            return backward_part(sizes, part, whole, start, in_arrays)
 
         grad_initial = torch.from_numpy(
             np.concatenate(in_parts(run, sizes.batch, torch.get_num_threads()), axis=2)

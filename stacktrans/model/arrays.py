@@ -18,7 +18,7 @@ from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.steps import Forward, Inputs, Trace, Weights
+from stacktrans.kernels.steps import Forward, Inputs, Weights
 from stacktrans.memory import Memory, Reading, make_memory
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
@@ -178,7 +178,7 @@ def _run(weights: RunWeights, state: State, ids: Array, projected: Array) -> Arr
         flat = np.ascontiguousarray(ids, np.int64).ravel()
         shaped = projected.reshape(len(projected), *sizes.projected)
         given = Inputs(starts, flat, shaped, 0)
-        trace = Trace._make(sizes.new_trace(batch * steps, saved=1))
+        trace = sizes.new_trace(batch * steps, saved=1)
         run = sizes.run(weights.panels, weights.bias, starts, given, state.units, state.read, trace)
         if steps == 1:
             state.run = run

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
@@ -179,6 +180,12 @@ class StartConfig(Strict):
         return next((self.signal_bias[key] for key in found), 0.0)
 
 
+def _biased(memories: Iterable[Any]) -> set[str]:
+    """What `StartConfig.signal_bias` may name, of models with some memories."""
+    signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
+    return signals | {key for name in signals for key in StartConfig.keys_of(name)}
+
+
 class ModelConfig(Strict):
     """The shape of a transducer and how it starts."""
 
@@ -206,16 +213,17 @@ class ModelConfig(Strict):
 
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
+        gates = set(CONTROLLERS.load(self.controller.name).gates)
+        signals = _biased([MEMORIES.load(self.memory.name).from_config(self)])
+        start = self.start
+        if start.gate_bias.keys() <= gates and start.signal_bias.keys() <= signals:
+            return self
         # A recipe may set the biases of other kinds than the one that is chosen.
-        controllers = map(CONTROLLERS.load, {*CONTROLLERS.builtin, self.controller.name})
-        gates = {gate for controller in controllers for gate in controller.gates}
-        memories = [MEMORIES.load(name)() for name in MEMORIES.builtin]
-        memories.append(MEMORIES.load(self.memory.name).from_config(self))
-        signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
-        signals |= {key for name in signals for key in StartConfig.keys_of(name)}
+        gates.update(*(CONTROLLERS.load(name).gates for name in CONTROLLERS.builtin))
+        signals |= _biased([MEMORIES.load(name)() for name in MEMORIES.builtin])
         for kind, names, existing in (
-            ("gate", self.start.gate_bias, gates),
-            ("signal", self.start.signal_bias, signals),
+            ("gate", start.gate_bias, gates),
+            ("signal", start.signal_bias, signals),
         ):
             for name in sorted(names.keys() - existing):
                 raise ValueError(unknown_name(kind, name, existing))

@@ -350,47 +350,54 @@ class Layout:
         pairs = [pair for row in rows for pair in row]
         if self.feeds_back:
             prompts = self.prompts(Ragged.of([pair.source for pair in pairs]))
-            each = iter([*map(self._followed, pairs, prompts)])
+            each = iter([_followed(self, *both) for both in zip(pairs, prompts, strict=True)])
         else:
-            each = iter([*map(self._synchronous, pairs)])
-        return [self._one_after_another(row, [next(each) for _ in row], everything) for row in rows]
+            each = iter([_synchronous(self, pair) for pair in pairs])
+        parts = [[next(each) for _ in row] for row in rows]
+        return [
+            _one_after_another(self, row, part, everything)
+            for row, part in zip(rows, parts, strict=True)
+        ]
 
     def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
         """Lay examples out side by side, each as `example` makes it of a row of pairs."""
         return Batch.of(self.examples(rows, everything))
 
-    def _one_after_another(
-        self, pairs: Sequence[Pair], examples: Sequence[Example], everything: bool
-    ) -> Example:
-        """The example of a sequence, of those of its pairs."""
-        if not pairs:  # as at the end of a stream that is shorter than those beside it
-            return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
-        inputs, targets, scored = map(np.concatenate, zip(*examples, strict=True))
-        if self.consecutive:
-            inner = np.cumsum([*map(self.steps, pairs)])[:-1]
-            targets[inner - 1] = inputs[inner]
-            if everything:
-                scored[:-1] = True
-        return inputs, targets, scored
 
-    def _followed(self, pair: Pair, prompt: Ids) -> Example:
-        """The example of a pair whose target follows its source."""
-        assert self.first_target is not None
-        target = self.in_turn(pair.target)
-        # In the place of a symbol that is not in the alphabet any other will do.
-        inputs = np.concatenate([prompt, np.maximum(target, 0) + self.first_target])
-        targets = np.concatenate([prompt[1:], target, [0 if self.end is None else self.end]])
-        scored = np.arange(len(inputs)) >= len(prompt) - 1
-        scored[-1] = self.end is not None
-        return inputs, targets, scored
+def _one_after_another(
+    layout: Layout, pairs: Sequence[Pair], examples: Sequence[Example], everything: bool
+) -> Example:
+    """The example of a sequence, of those of its pairs."""
+    if not pairs:  # as at the end of a stream that is shorter than those beside it
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
+    inputs, targets, scored = map(np.concatenate, zip(*examples, strict=True))
+    if layout.consecutive:
+        inner = np.cumsum([*map(layout.steps, pairs)])[:-1]
+        targets[inner - 1] = inputs[inner]
+        if everything:
+            scored[:-1] = True
+    return inputs, targets, scored
 
-    def _synchronous(self, pair: Pair) -> Example:
-        """The example of a pair with an output for each input."""
-        steps = self.steps(pair)
-        inputs = _filled(self.in_turn(pair.source), self.blank, steps)
-        targets = _filled(self.in_turn(pair.target), self.end, steps)
-        scored = np.arange(steps) <= len(pair.target)
-        return inputs, targets, scored if pair.scored is None else pair.scored
+
+def _followed(layout: Layout, pair: Pair, prompt: Ids) -> Example:
+    """The example of a pair whose target follows its source."""
+    assert layout.first_target is not None
+    target = layout.in_turn(pair.target)
+    # In the place of a symbol that is not in the alphabet any other will do.
+    inputs = np.concatenate([prompt, np.maximum(target, 0) + layout.first_target])
+    targets = np.concatenate([prompt[1:], target, [0 if layout.end is None else layout.end]])
+    scored = np.arange(len(inputs)) >= len(prompt) - 1
+    scored[-1] = layout.end is not None
+    return inputs, targets, scored
+
+
+def _synchronous(layout: Layout, pair: Pair) -> Example:
+    """The example of a pair with an output for each input."""
+    steps = layout.steps(pair)
+    inputs = _filled(layout.in_turn(pair.source), layout.blank, steps)
+    targets = _filled(layout.in_turn(pair.target), layout.end, steps)
+    scored = np.arange(steps) <= len(pair.target)
+    return inputs, targets, scored if pair.scored is None else pair.scored
 
 
 def _filled(ids: Ids, filler: int | None, length: int) -> Ids:

@@ -280,6 +280,16 @@ def _list_step(memory: Cells, step: Step, signals: Array, values: Array, reads: 
 
 
 @compiled
+def _reads_backward(grad_reads: Array, head: Array, grads: Any, reached: Any) -> None:
+    """Add the gradients of what was read of a list, [depth, m], to those of head and cells."""
+    add(head, grad_reads[0])
+    for near in range(1, grad_reads.shape[0]):
+        side, cell = (near - 1) % 2, (near - 1) // 2
+        if cell < reached[side]:
+            add(grads[side][cell * head.shape[0] :], grad_reads[near])
+
+
+@compiled
 def _list_backward(
     memory: Backward,
     step: Step,
@@ -306,13 +316,9 @@ def _list_backward(
             insert, left, right, stay = _shares(actions, signals, place, which)
             grad_left, grad_right = grad_cells[item, 0, which], grad_cells[item, 1, which]
             head = grad_heads[item, which * size : (which + 1) * size]
-            read = which * actions.depth
-            add(head, grad_reads[item, read])
-            for near in range(1, actions.depth):
-                side, reached = (grad_left, to_left) if near % 2 else (grad_right, to_right)
-                cell = (near - 1) // 2
-                if cell < reached:
-                    add(side[cell * size :], grad_reads[item, read + near])
+            first_read = which * actions.depth
+            own_reads = grad_reads[item, first_read : first_read + actions.depth]
+            _reads_backward(own_reads, head, (grad_left, grad_right), (to_left, to_right))
             start = first + which * each
             kept_left = kept[item, start : start + each]
             start += actions.number * each
