@@ -137,7 +137,9 @@ def lasting(printed: str) -> list[list[str | float]]:
     order of how often they were seen.
     """
     lines = [OF_A_PROCESSOR.sub("", line).split() for line in printed.splitlines()]
-    lasting_lines = [line for line in lines if line[:2] != ["1", "<s>"]]
+    lasting_lines = [
+        line for line in lines if line[:2] not in (["1", "<s>"], ["stacktrans:", "compiling"])
+    ]
     rules = sorted(line for line in lasting_lines if line[:1] == ["reading"])
     others = [line for line in lasting_lines if line[:1] != ["reading"]]
     return [[*map(_number, line)] for line in [*others, *rules]]
