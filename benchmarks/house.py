@@ -42,12 +42,13 @@ class Entered:
 
     def __init__(self) -> None:
         self.files: list[str] = []
-        # numba tells profilers of compiled functions, too, by their sources.
-        self.compiled = {entry.function.__code__ for entry in (forward, backward)}
+        # numba tells profilers of compiled functions, too, by their sources. By identity: the hash
+        # of code changes as Python specialises it.
+        self.compiled = {id(entry.function.__code__) for entry in (forward, backward)}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event != "call" or code in self.compiled:
+        if event != "call" or id(code) in self.compiled:
             return
         if not code.co_filename.startswith(f"{PACKAGE}{os.sep}"):
             return

@@ -104,11 +104,13 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
     before, after = set[str](), set[str]()
     seen = before
     # Whatever is trained on or measured is laid out before.
-    laid_out, finish = Layout.example, SavedRun.summary
+    laid_out, finish = Layout.examples, SavedRun.summary
 
-    def watched(self: Layout, pairs: Sequence[Pair], everything: bool = False) -> Example:
-        seen.update(str(pair.source.tolist()) for pair in pairs)
-        return laid_out(self, pairs, everything)
+    def watched(
+        self: Layout, rows: Sequence[Sequence[Pair]], everything: bool = False
+    ) -> list[Example]:
+        seen.update(str(pair.source.tolist()) for row in rows for pair in row)
+        return laid_out(self, rows, everything)
 
     strings, drawn = Source.strings, list[tuple[Purpose, bool]]()
 
@@ -122,7 +124,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
         return finish(self, outcome)
 
     monkeypatch.setattr(Source, "strings", drawing)
-    monkeypatch.setattr(Layout, "example", watched)
+    monkeypatch.setattr(Layout, "examples", watched)
     monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)
     assert (summary.outcome, trainer.state.start.settling.settled) == (outcome, True)

@@ -380,7 +380,7 @@ class Recorder:
                 own = scored[item]
                 if answer < 0 or ended[item] or (own is not None and not own[answer]):
                     outputs[row] = NOTHING
-            if not layout.consecutive:  # otherwise another sequence follows
+            if not layout.feeds_back:  # otherwise the decoder stops at the end
                 ended[step.items] |= outputs == layout.end
             table = step.state.steps._replace(outputs=outputs).table
             self._met.update(dict.fromkeys(row.tobytes() for row in table))
