@@ -359,7 +359,7 @@ MEMORIES = Memories(
         "deque": "stacktrans.memory.strengths.definition:Deque",
         "stack-rnn": "stacktrans.memory.actions.definition:ActionStack",
         "list-rnn": "stacktrans.memory.actions.definition:ActionList",
-        "none": "stacktrans.memory.base:Nothing",
+        "none": "stacktrans.memory.strengths.definition:Nothing",
     },
 )
 CONTROLLERS = Registry(

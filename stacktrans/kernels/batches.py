@@ -10,8 +10,8 @@ from stacktrans.kernels.arrays import Array, check_shape, fresh, fresh_zeros
 from stacktrans.kernels.cells import Cell
 from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.kernel import Kernel, Room, Store
+from stacktrans.kernels.panels import gate_panels, padded, panels
 from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
-from stacktrans.kernels.tiles import gate_panels, padded, panels
 
 
 class Kind(NamedTuple):

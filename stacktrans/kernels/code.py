@@ -18,17 +18,16 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numba
 from llvmlite import binding
 
 from stacktrans.common.files import SUMS, write_atomically
 from stacktrans.common.messages import Dispensable, complain
 
 _PACKAGE = "stacktrans"
-_config: Any = numba.config
 _KEPT = 4
 """How many directories of other states of the sources are kept."""
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -91,14 +90,17 @@ class CodeDirectory:
     @contextlib.contextmanager
     def as_cache(self) -> Iterator[bool]:
         """Have numba use it for functions that are marked meanwhile; false if it can't be used."""
-        before = _config.CACHE_DIR
+        import numba  # waits until something is compiled
+
+        config: Any = numba.config
+        before = config.CACHE_DIR
         try:
             if self.path:
                 self.path.mkdir(mode=0o700, exist_ok=True)
-                _config.CACHE_DIR = str(self.path)
+                config.CACHE_DIR = str(self.path)
             yield self.path is not None
         finally:
-            _config.CACHE_DIR = before
+            config.CACHE_DIR = before
 
 
 def _sums(directory: Path) -> list[str]:
@@ -127,7 +129,7 @@ def cache_directory() -> Path | None:
 
     None if there is no place for it.
     """
-    state = hashlib.sha256(f"{numba.__version__} {sys.version} {os.name}".encode())
+    state = hashlib.sha256(f"{version('numba')} {sys.version} {os.name}".encode())
     state.update(binding.get_host_cpu_name().encode())
     state.update(binding.get_host_cpu_features().flatten().encode())
     for folder in ("kernels", "memory"):

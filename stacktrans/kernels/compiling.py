@@ -2,8 +2,8 @@
 
 A function marked `compiled` is plain Python for Python, and is compiled where compiled code calls
 it. A `compiled_entry` is what Python calls: numba compiles it at the first call, with all that it
-calls, and keeps the code on disk (see `code`). Short work is done in Python where there is no
-code yet, since it takes less than compiling.
+calls, and keeps the code on disk (see `code`). Short work is done in Python, by the same functions,
+and numba is imported only where something is compiled: each takes its time.
 """
 
 import contextlib
@@ -12,9 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.extending import overload, register_jitable
 
 from stacktrans.kernels.code import CodeDirectory, announced
 
@@ -25,23 +23,39 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _EXACT = {"contract"}
 _REORDERED = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": _EXACT}
-_WORTH_COMPILING = 5000
-"""Steps of strings that take some seconds in Python."""
+_WORTH_COMPILING = 2000
+"""Steps of strings that take about a second in Python."""
 _first_calls = threading.RLock()
-# As numba does not say what types its functions have.
-_njit: Any = functools.partial(numba.njit, nogil=True, **_OPTIONS)
-_overload: Any = overload
+_registrations: list[Callable[[Any], object]] = []
+
+
+def before_compiling(register: Callable[[Any], object]) -> None:
+    """Call a function before anything is compiled next, with the module `numba.extending`."""
+    _registrations.append(register)
+
+
+def _njit(function: Callable[..., Any], **options: Any) -> Any:
+    import numba
+    import numba.extending
+
+    while _registrations:
+        _registrations.pop(0)(numba.extending)
+    # As numba does not say what types its functions have.
+    njit: Any = numba.njit
+    return njit(function, nogil=True, **_OPTIONS, **options)
 
 
 def compiled(function: Function) -> Function:
     """Compile a function where compiled code calls it."""
-    return register_jitable(**_OPTIONS)(function)
+    before_compiling(lambda numba: numba.register_jitable(**_OPTIONS)(function))
+    return function
 
 
 def reordered(function: Function) -> Function:
     """As `compiled`, where the terms of sums may be added in any order."""
     options = {**_OPTIONS, "fastmath": _REORDERED}
-    return register_jitable(**options)(function)
+    before_compiling(lambda numba: numba.register_jitable(**options)(function))
+    return function
 
 
 class ByMemory(Protocol):
@@ -66,7 +80,9 @@ def by_memory(function: Callable[..., Any]) -> ByMemory:
         own: Callable[..., Any] = generic.dispatch(getattr(memory, "instance_class", object))
         return own
 
-    _overload(generic, jit_options=_OPTIONS, strict=False)(choose)
+    before_compiling(
+        lambda numba: numba.overload(generic, jit_options=_OPTIONS, strict=False)(choose)
+    )
     return cast(ByMemory, generic)
 
 
@@ -105,21 +121,18 @@ class Entry:
                 return code(*arguments)
             except OSError:  # what it was compiled to for other types of arrays was not written
                 return code(*arguments)
-        directory = CodeDirectory.of(self.function, kinds)
-        if not directory.has_code and self._is_short(arguments):
+        if self._is_short(arguments):
             # In compiled code there are no warnings either.
             with np.errstate(all="ignore"):
                 return self.function(*arguments)
         with _first_calls:
             if kinds not in self.code:
-                return self._first_call(kinds, directory, arguments)
+                return self._first_call(kinds, arguments)
         return self.code[kinds](*arguments)
 
-    def _first_call(
-        self, kinds: tuple[type, ...], directory: CodeDirectory, arguments: tuple[Any, ...]
-    ) -> Any:
+    def _first_call(self, kinds: tuple[type, ...], arguments: tuple[Any, ...]) -> Any:
         """Compile, or read what was compiled; with whatever is wrong with the disk, in memory."""
-        code: Any = None
+        directory, code = CodeDirectory.of(self.function, kinds), None
         with contextlib.nullcontext() if directory.has_code else announced():
             try:
                 with directory.as_cache() as cache:

@@ -10,6 +10,7 @@ from typing import Any
 from stacktrans.kernels import kernel
 from stacktrans.kernels.cells import cell_backward, cell_step
 from stacktrans.kernels.compiling import compiled_entry
+from stacktrans.kernels.panels import product
 from stacktrans.kernels.steps import (
     Backward,
     Forward,
@@ -32,7 +33,6 @@ from stacktrans.kernels.steps import (
     values_backward,
     values_step,
 )
-from stacktrans.kernels.tiles import product
 
 
 @compiled_entry(lambda run, *_: int(run.starts[-1]))

@@ -9,11 +9,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.compiling import compiled, reordered
+from stacktrans.kernels.compiling import before_compiling, compiled, reordered
 
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
@@ -97,21 +95,23 @@ def tanh(x: Any) -> Any:
 
 
 # Not strict: it would want the annotations repeated in the lambdas.
-@overload(exp, strict=False)
 def _choose_exp(x: Any) -> Any:
-    return (lambda x: _exp_single(x)) if x == types.float32 else lambda x: math.exp(x)
+    return (lambda x: _exp_single(x)) if str(x) == "float32" else lambda x: math.exp(x)
 
 
-@overload(sigmoid, strict=False)
 def _choose_sigmoid(x: Any) -> Any:
-    if x == types.float32:
+    if str(x) == "float32":
         return lambda x: _sigmoid_single(x)
     return lambda x: 1.0 / (1.0 + math.exp(-x))
 
 
-@overload(tanh, strict=False)
 def _choose_tanh(x: Any) -> Any:
-    return (lambda x: _tanh_single(x)) if x == types.float32 else lambda x: math.tanh(x)
+    return (lambda x: _tanh_single(x)) if str(x) == "float32" else lambda x: math.tanh(x)
+
+
+before_compiling(lambda numba: numba.overload(exp, strict=False)(_choose_exp))
+before_compiling(lambda numba: numba.overload(sigmoid, strict=False)(_choose_sigmoid))
+before_compiling(lambda numba: numba.overload(tanh, strict=False)(_choose_tanh))
 
 
 @reordered

@@ -1,43 +1,21 @@
-"""Compiled products of few rows by a matrix that stays the same for a whole sequence.
+"""The compiled product of few rows by a matrix in panels; imported as something is compiled.
 
-A step multiplies B rows, B being the batch, by each weight. Libraries for linear
-algebra copy such operands into the order their inner loop wants at every call; here the
-weight is put into that order once a sequence, in panels of `PANEL_BYTES`, and
-the inner loop keeps one tile of the result in registers. It is written as
-LLVM vectors, which become whatever vector registers the processor has.
+The inner loop keeps one tile of the result in registers. It is written as LLVM vectors, which
+become whatever vector registers the processor has.
 """
 
 import functools
 from typing import Any
 
-import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.panels import REGISTERS, VECTOR_BYTES, VECTORS, product
 
-_VECTORS = 2  # vectors across a panel
-
-
-def _registers() -> tuple[int, int]:
-    """Bytes in a vector register of this processor, and how many of them it has."""
-    features = binding.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 64, 32
-    if features.get("avx"):
-        return 32, 16
-    if features.get("neon"):
-        return 16, 32
-    return 16, 16
-
-
-_VECTOR_BYTES, _REGISTERS = _registers()
-PANEL_BYTES = _VECTORS * _VECTOR_BYTES
-"""How wide a panel is."""
-# A tile of `rows` by _VECTORS vectors, one panel row and one factor fill the registers.
-_MAX_ROWS = min(12, (_REGISTERS - 2) // _VECTORS - 1)
+# A tile of `rows` by VECTORS vectors, one panel row and one factor fill the registers.
+_MAX_ROWS = min(12, (REGISTERS - 2) // VECTORS - 1)
 
 
 class _Tile:
@@ -78,10 +56,10 @@ class _Tile:
         builder.position_at_end(loop)
         k = builder.phi(word)
         k.add_incoming(ir.Constant(word, 0), before)
-        sums = [[builder.phi(self.vector) for _ in range(_VECTORS)] for _ in left]
-        row = builder.gep(panel, [builder.mul(k, ir.Constant(word, _VECTORS * self.lanes))])
+        sums = [[builder.phi(self.vector) for _ in range(VECTORS)] for _ in left]
+        row = builder.gep(panel, [builder.mul(k, ir.Constant(word, VECTORS * self.lanes))])
         weights = [
-            builder.load(self._at(row, vector), align=self.align) for vector in range(_VECTORS)
+            builder.load(self._at(row, vector), align=self.align) for vector in range(VECTORS)
         ]
         zero = ir.Constant(self.vector, [0.0] * self.lanes)
         totals = []
@@ -124,7 +102,7 @@ def _write_multiply_tile(
         out_width = functools.reduce(builder.mul, out_sizes)
         first, rows, panel = args[1], args[2], args[4]
         scalar = context.get_data_type(kinds[0].dtype)
-        lanes = _VECTOR_BYTES // (kinds[0].dtype.bitwidth // 8)
+        lanes = VECTOR_BYTES // (kinds[0].dtype.bitwidth // 8)
         start = builder.gep(matrix_data, [builder.mul(builder.mul(panel, depth), width)])
         column = builder.mul(panel, width)
 
@@ -151,21 +129,6 @@ def _write_multiply_tile(
 _multiply_tile: Any = intrinsic(_write_multiply_tile)
 
 
-def product(left: Array, rows: int, matrix: Array, out: Array) -> None:
-    """Out = left @ matrix, for the first rows.
-
-    Args:
-        left: [B, ...] with K numbers a row.
-        rows: how many of the B.
-        matrix: [panels, K, width], from `panels`.
-        out: [B, ...] with panels * width numbers a row, as many rows set.
-    """
-    count, depth, width = matrix.shape
-    given = left[:rows].reshape(rows, depth)
-    whole = matrix.transpose(1, 0, 2).reshape(depth, count * width)
-    out[:rows] = (given @ whole).reshape(rows, *out.shape[1:])
-
-
 @overload(product, jit_options={"error_model": "numpy"}, strict=False)
 def _product(left: Any, rows: Any, matrix: Any, out: Any) -> Any:
     return _product_in_tiles
@@ -183,36 +146,3 @@ def _product_in_tiles(left, rows, matrix, out):  # type: ignore[no-untyped-def]
             first = tile * rows // tiles
             count = (tile + 1) * rows // tiles - first
             _multiply_tile(left, first, count, matrix, panel, out)
-
-
-def panel_columns(dtype: np.dtype[Any]) -> int:
-    """How wide a panel is."""
-    return PANEL_BYTES // dtype.itemsize
-
-
-def padded(columns: int, dtype: np.dtype[Any]) -> int:
-    """`columns` with those that fill the last panel."""
-    width = panel_columns(dtype)
-    return -(-columns // width) * width
-
-
-def panels(matrix: Array) -> Array:
-    """The columns of a matrix [K, N] in panels: [ceil(N / width), K, width].
-
-    After the last column there are zeros.
-    """
-    depth, columns = matrix.shape
-    width = panel_columns(matrix.dtype)
-    count = -(-columns // width)
-    filled = np.zeros((depth, count * width), dtype=matrix.dtype)
-    filled[:, :columns] = matrix
-    return np.ascontiguousarray(filled.reshape(depth, count, width).transpose(1, 0, 2))
-
-
-def gate_panels(weight: Array, gates: int) -> Array:
-    """The rows of a weight [gates * H, K] as columns of panels, each gate starting a panel."""
-    size, depth = len(weight) // gates, weight.shape[1]
-    whole = padded(size, weight.dtype)
-    by_gate = np.zeros((gates, whole, depth), dtype=weight.dtype)
-    by_gate[:, :size] = weight.reshape(gates, size, depth)
-    return panels(by_gate.reshape(gates * whole, depth).T)

@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.registry import MEMORIES
-from stacktrans.memory.base import HeldCells, HeldRows, Memory, MemoryState, Nothing, Reading
+from stacktrans.memory.base import HeldCells, HeldRows, Memory, MemoryState, Reading
 from stacktrans.settings.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionMemory as ActionMemory
     from stacktrans.memory.actions.definition import ActionStack as ActionStack
     from stacktrans.memory.strengths.definition import Deque as Deque
+    from stacktrans.memory.strengths.definition import Nothing as Nothing
     from stacktrans.memory.strengths.definition import Queue as Queue
     from stacktrans.memory.strengths.definition import Stack as Stack
     from stacktrans.memory.strengths.definition import StrengthMemory as StrengthMemory
 
-__all__ = ["HeldCells", "HeldRows", "Memory", "MemoryState", "Nothing", "Reading", "make_memory"]
+__all__ = ["HeldCells", "HeldRows", "Memory", "MemoryState", "Reading", "make_memory"]
 
 _FILES = {
     "actions.definition": ("ActionList", "ActionMemory", "ActionStack"),
-    "strengths.definition": ("Deque", "Queue", "Stack", "StrengthMemory"),
+    "strengths.definition": ("Deque", "Nothing", "Queue", "Stack", "StrengthMemory"),
 }
 """The memories, which are imported when they are asked for, by the files that they are in."""
 

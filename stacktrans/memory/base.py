@@ -1,4 +1,4 @@
-"""What every differentiable memory offers to a transducer; and no memory."""
+"""What every differentiable memory offers to a transducer."""
 
 from __future__ import annotations
 
@@ -200,30 +200,3 @@ class Memory(ABC, Generic[State]):
         """The same, unless it is inherited: what another class computes may be something else."""
         own: Callable[[Any], Kernel] | None = vars(type(self)).get("kernel")
         return own(self) if own else None
-
-
-class Nothing(Memory[MemoryState]):
-    """Nothing: the controller alone."""
-
-    name = "none"
-    carries = True
-    signal_names = ()
-    push_names = ()
-    ends = Ends((), (), (), (), ())
-    reads = 0
-
-    def initial(self, batch_size: int, value_size: int, like: Tensor) -> MemoryState:
-        return MemoryState()
-
-    def carried(self, state: MemoryState) -> MemoryState:
-        return state
-
-    def step(
-        self, state: MemoryState, signals: Tensor, values: Tensor
-    ) -> tuple[MemoryState, Tensor]:
-        return state, values
-
-    def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
-
-        return StrengthKernel.of(self.ends)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import Ends, side_by_side
 from stacktrans.common.registry import MEMORIES, Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
+from stacktrans.memory.strengths.kernel import StrengthKernel, rows_held, shares
 
 if TYPE_CHECKING:
     import torch
@@ -116,8 +117,6 @@ class Several(Memory[States]):
         )
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        from stacktrans.memory.strengths.kernel import rows_held, shares  # waits for numba
-
         held, parts = shares(store, steps)
         names = [
             f"{label} {end}"
@@ -133,8 +132,6 @@ class Several(Memory[States]):
 
     def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of rows with strengths."""
-        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
-
         if any(type(part.compiled()) is not StrengthKernel for part in self.parts):
             return None
         return StrengthKernel.of(self.ends) if self.ends else None

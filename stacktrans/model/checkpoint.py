@@ -219,7 +219,7 @@ class Checkpoint:
 
     @functools.cached_property
     def _of_weights(self) -> Predictor:
-        from stacktrans.model.arrays import from_weights  # waits for numba
+        from stacktrans.model.arrays import from_weights  # which not every command needs
 
         model, wanted = self.config.model, self.config.model.kernel
         known = model.controller.name in CONTROLLERS.builtin
@@ -235,7 +235,7 @@ class Checkpoint:
         predictor = self.predictor
         if self.machine:
             return predictor
-        from stacktrans.model.arrays import ArrayModel  # waits for numba
+        from stacktrans.model.arrays import ArrayModel  # which not every command needs
 
         if isinstance(predictor, ArrayModel) and not predictor.shows_memory:
             from stacktrans.model.in_torch import TorchModel  # waits for torch

@@ -115,7 +115,7 @@ class ActionMemory(Memory[State]):
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
         cells = reads.reshape(self.count, self.depth, -1).copy()
-        from stacktrans.memory.actions.cells import lines_of  # waits for numba
+        from stacktrans.memory.actions.cells import lines_of  # which not every command needs
 
         lines = [HeldCells(*line) for line in lines_of(store)] if contents else []
         return Reading(
@@ -209,7 +209,7 @@ class ActionStack(ActionMemory[StackCells]):
         )
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
+        from stacktrans.memory.actions.steps import ActionKernel  # which not every command needs
 
         return ActionKernel.of(self, lists=False)
 
@@ -286,6 +286,6 @@ class ActionList(ActionMemory[ListCells]):
         )
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.actions.steps import ActionKernel  # waits for numba
+        from stacktrans.memory.actions.steps import ActionKernel  # which not every command needs
 
         return ActionKernel.of(self, lists=True)

@@ -299,14 +299,10 @@ def _list_backward(
     grad_values: Array,
 ) -> None:
     """Carry gradients back over a step of lists."""
-    cells, grad_cells, grad_heads, size = (
-        memory.cells,
-        memory.grad_cells,
-        memory.grad_head,
-        grad_values.shape[2],
-    )
+    cells, grad_cells, grad_heads = memory.cells, memory.grad_cells, memory.grad_head
     actions, kept, padded, values = cells.actions, cells.kept, cells.padded, cells.values
     used_first, places, starts = cells.used_first, step.places, step.starts
+    size = grad_values.shape[2]
     first, each = _kept_at(cells.kept_starts, step.number, 2 * actions.number)
     for item in range(places.shape[0]):
         place, later = places[item], starts[item + 1] - places[item] - 1
@@ -338,9 +334,8 @@ def _list_backward(
                 grad_right,
                 padded,
             )
-            for i in range(size):
-                before[i] += padded[i]
-                before[i] += stay * head[i]
+            add(before, padded)
+            add_scaled(before, stay, head)
             if used_left:
                 add_scaled(grad_left[:size], left, head)
             if used_right:

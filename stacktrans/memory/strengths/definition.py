@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.common.registry import Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
+from stacktrans.memory.strengths.kernel import StrengthKernel, rows_held, shares
 
 if TYPE_CHECKING:
     import torch
@@ -93,8 +94,6 @@ class StrengthMemory(Memory[Strengths]):
         return list(range(steps))
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        from stacktrans.memory.strengths.kernel import rows_held, shares  # waits for numba
-
         held, parts = shares(store, steps)
         kept = zip((self.name,), rows_held(store), strict=True) if contents else ()
         return Reading(
@@ -187,8 +186,6 @@ class Stack(StrengthMemory):
         return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
-
         return StrengthKernel.of(self.ends)
 
 
@@ -219,8 +216,6 @@ class Queue(StrengthMemory):
         return read_by(state.strengths).unsqueeze(1)  # equation 5
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
-
         return StrengthKernel.of(self.ends)
 
 
@@ -260,6 +255,29 @@ class Deque(StrengthMemory):
         return [*reversed(range(steps)), *range(steps)]
 
     def kernel(self) -> Kernel:
-        from stacktrans.memory.strengths.kernel import StrengthKernel  # waits for numba
+        return StrengthKernel.of(self.ends)
 
+
+class Nothing(Memory[MemoryState]):
+    """Nothing: the controller alone."""
+
+    name = "none"
+    carries = True
+    signal_names = ()
+    push_names = ()
+    ends = Ends((), (), (), (), ())
+    reads = 0
+
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> MemoryState:
+        return MemoryState()
+
+    def carried(self, state: MemoryState) -> MemoryState:
+        return state
+
+    def step(
+        self, state: MemoryState, signals: Tensor, values: Tensor
+    ) -> tuple[MemoryState, Tensor]:
+        return state, values
+
+    def kernel(self) -> Kernel:
         return StrengthKernel.of(self.ends)
