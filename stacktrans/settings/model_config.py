@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
@@ -15,6 +15,8 @@ from stacktrans.settings.values import Named, Number, Scale, Size, Strict
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from stacktrans.tasks.layout import Layout
 
 Count = TypeVar("Count", int, "npt.NDArray[np.int64]")
 
@@ -118,6 +120,8 @@ ControllerConfig.KINDS |= {
 }
 
 
+NOT_PAIRS = "has no targets after its sources; expected a task of pairs"
+"""Why a setting is not for a task."""
 BUFFER_SIGNALS = ("input read", "output write")
 """The strengths that a buffered model gives beside the signals of its memory."""
 
@@ -228,6 +232,19 @@ class ModelConfig(Strict):
             for name in sorted(names.keys() - existing):
                 raise ValueError(unknown_name(kind, name, existing))
         return self
+
+    def misfits(self, layout: "Layout") -> Iterator[tuple[str, str]]:
+        """The settings that make no sense with a layout, and what of a task with it is wrong."""
+        if self.buffers and layout.consecutive:
+            # In a stream the model reads the target, too, and may write what it says of a symbol
+            # after it has read it.
+            yield (
+                "buffers",
+                "is not for a buffered model, which would read the answer before it gives it; "
+                "expected a task of pairs",
+            )
+        if self.backwards and layout.kind != "pairs":
+            yield "backwards", NOT_PAIRS
 
     def steps_over(self, length: Count) -> Count:
         """How many steps a model takes over an input of `length` symbols, or over each of many."""

@@ -269,21 +269,11 @@ def _task_before(layers: Sequence[Layer], task: Layer) -> Task | None:
 
 
 def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> None:
-    """Raise `UsageError` for settings that what a model reads of a task leaves no sense."""
-    if run.model.buffers and layout.consecutive:
-        # In a stream the model reads the target, too, and may write what it says of a symbol after
-        # it has read it.
-        raise UsageError(
-            f"{nearest_place(layers, ('model', 'buffers'))}: task {run.task.name} is not for a "
-            "buffered model, which would read the answer before it gives it; expected a task of "
-            "pairs, such as reverse"
-        )
-    for section, name in (("model", "backwards"), ("training", "source_loss")):
-        if getattr(getattr(run, section), name) and layout.kind != "pairs":
-            raise UsageError(
-                f"{nearest_place(layers, (section, name))}: task {run.task.name} has no targets "
-                "after its sources; expected a task of pairs, such as reverse"
-            )
+    """Raise `UsageError` for settings that make no sense with what a model reads of a task."""
+    for section, config in (("model", run.model), ("training", run.training)):
+        for name, reason in config.misfits(layout):
+            place = nearest_place(layers, (section, name))
+            raise UsageError(f"{place}: task {run.task.name} {reason}, such as reverse")
 
 
 def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:

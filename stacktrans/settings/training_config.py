@@ -1,10 +1,12 @@
 """The settings of training: their types, their defaults and what they mean."""
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from stacktrans.settings.layers import Settings
+from stacktrans.settings.model_config import NOT_PAIRS
 from stacktrans.settings.values import (
     Count,
     Fraction,
@@ -19,6 +21,7 @@ from stacktrans.settings.values import (
     Symbols,
 )
 from stacktrans.tasks.base import LengthLaw
+from stacktrans.tasks.layout import Layout
 
 
 class ExamplesConfig(Strict):
@@ -297,6 +300,11 @@ class TrainingConfig(Strict):
         if self.stream and self.curriculum:
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
+
+    def misfits(self, layout: Layout) -> Iterator[tuple[str, str]]:
+        """The settings that make no sense with a layout, and what of a task with it is wrong."""
+        if self.source_loss and layout.kind != "pairs":
+            yield "source_loss", NOT_PAIRS
 
     @property
     def batch_symbols(self) -> int | None:
