@@ -160,13 +160,11 @@ def _used(actions: Actions, used_first: int, step: int, later: int) -> tuple[int
 
 
 @compiled
-def _copy_cell(cells: Array, used: int, cell: int, out: Array) -> None:
-    """Set out, [m], to a cell of a row."""
-    size = out.shape[0]
-    if cell < used:
-        copy(out, cells[cell * size :])
-    else:
-        out[:] = EMPTY
+def _read_cell(cells: Array, used: int, cell: int, reads: Array, item: int, read: int) -> None:
+    """Set what is read, [B, reads, m], to a cell of a row."""
+    size = reads.shape[2]
+    for i in range(size):
+        reads[item, read, i] = cells[cell * size + i] if cell < used else EMPTY
 
 
 # References to arrays are counted, so they are taken from the memory before the items are gone
@@ -189,7 +187,7 @@ def _stack_step(memory: Cells, step: Step, signals: Array, values: Array, reads:
             own = kept[item, start : start + each]
             _row_step(cells, size, used[item, 0], left, (push, stay, pop), padded, own)
             for cell in range(actions.depth):
-                _copy_cell(cells, left, cell, reads[item, which * actions.depth + cell])
+                _read_cell(cells, left, cell, reads, item, which * actions.depth + cell)
         used[item, 0] = left
 
 
@@ -253,8 +251,9 @@ def _list_step(memory: Cells, step: Step, signals: Array, values: Array, reads: 
             insert, left, right, stay = _shares(actions, signals, places[item], which)
             head = heads[item, which * size : (which + 1) * size]
             lefts, rights = rows[item, 0, which], rows[item, 1, which]
-            _copy_cell(lefts, used_left, 0, first_left)
-            _copy_cell(rights, used_right, 0, first_right)
+            for i in range(size):
+                first_left[i] = lefts[i] if used_left else EMPTY
+                first_right[i] = rights[i] if used_right else EMPTY
             start = first + which * each
             own = kept[item, start : start + each]
             copy(padded[:size], head)
@@ -274,7 +273,7 @@ def _list_step(memory: Cells, step: Step, signals: Array, values: Array, reads: 
             copy(reads[item, read], head)
             for near in range(1, actions.depth):
                 side, reached = (lefts, to_left) if near % 2 else (rights, to_right)
-                _copy_cell(side, reached, (near - 1) // 2, reads[item, read + near])
+                _read_cell(side, reached, (near - 1) // 2, reads, item, read + near)
         used[item, 0] = to_left
         used[item, 1] = to_right
 
@@ -355,19 +354,19 @@ def _list_backward(
 @compiled
 def _forget_empty(cells: Array, used: Array, item: int, size: int) -> None:
     """Leave out the cells of size m at the end of each row that are empty, within rounding."""
-    nearly = np.finfo(cells.dtype).eps
     for row in range(used.shape[1]):
-        while used[item, row] and _is_empty(cells[item, row], used[item, row] - 1, size, nearly):
+        while used[item, row] and _is_empty(cells, item, row, used[item, row] - 1, size):
             used[item, row] -= 1
 
 
 @compiled
-def _is_empty(row: Array, cell: int, size: int, nearly: float) -> bool:
-    """Whether a cell is empty in all of the stacks or lists, [count, room * m], side by side."""
-    for which in range(row.shape[0]):
+def _is_empty(cells: Array, item: int, row: int, cell: int, size: int) -> bool:
+    """Whether a cell of a row is empty in all of the stacks or lists side by side."""
+    nearly = np.finfo(cells.dtype).eps
+    for which in range(cells.shape[2]):
         for i in range(cell * size, (cell + 1) * size):
             # A NaN is not empty.
-            if not abs(row[which, i] - EMPTY) <= nearly:
+            if not abs(cells[item, row, which, i] - EMPTY) <= nearly:
                 return False
     return True
 
@@ -377,30 +376,23 @@ def set_signals(
     memory: Cells, count: int, places: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
     """A softmax over the actions of each stack or list."""
+    each = memory.actions.each
     for item in range(places.shape[0]):
-        own = signals[places[item], :count]
+        place = places[item]
+        for start in range(0, count, each):
+            largest = sums[item, start] + bias[start]
+            for i in range(start + 1, start + each):
+                largest = max(largest, sums[item, i] + bias[i])
+            for i in range(start, start + each):
+                signals[place, i] = sums[item, i] + bias[i] - largest
         for i in range(count):
-            own[i] = sums[item, i] + bias[i]
-        _softmax(memory.actions.each, own)
-
-
-@compiled
-def _softmax(each: int, signals: Array) -> None:
-    own = signals.shape[0]
-    for start in range(0, own, each):
-        largest = signals[start]
-        for i in range(start + 1, start + each):
-            largest = max(largest, signals[i])
-        for i in range(start, start + each):
-            signals[i] -= largest
-    for i in range(own):
-        signals[i] = exp(signals[i])
-    for start in range(0, own, each):
-        total = signals[start]
-        for i in range(start + 1, start + each):
-            total += signals[i]
-        for i in range(start, start + each):
-            signals[i] /= total
+            signals[place, i] = exp(signals[place, i])
+        for start in range(0, count, each):
+            total = signals[place, start]
+            for i in range(start + 1, start + each):
+                total += signals[place, i]
+            for i in range(start, start + each):
+                signals[place, i] /= total
 
 
 @kernel.signals_backward.register(Backward)
