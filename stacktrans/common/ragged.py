@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-STEPS_AT_ONCE = 2**16
+STEPS_AT_ONCE = 2**17
 """The most steps of all strings that are run at once, unless one alone takes more."""
 
 

@@ -40,7 +40,7 @@ DEEPEST = 10_000
 """The greatest depth of derivations that can be asked for."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """What some editors begin a file in UTF-8 with."""
-LINES_AT_ONCE = 1024
+LINES_AT_ONCE = 4096
 BYTES_AT_ONCE = 1 << 17
 """So much is answered at once, and some more where a line is long: the next answers wait for it."""
 CHUNK = 1 << 16
