@@ -73,7 +73,7 @@ class Process:
 
 
 _unwanted: Any = None
-"""In a `Process`, the event by which it is told to leave its work."""
+"""The event that asks this `Process` to stop."""
 
 
 def _end_with(parent: int, unwanted: Any) -> None:

@@ -76,7 +76,7 @@ class Tried(NamedTuple):
 
     Attributes:
         ids: the source; of a stream, all that is read.
-        scored: of each symbol that is said, whether it matters; None where all do.
+        scored: of each output, whether it is scored; None where all are.
     """
 
     ids: Ids

@@ -276,7 +276,7 @@ class Steps(NamedTuple):
         inputs: [N] the id read.
         reads: [N, reads] what was read from each end before it.
         signals: [N, signals] 0 or 1; 0 for the pop of a memory that was empty.
-        outputs: [N] what was said; `NOTHING` where nobody asks.
+        outputs: [N] the outputs; `NOTHING` where none is asked for.
         pushed: [N, pushes]; `NOTHING` where nothing is.
         after: [N] the states after each.
     """

@@ -8,7 +8,7 @@ there? If so, the place is relevant, and its class is split by what each member 
 in that step.
 
 What a step depends on are places: the symbol (place 0), the vectors that are read (the next
-places), and the state (the last). All are told apart by numbers. A vector that was in none of the
+places), and the state (the last). Each has a number. A vector that was in none of the
 steps could be of any class: until there is evidence, it contradicts nothing, and counts as what the
 experiment says, or as its nearest neighbour.
 """

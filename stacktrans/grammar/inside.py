@@ -66,7 +66,7 @@ class NormalForm:
     """The Chomsky normal form of a grammar's source side.
 
     A symbol is a number. It derives a nonterminal of the grammar, a word inside a longer
-    rule, or the rest of a rule after its first parts; rules that end alike share the
+    rule, or the rest of a rule after its first parts; rules with the same end share the
     symbols of their ends.
 
     Attributes:
@@ -91,7 +91,7 @@ class NormalForm:
         return len(self._symbols)
 
     def _end(self, part: Part, rest: int = -1) -> int:
-        """The number of what is left of a rule, the same for all that end alike."""
+        """The number of the rest of a rule, which rules with the same end share."""
         return self._ends.setdefault((part, rest), len(self._ends))
 
     def _new_symbol(self, end: int) -> int:

@@ -91,7 +91,7 @@ class Prediction:
         edits: the fewest symbols to insert, delete or replace in the answer to make it the target
             (Levenshtein's distance), of those that are scored.
         symbols: how many of the target's symbols are scored.
-        fine: the share of the target, its end included, that was said before the first error.
+        fine: the share of the target, its end included, that was output before the first error.
         pair: source and target as ids.
     """
 
@@ -342,7 +342,7 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
 
 
 def _wrong(said: list[int], target: list[int], places: list[int], ended: bool) -> list[int]:
-    """The places of a target at which something else is said; that of its end is after the last."""
+    """The indices in a target at which the output differs; that of its end follows the last."""
     wrong = [place for place in places if said[place : place + 1] != target[place : place + 1]]
     whole = ended and len(said) == len(target)
     return wrong if whole else [*wrong, len(target)]
