@@ -2,6 +2,7 @@
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from small_runs import (
     weights_of,
 )
 
+from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
@@ -63,6 +65,20 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, sto
     assert stopped.value.exit_code == 130
     Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
+
+
+def test_a_checkpoint_is_not_read_while_another_process_may_replace_it(tmp_path: Path) -> None:
+    config = small_run("max_steps=4")
+    trainer_of(config, tmp_path).run(ignore)
+    weights, aside = tmp_path / "last" / checkpoint.WEIGHTS, tmp_path / "aside"
+    with (tmp_path / METRICS).open("rb") as stream, ThreadPoolExecutor(1) as pool:
+        assert locked(stream)
+        weights.rename(aside)
+        resumed = pool.submit(Trainer, config, tmp_path, CPU, resumed=True)
+        assert not wait([resumed], 0.5).done
+        aside.rename(weights)
+        stream.close()
+        assert resumed.result().state.step == 4
 
 
 @pytest.mark.parametrize("restart_after", [20, 25, 100])

@@ -24,6 +24,8 @@ RACE = "race.json"
 CANDIDATES = "race"
 """Where in it the runs are that take part, until the race is over."""
 
+END_SECONDS = 5.0
+"""Within so many seconds of the process that they work for, others have ended, too."""
 SUMS = "SHA256SUMS"
 _LINE = re.compile(rb"([0-9a-f]{64}) [ *]([\w.-]+)")
 _LONGEST = 1 << 16
@@ -119,13 +121,13 @@ def tidy(path: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def locked(stream: IO[Any], patience: float = 0.0) -> bool:
-    """Whether a file could be had, within so many seconds, for this process alone until closed."""
+def locked(stream: IO[Any]) -> bool:
+    """Whether a file could be had, within `END_SECONDS`, for this process alone until closed."""
     try:
         import fcntl
     except ImportError:  # not on every system
         return True
-    ends = time.monotonic() + patience
+    ends = time.monotonic() + END_SECONDS
     while True:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import torch
 from pydantic import Field
@@ -155,6 +155,11 @@ def _check_there(directory: Path, opened: int) -> None:
     raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
 
 
+def _lock(metrics: IO[Any], directory: Path) -> None:
+    if not locked(metrics):
+        raise TrainingError(f"{directory}: another process is training here")
+
+
 class Progress(Part):
     """How far a run is, all starts together.
 
@@ -216,8 +221,8 @@ class SavedRun:
         return sum(weight.numel() for weight in self.start.model.parameters())
 
     @contextmanager
-    def opened(self, directory: Path, patience: float = 0.0) -> Iterator[None]:
-        """Have a directory, with a checkpoint in it, alone, perhaps after so many seconds.
+    def opened(self, directory: Path) -> Iterator[None]:
+        """Have a directory, with a checkpoint in it, for this process alone.
 
         Raises `TrainingError` if another process has it.
         """
@@ -228,8 +233,7 @@ class SavedRun:
             self._directory = directory
             self._staying = stack.enter_context(held_open(directory))
             self._metrics = stack.enter_context(FileIO(path, mode))
-            if not locked(self._metrics, patience):
-                raise TrainingError(f"{directory}: another process is training here")
+            _lock(self._metrics, directory)
             # What was recorded after the checkpoint that is resumed will be recorded again.
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
             self._metrics.seek(0, os.SEEK_END)
@@ -332,7 +336,19 @@ class SavedRun:
             checkpoint.save(self._directory / "last", self.config, weights, state)
 
     def load(self, directory: Path) -> None:
-        """Take up a run's last checkpoint; raises `CheckpointError` naming what is wrong."""
+        """Take up a run's last checkpoint.
+
+        Raises:
+            CheckpointError: it can't be read; the message names what is wrong.
+            TrainingError: another process is training there.
+        """
+        with ExitStack() as stack:
+            with suppress(FileNotFoundError):
+                # Or a process whose parent was killed could replace what is being read.
+                _lock(stack.enter_context((directory / METRICS).open("rb")), directory)
+            self._load(directory)
+
+    def _load(self, directory: Path) -> None:
         last = checkpoint.last_of(directory)
         path, saved = last / checkpoint.TRAINING, checkpoint.load_training(last)
         layout, metrics = saved.get("layout", 1), directory / METRICS

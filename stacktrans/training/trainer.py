@@ -45,8 +45,6 @@ from stacktrans.training.sources import Examples, Files, Source, Streams, String
 
 WITHOUT = 200
 """Test strings that a model is measured on without its parts."""
-END_SECONDS = 5.0
-"""Within so many seconds of the process that they work for, others have ended, too."""
 
 _BYTES = 4
 _COPIES = 3
@@ -136,8 +134,7 @@ class Trainer:
         """Train until `is_over` or the run ends, and save it."""
         self._report, state = report, self.state
         with (
-            # A process of a race that was killed may take a moment to end.
-            state.opened(self.directory, patience=END_SECONDS),
+            state.opened(self.directory),
             Ahead(self.config, self.directory, state.device) as self._ahead,
         ):
             while not (state.progress.ended or self.budget_spent() or is_over()):
