@@ -386,30 +386,32 @@ def _written(
     assert model.buffers is not None
     lengths, every = strings.lengths, np.arange(len(group))
     steps = steps_over(model.buffers, lengths)
-    state, buffers = model.start(len(group), int(steps.max())), _OutputBuffers(model, lengths)
+    state = model.start(len(group), int(steps.max()))
+    buffers = _OutputBuffers(model, lengths, state.signals.dtype)
     # After the last input nothing is read.
     ids = np.pad(strings.padded(NONE), ((0, 0), (0, 2)), constant_values=NONE)
     position = np.zeros(len(group), state.signals.dtype)
     for step in range(int(steps.max())):
-        place = np.fmin(position, lengths[every]).astype(np.int64)
+        place = np.fmin(position, lengths).astype(np.int64)
         first = ids[every, place]
         mixed = Mixed(first, ids[every, place + 1], position - np.floor(position))
         logits = model.advance(state, mixed)
         position = position + state.signals[:, -2]
         # What is done after the answer does not matter: a machine may have no rule for it.
-        writing = (step < steps[every]) & ~(buffers.written[every] >= lengths[every])
-        strengths = np.where(writing, state.signals[:, -1], 0)
-        answers = buffers.write(every, strengths, logits)
+        writing = (step < steps) & ~buffers.full
+        answers = buffers.write(np.where(writing, state.signals[:, -1], 0), logits)
+        going = step + 1 < steps
         if observe:
             observe(Step(group[every], first, logits, answers, state))
-        going = step + 1 < steps[every]
-        if not observe:  # what follows does not matter
-            going &= ~(buffers.written[every] >= lengths[every])
+        else:  # what follows does not matter
+            going &= ~buffers.full
         if not going.any():
             break
         if _to_select(going, observe):
             kept = np.flatnonzero(going)
             state, every, position = model.select(state, kept), every[kept], position[kept]
+            lengths, steps = lengths[kept], steps[kept]
+            buffers.select(kept)
     found.add(np.nonzero(asked)[0], buffers.read()[asked])
 
 
@@ -419,45 +421,63 @@ class _OutputBuffers:
     Args:
         model: what writes.
         lengths: [B] how many symbols are read of each.
-
-    Attributes:
-        written: [B] the sum of the strengths written, less what is dropped.
+        dtype: of what is written.
     """
 
-    def __init__(self, model: Model, lengths: Ids) -> None:
+    def __init__(self, model: Model, lengths: Ids, dtype: np.dtype[Any]) -> None:
         assert model.buffers is not None
         self._skip, self._lengths = model.buffers.output_skip, lengths
-        self._sums: Numbers = np.zeros((len(lengths), int(lengths.max()), 0))
-        self._totals, self.written = np.zeros((2, len(lengths)))
+        self._shape = len(lengths), int(lengths.max())
+        self._sums: Numbers = np.zeros((0, 0), dtype)
+        # Where in it the symbols of each string start; strings of a batch have as much room.
+        self._starts = np.arange(len(lengths)) * self._shape[1]
+        # Strengths are added up in double precision, as torch does it.
+        self._totals = np.zeros(len(lengths))
+        self._written = np.zeros(len(lengths), dtype)
 
-    def write(self, strings: Ids, strengths: Numbers, logits: Numbers) -> Ids:
+    @property
+    def full(self) -> Mask:
+        """Whether all symbols of each of the strings that are written to are written."""
+        found: Mask = self._written >= self._lengths
+        return found
+
+    def select(self, items: Ids) -> None:
+        """Write to some of those written to alone, by their indices."""
+        self._mark_overflow()
+        self._starts, self._lengths = self._starts[items], self._lengths[items]
+        self._totals, self._written = self._totals[items], self._written[items]
+
+    def write(self, strengths: Numbers, logits: Numbers) -> Ids:
         """Write logits with strengths.
 
         Args:
-            strings: [n] which of them.
-            strengths: [n] 0 to 1.
+            strengths: [n] 0 to 1, for the strings that are written to.
             logits: [n, outputs].
 
         Returns:
             [n] the symbol that each is part of, the first of two; `NONE` for none.
         """
-        if not self._sums.shape[2]:
-            self._sums = np.zeros((*self._sums.shape[:2], logits.shape[1]), logits.dtype)
-        # Strengths are added up in double precision, as torch does it.
-        self._totals[strings] += strengths
-        before = self.written[strings].astype(logits.dtype)
-        after = np.maximum(self._totals[strings].astype(logits.dtype) - self._skip, 0)
-        self.written[strings] = after
-        number, limits = np.floor(before), self._lengths[strings]
-        places = np.fmin(number, limits).astype(np.int64)
-        shares = np.minimum(after - number, 1) - np.minimum(before - number, 1)
-        for later, share in enumerate((shares, np.minimum(after - number - 1, 1))):
-            rows = np.flatnonzero((share > 0) & (places + later < limits))
-            own = strings[rows], places[rows] + later
-            self._sums[own] += share[rows, None] * logits[rows]
-        return np.where((shares > 0) & (places < limits), places, NONE)
+        if not len(self._sums):
+            shape = np.prod(self._shape), logits.shape[1]
+            self._sums = np.zeros(shape, self._sums.dtype)
+        before, lengths = self._written, self._lengths
+        self._totals += strengths
+        after = self._written = np.maximum(self._totals.astype(before.dtype) - self._skip, 0)
+        number = np.floor(before)
+        places = np.fmin(number, lengths).astype(np.int64)
+        shares = np.minimum(after - number, 1) - (before - number)
+        for later, share in enumerate((shares, after - number - 1)):
+            (rows,) = ((share > 0) & (places + later < lengths)).nonzero()
+            if len(rows):
+                own = self._starts[rows] + places[rows] + later
+                self._sums[own] += share[rows, None] * logits[rows]
+        return np.where((shares > 0) & (places < lengths), places, NONE)
 
     def read(self) -> Numbers:
         """[B, symbols, outputs] the logits of all symbols; NaN where strengths overflow."""
-        self._sums[np.isnan(self._totals)] = np.nan
-        return self._sums
+        self._mark_overflow()
+        return self._sums.reshape(*self._shape, self._sums.shape[1])
+
+    def _mark_overflow(self) -> None:
+        for start in self._starts[np.isnan(self._totals)]:
+            self._sums[start : start + self._shape[1]] = np.nan
