@@ -8,7 +8,7 @@ class Scale:
     """How much is measured.
 
     Attributes:
-        sizes: hidden and memory sizes of parts a and d.
+        sizes: hidden and memory sizes of parts a, d and j.
         steps: length of their strings.
         growing_sizes: sizes of part b.
         lengths: lengths of strings in parts b and c.

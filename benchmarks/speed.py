@@ -1,6 +1,6 @@
 """How fast training is, beside torch's own LSTM, the definition in torch and a naive loop.
 
-    python benchmarks/speed.py [--parts a,b,c,d,e,f,g,h,i] [--markdown FILE] [--quick]
+    python benchmarks/speed.py [--parts a,b,c,d,e,f,g,h,i,j] [--markdown FILE] [--quick]
 
     a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
     b  strings from short to long, beside nn.LSTM
@@ -11,6 +11,7 @@
     g  a whole batch of training with the small models of hao2018
     h  streams in pieces, with the models of joulin2015, and the speeds that it publishes
     i  several memories in one model, beside what each of them costs
+    j  the product of a step in tiles, beside plain loops and numpy
 
 Times are of this machine; what can be compared is the ratios, but for those of part h to
 published speeds, which are of another machine and of other work: `peer.py` compares the two
@@ -30,6 +31,7 @@ from results import Result, show, write_markdown
 from rich.console import Console
 from scale import QUICK, Scale
 from timed_commands import long_line, solutions
+from timed_products import products
 from timed_steps import (
     growing_strings,
     memory_alone,
@@ -52,6 +54,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
     "g": small_models,
     "h": streams,
     "i": several_memories,
+    "j": products,
 }
 
 

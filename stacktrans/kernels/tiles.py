@@ -1,7 +1,8 @@
 """The compiled product of few rows by a matrix in panels; imported as something is compiled.
 
 The inner loop keeps one tile of the result in registers. It is written as LLVM vectors, which
-become whatever vector registers the processor has.
+become whatever vector registers the processor has. Part j of `benchmarks/speed.py` measures how
+much longer plain loops take, which keep the result in memory.
 """
 
 import functools
