@@ -111,7 +111,8 @@ def test_tables_fit(width: int, renderable: Any) -> None:
 def test_rows_of_a_run_fit(width: int, kind: type[TrainingDisplay]) -> None:
     display = kind(Console(file=io.StringIO()), CONFIG, 7, "x")
     table = display._table(RECORD)
-    lines = [line.plain for line in (*table.head(width), *table.body(width))]
+    head, body, _ = table.lines(width)
+    lines = [line.plain for line in (*head, *body)]
     assert all(cell_len(line) <= width for line in lines)
     assert "12345" in lines[-1]
     if kind is TrainingDisplay:

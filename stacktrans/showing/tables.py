@@ -96,34 +96,27 @@ class Table:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = options.max_width
         for part in self._parts(width) if self.continued else [self]:
-            yield from part.head(width)
-            yield from part.body(width)
-            yield from part.note(width)
+            head, body, note = part.lines(width)
+            yield from [*head, *body, *note]
 
-    def head(self, width: int) -> list[Text]:
-        """The headings, if the rows stand in columns."""
-        form = self._form(width)
-        if form is None:
-            return []
-        part, widths = form
-        lines = [part._line(widths, [column.name for column in part.columns])]
-        if any(column.group for column in part.columns):
-            lines.insert(0, part._groups(widths))
-        return [_text(line, "bold") for line in lines]
+    def lines(self, width: int) -> tuple[list[Text], list[Text], list[Text]]:
+        """The headings, the rows, and a note on the columns that were left out, if any.
 
-    def body(self, width: int) -> list[Text]:
-        """The rows."""
+        There are only rows where these are lists of names and values.
+        """
         form = self._form(width)
         if form is None:
             # A line that is still too long is wrapped.
-            return [Text(line) for row in self.rows for line in self._told(row, width)]
+            return [], [Text(line) for row in self.rows for line in self._told(row, width)], []
         part, widths = form
-        return [_text(line) for row in part.rows for line in part._row(widths, row)]
+        head = [part._line(widths, [column.name for column in part.columns])]
+        if any(column.group for column in part.columns):
+            head.insert(0, part._groups(widths))
+        body = [_text(line) for row in part.rows for line in part._row(widths, row)]
+        return [_text(line, "bold") for line in head], body, self._note(part.columns)
 
-    def note(self, width: int) -> list[Text]:
-        """The columns that were left out, if any."""
-        form = self._form(width)
-        shown = form[0].columns if form else self.columns
+    def _note(self, shown: Sequence[Column]) -> list[Text]:
+        """The columns that are not among the shown ones, in a line, if any."""
         left_out = [column for column in self.columns if column not in shown]
         if not left_out:
             return []

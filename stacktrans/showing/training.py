@@ -249,12 +249,16 @@ class TrainingDisplay(ProgressDisplay):
 
     def _print_row(self, record: Record) -> None:
         """Write a row that stays, below new headings if it does not fit the last."""
-        self._print(*self._new_head(record), *self._table(record).body(self.console.width))
+        self._print(*self._new_head(record), *self._row(record))
+
+    def _row(self, record: Record) -> list[Text]:
+        """A record's row, without headings."""
+        return self._table(record).lines(self.console.width)[1]
 
     def _new_head(self, record: Record) -> list[Text]:
         """The headings of a record's row, if they differ from the last."""
-        table, width = self._table(record), self.console.width
-        head = [*table.head(width), *table.note(width)]
+        headings, _, note = self._table(record).lines(self.console.width)
+        head = [*headings, *note]
         new = head if head != self._head else []
         self._head = head
         return new
@@ -263,7 +267,7 @@ class TrainingDisplay(ProgressDisplay):
         """The last record, if it has no row that stays."""
         if not self.records or self.records[-1].step <= self.printed:
             return Text("")
-        return Group(*self._table(self.records[-1]).body(self.console.width))
+        return Group(*self._row(self.records[-1]))
 
     def _close(self) -> None:
         if self.live and self.records and self.records[-1].step > self.printed:
