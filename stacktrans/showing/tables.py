@@ -89,9 +89,8 @@ class Table:
         self.rows: list[list[str]] = []
 
     def add_row(self, *cells: object) -> None:
-        """Add a row; a cell that is missing at its end is empty."""
-        missing = len(self.columns) - len(cells)
-        self.rows.append([*(visible(str(cell)) for cell in cells), *[""] * missing])
+        """Add a row of a cell for each column."""
+        self.rows.append([visible(str(cell)) for cell in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = options.max_width
