@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from stacktrans.common.errors import clipped
-from stacktrans.common.visible import counted, listed, shell_text, visible
+from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.evaluation import Prediction
 from stacktrans.inference.verification import Verification
 from stacktrans.machines.machine import Machine, Things
@@ -40,20 +40,22 @@ Cells = tuple[tuple[str, ...], tuple[str, ...]]
 
 def verification_view(found: Verification, checkpoint: Checkpoint, name: str) -> RenderableType:
     """What a model was tried on, and the shortest string that it answers wrongly."""
+    proof, machine = found.proof, checkpoint.machine
     table = Table(Column("strings", left=True), "lengths", "tried", "wrong")
     for stage in found.stages:
         table.add_row(stage.strings, stage.lengths or "", stage.count, stage.wrong)
     if wrong := found.counterexample:
-        return Group(
-            heading(model_line(checkpoint.config)), table, *_shown(wrong, checkpoint, name)
-        )
-    said = [f"right on all {found.count:,} strings, which proves nothing of others"]
-    if found.proof and checkpoint.machine:
-        said = proof_lines(found.proof, checkpoint.machine, found.count)
+        said = _shown(wrong, checkpoint, name)
+    elif proof and proof.proved and machine:
+        said = proof_lines(proof, machine)
+    else:
+        said = [f"right on all {found.count:,} strings, which proves nothing of others"]
+        if proof and machine:
+            said.append(_why(proof, machine))
     return Group(heading(model_line(checkpoint.config)), table, *map(remark, said))
 
 
-def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[RenderableType]:
+def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[str]:
     """A counterexample, and the command that shows the model at it."""
     length, task = len(wrong.pair.source), checkpoint.task
     target = task.target.decode(wrong.pair.target)
@@ -61,19 +63,15 @@ def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[Rendera
         target = with_marks(target, wrong.pair.scored)
     words = [
         f"answered wrongly, at symbol {wrong.first_wrong}: a string of {length} symbols",
-        f"source  {_clipped(wrong.source)}",
-        f"target  {_clipped(task.target.join(target))}",
-        f"answer  {_clipped(wrong.answer)}",
+        f"source  {clipped(wrong.source, LONGEST_SHOWN)}",
+        f"target  {clipped(task.target.join(target), LONGEST_SHOWN)}",
+        f"answer  {clipped(wrong.answer, LONGEST_SHOWN)}",
     ]
     if length <= LONGEST_SHOWN:
         hard = ["--hard"] if checkpoint.hard else []
         command = ["stacktrans", "inspect", name, *hard, "--", wrong.source]
         words.append(f"look: {shell_text(command)}")
-    return [remark(each) for each in words]
-
-
-def _clipped(text: str) -> str:
-    return visible(clipped(text, LONGEST_SHOWN))
+    return words
 
 
 def verification_json(found: Verification, machine: Machine | None) -> dict[str, Any]:
@@ -87,11 +85,8 @@ def verification_json(found: Verification, machine: Machine | None) -> dict[str,
     }
 
 
-def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
-    """A proof in sentences, or why there is none, after so many strings were right."""
-    if not proof.proved:
-        of = f"right on all {tried:,} strings, which proves nothing of others"
-        return [of, f"{'wrong' if proof.row else 'no proof'}: {_why(proof, machine)}"]
+def proof_lines(proof: Result, machine: Machine) -> list[str]:
+    """A proof in sentences."""
     if proof.counted:
         return [_RIGHT, *_induction(proof.counted)]
     assert proof.explored is not None
@@ -113,14 +108,15 @@ def proof_lines(proof: Result, machine: Machine, tried: int) -> list[str]:
     alike = [len(each) for each in proof.classes if len(each) > 2]
     if alike:
         lines.append(f"two letters stand for {' and for '.join(map(str, alike))} treated alike")
-    return [visible(each) for each in lines]
+    return lines
 
 
 def _why(proof: Result, machine: Machine) -> str:
     """Why there is no proof."""
     symbols = [machine.source[each] for each in proof.row or ()]
     written = (" " if machine.words[0] else "").join(symbols)
-    return visible(f"{proof.reason}, in {written}" if written else str(proof.reason))
+    place = f", in {written}" if written else ""
+    return f"{'wrong' if proof.row else 'no proof'}: {proof.reason}{place}"
 
 
 def _induction(found: Counted) -> list[str]:
