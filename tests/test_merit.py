@@ -156,7 +156,7 @@ def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
 def table_of(**standings: Standing) -> list[list[str]]:
     file = io.StringIO()
     console = Console(file=file, width=200, color_system=None)
-    console.print(race_table({name: each.model_dump() for name, each in standings.items()}))
+    console.print(race_table(standings))
     return [line.split() for line in file.getvalue().splitlines()]
 
 

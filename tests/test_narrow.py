@@ -207,7 +207,7 @@ STANDINGS = {
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_race_fits(width: int, tmp_path: Path) -> None:
     configs = dict.fromkeys(STANDINGS, CONFIG)
-    raced = race_table({name: each.model_dump() for name, each in STANDINGS.items()})
+    raced = race_table(STANDINGS)
     text = shown(width, raced, contestants_table(configs))
     assert all(cell_len(line) <= width for line in text.splitlines())
     rows = re.findall(r"^(?:strategy )?(no-memory|joint|wide)\b", text, re.M)

@@ -5,7 +5,6 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -83,7 +82,7 @@ class RaceDisplay(ProgressDisplay):
 
     def _now(self) -> RenderableType:
         state = self._race.state
-        table = race_table({name: each.model_dump() for name, each in state.latest.items()})
+        table = race_table(state.latest)
         return Group(table, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} s"))
 
     def _close(self) -> None:
@@ -93,12 +92,11 @@ class RaceDisplay(ProgressDisplay):
 
 
 def _line(name: str, standing: Standing) -> str:
-    state = _state(standing.model_dump())
     loss = "" if standing.loss is None else f"loss {standing.loss:.4f} nats/symbol"
     best = standing.best
     coarse = GAP.join(f"{STRINGS[part]} coarse {best[part]:.2f}" for part in _compared(best))
     accuracies = f"{coarse} fine {best['fine']:.2f}" if best else ""
-    parts = (name, f"batch {standing.step}", loss, accuracies, state)
+    parts = (name, f"batch {standing.step}", loss, accuracies, _state(standing))
     return GAP.join(filter(None, parts))
 
 
@@ -107,13 +105,13 @@ def _compared(*best: Mapping[str, float]) -> list[str]:
     return [*dict.fromkeys(name for each in best for name in each if name in STRINGS)][::-1]
 
 
-def _state(standing: Mapping[str, Any]) -> str:
-    return str(standing["failed"] or standing["ended"] or "")
+def _state(standing: Standing) -> str:
+    return standing.failed or standing.ended or ""
 
 
-def race_table(standings: Mapping[str, Mapping[str, Any]]) -> Table:
+def race_table(standings: Mapping[str, Standing]) -> Table:
     """How strategies stand, those with the best first."""
-    names = _compared(*(each["best"] for each in standings.values()))
+    names = _compared(*(each.best for each in standings.values()))
     table = Table(
         Column("strategy", left=True),
         Column("batches", drop=5),
@@ -123,13 +121,12 @@ def race_table(standings: Mapping[str, Mapping[str, Any]]) -> Table:
         *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
         Column("ended", left=True, fold=" "),
     )
-    ranked = sorted(standings, key=lambda name: Standing(**standings[name]).merit, reverse=True)
-    for name in ranked:
-        each = standings[name]
-        loss = UNKNOWN if each["loss"] is None else f"{each['loss']:.4f}"
-        found = (each["best"].get(part) for part in ([*names, "fine"] if names else []))
+    ranked = sorted(standings.items(), key=lambda item: item[1].merit, reverse=True)
+    for name, each in ranked:
+        loss = UNKNOWN if each.loss is None else f"{each.loss:.4f}"
+        found = (each.best.get(part) for part in ([*names, "fine"] if names else []))
         accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in found)
-        table.add_row(name, each["step"], f"{each['seconds']:.0f}", loss, *accuracies, _state(each))
+        table.add_row(name, each.step, f"{each.seconds:.0f}", loss, *accuracies, _state(each))
     return table
 
 
@@ -361,10 +358,12 @@ def mean_signals(record: Record) -> dict[str, float]:
 def summary_view(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
     """How a run ended, and its accuracy, or the perplexities of its texts."""
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
+    raced = summary.race["strategies"].items() if summary.race else ()
+    standings = {name: Standing(**each) for name, each in raced}
     race = f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
     ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{starts}"
     return Group(
-        *([race_table(summary.race["strategies"])] if summary.race else []),
+        *([race_table(standings)] if standings else []),
         remark(f"{ended}, {summary.seconds:.0f} seconds{race}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
         remark(f"stopping was decided by: {summary.decided_by}"),
