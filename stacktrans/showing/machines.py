@@ -1,21 +1,17 @@
 """Machines as tables, as graphs in DOT, as pictures, and as a page of Markdown."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stacktrans.common.visible import counted, visible
+from stacktrans.extraction.extracting import Extracted
 from stacktrans.machines.machine import CONSTANT, Machine, Rule
 from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
-
-if TYPE_CHECKING:
-    from stacktrans.extraction.extracting import Extracted
 
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
 """Of a state; from layer to layer of states, and in a layer from state to state; around all."""
@@ -53,13 +49,9 @@ def rules_table(machine: Machine) -> Table:
     )
     for number, rule in enumerate(machine.rules, start=1):
         state = [starts(machine, rule)] if several else []
-        table.add_row(str(number), *state, when(machine, rule), done(machine, rule))
+        when = ", ".join(conditions(machine, rule)) or "always"
+        table.add_row(number, *state, when, done(machine, rule))
     return table
-
-
-def when(machine: Machine, rule: Rule) -> str:
-    """When a rule holds, in words, but for the state."""
-    return ", ".join(conditions(machine, rule)) or "always"
 
 
 def done(machine: Machine, rule: Rule) -> str:
@@ -71,7 +63,7 @@ def agreement_table(extracted: Extracted) -> Table:
     """How far machine and network agree, by strings."""
     table = Table(Column("strings", left=True), "number", "same answer")
     for each in extracted.agreement:
-        table.add_row(each.what, str(each.strings), f"{each.agreeing}")
+        table.add_row(*each)
     return table
 
 
