@@ -67,13 +67,10 @@ def extract(
         time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
     from stacktrans.common.errors import UsageError
-    from stacktrans.extraction.extracting import check_lengths, compared_with
-    from stacktrans.extraction.extracting import extract as extracted_from
+    from stacktrans.extraction import extracting
     from stacktrans.machines.files import written
     from stacktrans.model.checkpoint import save_machine
-    from stacktrans.showing.machines import card
-    from stacktrans.showing.machines import dot as as_dot
-    from stacktrans.showing.machines import svg as drawn
+    from stacktrans.showing import machines
 
     for path in (dot, svg):
         if path:
@@ -88,16 +85,16 @@ def extract(
     assert seconds is not None
     loaded = load_model(checkpoint, "auto", hard=True, workers=workers)
     if strings:
-        check_lengths(loaded, range_)
-    found = extracted_from(loaded, complain if not as_json else lambda _: None, seconds)
+        extracting.check_lengths(loaded, range_)
+    found = extracting.extract(loaded, complain if not as_json else lambda _: None, seconds)
     if strings:
-        found = compared_with(loaded, found, strings, range_)
+        found = extracting.compared_with(loaded, found, strings, range_)
     if out:
-        save_machine(out, loaded.config, found.machine, card(found, checkpoint))
+        save_machine(out, loaded.config, found.machine, machines.card(found, checkpoint))
     if dot:
-        write_atomically(dot, as_dot(found.machine))
+        write_atomically(dot, machines.dot(found.machine))
     if svg:
-        write_atomically(svg, drawn(found.machine))
+        write_atomically(svg, machines.svg(found.machine))
     if as_json:
         import json
 

@@ -51,13 +51,12 @@ def verify(
         longest: Length of the longest strings tried last, in symbols.
         seed: Random seed of the strings.
     """
-    from stacktrans.inference.verification import Effort
-    from stacktrans.inference.verification import verify as verified
+    from stacktrans.inference import verification
     from stacktrans.showing.verification import verification_json, verification_view
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
     loaded = load_model(checkpoint, device, hard, workers)
-    found = verified(loaded, Effort(exhaustive, count, longest, seed))
+    found = verification.verify(loaded, verification.Effort(exhaustive, count, longest, seed))
     if as_json:
         facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
         print_json({**facts, "hard": hard, **verification_json(found, loaded.machine)})
