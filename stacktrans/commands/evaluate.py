@@ -210,12 +210,13 @@ def _print_accuracies(
     objects, table = [], scores.scores_table(measured, hard)
     shown: list[RenderableType] = [table] if several else []
     for (name, model), (_, results) in zip(loaded, measured, strict=True):
-        wrong = {"errors": scores.errors_json(results, errors)} if errors else {}
         own = {"checkpoint": name, "task": model.config.task.name, **facts}
-        objects.append({**own, "results": scores.scores_json(results, hard), **wrong})
+        objects.append({**own, "results": scores.scores_json(results, hard)})
         if not several:
             shown += [model_line(model.config), *scores.scores_tables(results, hard)]
         if errors:
+            wrong = scores.first_errors(results, errors)
+            objects[-1]["errors"] = [*map(scores.prediction_json, wrong)]
             shown += [heading(name)] if several else []
             shown += scores.errors_table(results, errors, model.task)
     _print(objects, table, shown, forms, beside)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import sqrt
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -42,11 +41,6 @@ def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
     half = z * sqrt(spread) / (1 + z * z / count)
     # Rounding must not leave out the accuracy itself, least of all 0 and 1.
     return min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))
-
-
-def spread(values: Sequence[float]) -> tuple[float, float, float]:
-    """Least, median and greatest."""
-    return min(values), median(values), max(values)
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -211,7 +205,7 @@ def errors_table(results: Results, count: int, task: Task) -> Iterator[Renderabl
     Of long strings what is around the first wrong symbol is shown, and of a long source its
     beginning.
     """
-    answers = [*_predictions(results)]
+    answers = _predictions(results)
     wrong = sum(not found.right for found in answers)
     shown = first_errors(results, count)
     if shown:
@@ -233,11 +227,6 @@ def errors_table(results: Results, count: int, task: Task) -> Iterator[Renderabl
     )
 
 
-def errors_json(results: Results, count: int) -> list[dict[str, Any]]:
-    """The first wrong answers."""
-    return [*map(prediction_json, first_errors(results, count))]
-
-
 def prediction_json(found: Prediction) -> dict[str, Any]:
     """An answer beside its target."""
     return {key: getattr(found, key) for key in ("source", "target", "answer", "first_wrong")}
@@ -256,11 +245,11 @@ def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[
             yield json_text({**parsed_json(line), "answer": found.answer, "right": found.right})
 
 
-def _predictions(results: Results) -> Iterator[Prediction]:
+def _predictions(results: Results) -> list[Prediction]:
     """The answers of each range; those that are in several of them come once."""
     parts = (scores.predictions for _, scores in results)
     found = (each for part in parts if part is not None for each in part)
-    return iter({id(each.pair): each for each in found}.values())
+    return [*{id(each.pair): each for each in found}.values()]
 
 
 def _around(alphabet: Alphabet, text: str, place: int) -> str:

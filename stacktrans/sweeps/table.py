@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from stacktrans.common.visible import in_a_line, shell_text, visible
-from stacktrans.showing.scores import bootstrap_interval, confidence_interval, spread
+from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.plan import (
     Choice,
@@ -103,7 +103,7 @@ def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Re
         measure=measure,
         figure=figure,
         published=_published(file, condition, task, measure, figure),
-        spread=spread(values) if values else None,
+        spread=(min(values), median(values), max(values)) if values else None,
         mean_interval=bootstrap_interval(values) if values else None,
         solved=len(solved) if judged else None,
         also=sum(reaches(record, measure) for record in solved),
