@@ -1,6 +1,6 @@
 """The page of a trace in a browser: what its keys show, whatever the text and the window."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,11 @@ from test_contents import CONFIG, held_for_ever
 from test_page import HOSTILE, SOURCE, shown
 
 from stacktrans.inference.trace import Held, Line, Part, Step, Trace
-from stacktrans.showing.page import Shown, page_of, step_words, write_page
+from stacktrans.showing.page import Shown, page_of, step_words
+
+
+def write_page(models: Sequence[Shown], path: Path) -> None:
+    path.write_text(page_of(models), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

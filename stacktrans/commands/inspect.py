@@ -27,7 +27,7 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import output_width, print_json, print_out
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.files import check_place_of
+from stacktrans.common.files import check_place_of, write_atomically
 
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace
@@ -96,7 +96,7 @@ def inspect(
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.contents import contents_view, screen
-    from stacktrans.showing.page import SUFFIXES, Shown, write_page
+    from stacktrans.showing.page import SUFFIXES, Shown, page_of
     from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
@@ -127,7 +127,7 @@ def inspect(
         if beside is not None:
             other = load_model(beside, device, hard)
             models.append(Shown(beside, _other_trace(beside, other, followed), other.config))
-        write_page(models, page)
+        write_atomically(page, page_of(models))
     if as_json:
         print_json(asdict(followed))
     elif stepping:

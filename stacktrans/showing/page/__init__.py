@@ -12,10 +12,8 @@ import json
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from stacktrans.common.files import write_atomically
 from stacktrans.common.visible import counted, visible
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Part, Step, Trace
 from stacktrans.model.description import model_line
@@ -47,13 +45,8 @@ class Shown(NamedTuple):
     config: RunConfig
 
 
-def write_page(models: Sequence[Shown], path: Path) -> None:
-    """Write a page in which models are stepped through side by side."""
-    write_atomically(path, page_of(models))
-
-
 def page_of(models: Sequence[Shown]) -> str:
-    """The page: HTML that needs no other file."""
+    """A page in which models are stepped through side by side: HTML that needs no other file."""
     folder = files(__package__)
     page, script, *styles = (
         (folder / name).read_text(encoding="utf-8")
