@@ -154,7 +154,7 @@ def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
 
 def test_marks_have_no_colour_of_their_own() -> None:
     steps = [step_of(place, symbol, 1.0) for place, symbol in enumerate(["<s>", "a", "|||", "b"])]
-    colours = colours_of([trace_of(*steps)])
+    colours = colours_of(trace_of(*steps))
     assert list(colours) == ["a", "b"]
     assert colours["a"] != colours["b"]
 

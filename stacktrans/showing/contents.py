@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible
-from stacktrans.inference.trace import Step, Trace
+from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Step, Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
@@ -74,6 +74,13 @@ def order_of(step: Step, name: str) -> str:
         return "bottom first" if step.lines[name].head is None else "left to right"
     label = "" if name in step.contents and len(step.contents) == 1 else f"{name} "
     return "front first" if f"{label}front" in step.reads else "bottom first"
+
+
+def symbols_read(traces: Sequence[Trace]) -> list[str]:
+    """The symbols that are read, marks left out, in the order of their first appearance."""
+    marks = {BEGIN, SEPARATOR, END, NOTHING}
+    read = dict.fromkeys(step.input for trace in traces for step in trace.steps)
+    return [symbol for symbol in read if symbol not in marks]
 
 
 def symbol_text(symbol: str) -> str:
@@ -223,11 +230,8 @@ def _symbol_lines(steps: Sequence[Step], place: int, width: int) -> list[str]:
         columns.append([set_cell_size(text, wide) for text in pair])
     names = ["input  ", "output "]
     first, last = _around(place, [cell_len(one) + 1 for one, _ in columns], width - len(names[0]))
-    shown = columns[first:last]
-    return [
-        f"{name}{' '.join(pair[which] for pair in shown)}".rstrip()
-        for which, name in enumerate(names)
-    ]
+    rows = zip(*columns[first:last], strict=True)
+    return [f"{name}{' '.join(row)}".rstrip() for name, row in zip(names, rows, strict=True)]
 
 
 def _around(place: int, widths: Sequence[int], room: int) -> tuple[int, int]:

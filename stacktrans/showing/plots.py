@@ -12,10 +12,10 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_place_of, write_atomically
 from stacktrans.common.visible import visible
 from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Step, Trace
+from stacktrans.inference.trace import Step, Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.contents import Block, parts_of, symbol_text
+from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
 from stacktrans.showing.traces import rows_of, said
 from stacktrans.tasks.base import Lengths
 
@@ -138,7 +138,7 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     heights = [*map(rows_for, panels.values()), *map(len, members)]
     figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * sum(heights), 60))
     axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    colours = colours_of([trace])
+    colours = colours_of(trace)
     for axis, (name, placed) in zip(axes, panels.items(), strict=False):
         draw_blocks(axis, placed, colours)
         axis.set(xlim=(-0.5, len(trace.steps) - 0.5), ylim=(0, highest(placed)))
@@ -169,12 +169,9 @@ class Placed(NamedTuple):
     bottom: float
 
 
-def colours_of(traces: Sequence[Trace]) -> dict[str, str]:
+def colours_of(trace: Trace) -> dict[str, str]:
     """A colour for each symbol that is read, in the order of their first appearance."""
-    marks = {BEGIN, SEPARATOR, END, NOTHING}
-    read = dict.fromkeys(step.input for trace in traces for step in trace.steps)
-    symbols = zip((symbol for symbol in read if symbol not in marks), itertools.cycle(COLOURS))
-    return dict(symbols)
+    return dict(zip(symbols_read([trace]), itertools.cycle(COLOURS)))
 
 
 def piled(blocks: Sequence[Block], middle: float) -> Iterator[Placed]:
@@ -276,7 +273,7 @@ class _Picture:
         self._steps = trace.steps
         panels = panels_of(trace)
         self._highest = max([1.0, *map(highest, panels.values())])
-        self._colours = colours_of([trace])
+        self._colours = colours_of(trace)
         signals = len(trace.steps[0].signals)
         height = 1.8 + max(2.4, 0.22 * signals)
         self._figure = empty_figure(max(6.4, 3 + 1.3 * len(panels)), min(height, 20))

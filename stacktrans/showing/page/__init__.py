@@ -15,10 +15,10 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from stacktrans.common.visible import counted, visible
-from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Part, Step, Trace
+from stacktrans.inference.trace import Part, Step, Trace
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text
+from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
 from stacktrans.showing.traces import best_action, verdict
 
 SUFFIXES = (".html", ".htm")
@@ -79,12 +79,10 @@ def _hash(text: str) -> str:
 
 def _json(models: Sequence[Shown]) -> str:
     """The data, as JSON that can stand in a script."""
-    marks = {BEGIN, SEPARATOR, END, NOTHING}
-    symbols = {step.input: 0 for each in models for step in each.trace.steps}
     data = {
         "source": symbol_text(models[0].trace.source),
         "models": [_model(each) for each in models],
-        "colours": [symbol_text(symbol) for symbol in symbols if symbol not in marks],
+        "colours": [*map(symbol_text, symbols_read([each.trace for each in models]))],
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(IN_SCRIPTS)
 
