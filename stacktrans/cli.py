@@ -11,7 +11,7 @@ import importlib
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from inspect import Parameter, signature
+from inspect import Parameter, getdoc, signature
 from pathlib import Path
 from typing import Annotated, Any, TextIO, cast
 
@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import described, option_of
+from stacktrans.commands.options import items, option_of
 from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.common import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory
@@ -85,15 +85,14 @@ def command(function: Callable[..., None]) -> None:
                 complain(*problems)
             raise typer.Exit(code) from None
 
-    declared = signature(function)
-    meaning, meanings = described(function)
+    declared, meanings = signature(function), items(function)
     plugin_option = Parameter("plugin", Parameter.KEYWORD_ONLY, annotation=PluginOption)
     parameters = [
         each.replace(annotation=option_of(each, meanings.get(each.name)))
         for each in declared.parameters.values()
     ]
     parameters.append(plugin_option.replace(default=None))
-    guarded.__doc__ = meaning
+    guarded.__doc__ = (getdoc(function) or "").partition("\nArgs:\n")[0]
     guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
     guarded.__annotations__ = {each.name: each.annotation for each in parameters}
     app.command()(guarded)

@@ -5,7 +5,6 @@ import gc
 import inspect
 import math
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
@@ -73,11 +72,6 @@ def items(documented: object) -> dict[str, str]:
     return {name: in_a_line(said) for section in sections for name, said in _ITEM.findall(section)}
 
 
-def described(command: Callable[..., None]) -> tuple[str, dict[str, str]]:
-    """The help of a command, and that of its parameters, both from its docstring."""
-    return (inspect.getdoc(command) or "").partition("\nArgs:\n")[0], items(command)
-
-
 def option_of(parameter: inspect.Parameter, meaning: str | None) -> Any:
     """The annotation of a command's parameter as Typer needs it, with its help, if it has one.
 
@@ -142,10 +136,5 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
             import torch
 
             torch.set_num_threads(workers)
-    keep_loaded()
+    gc.freeze()  # what is loaded by now stays to the end, so garbage collection can skip it
     return loaded
-
-
-def keep_loaded() -> None:
-    """Keep what is loaded by now out of searches for garbage: it stays until the end."""
-    gc.freeze()

@@ -1,6 +1,7 @@
 """The command `train`."""
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -16,7 +17,6 @@ from stacktrans.commands.options import (
     FileOption,
     JsonOption,
     TimeOption,
-    keep_loaded,
     parse_seconds,
 )
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
@@ -205,7 +205,7 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
     """Train a run, or race; or show the configuration of what would be trained."""
     from stacktrans.training.race import Race
 
-    keep_loaded()
+    gc.freeze()  # what is loaded by now stays to the end, so garbage collection can skip it
     if dry_run:
         _show(found, as_json)
     elif isinstance(found, Race):
