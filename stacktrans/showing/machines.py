@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
@@ -149,7 +148,8 @@ def _cell(text: str) -> str:
 
 def svg(machine: Machine) -> str:
     """A machine as a picture."""
-    places, ways = _places(machine), edges(machine)
+    ways = edges(machine)
+    places = _places(machine, ways)
     rules = [*numbered_rules(machine)]
     shown = rules[:MOST_RULES]
     left = max(x for x, _ in places) + RADIUS + MARGIN + 60
@@ -183,28 +183,18 @@ def svg(machine: Machine) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _places(machine: Machine) -> list[tuple[int, int]]:
+def _places(machine: Machine, ways: Sequence[Edge]) -> list[tuple[int, int]]:
     """Where states stand: in layers, by how many steps it takes to come to them."""
-    following: dict[int, list[int]] = {}
-    for edge in edges(machine):
-        following.setdefault(edge.start, []).append(edge.end)
-    layers = {0: 0}
-    waiting = deque([0])
-    while waiting:
-        state = waiting.popleft()
-        for other in following.get(state, []):
-            if other not in layers:
-                layers[other] = layers[state] + 1
-                waiting.append(other)
-    last = max(layers.values()) + 1
-    members: dict[int, list[int]] = {}
-    for state in range(machine.states.size):
-        members.setdefault(layers.get(state, last), []).append(state)
-    tallest = max(map(len, members.values()))
+    layers, left = [{0}], {*range(1, machine.states.size)}
+    while layers[-1]:
+        layers.append({way.end for way in ways if way.start in layers[-1]} & left)
+        left -= layers[-1]
+    layers[-1] = left  # to which no way leads
+    tallest = max(map(len, layers))
     found = [(0, 0)] * machine.states.size
-    for number, layer in enumerate(sorted(members)):
-        for row, state in enumerate(members[layer]):
-            above = (tallest - len(members[layer])) / 2
+    for number, layer in enumerate(layers):
+        for row, state in enumerate(sorted(layer)):
+            above = (tallest - len(layer)) / 2
             x = MARGIN + 50 + RADIUS + ACROSS * number
             found[state] = (x, int(MARGIN + 130 + RADIUS + DOWN * (row + above)))
     return found
