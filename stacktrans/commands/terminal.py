@@ -39,15 +39,17 @@ def print_json(value: Any) -> None:
     print(json_text(value))
 
 
-def print_data(text: str, end: str = "\n") -> None:
-    """Print data on stdout: unchanged, but in a terminal with what can't be seen escaped."""
-    print(visible(text, keep="\t") if sys.stdout.isatty() else text, end=end)
+def print_data(text: str, end: str = "\n", keep: str = "\t") -> None:
+    """Print data on stdout: unchanged, but in a terminal with what can't be seen escaped.
+
+    The characters of `keep` are printed as they are there, too.
+    """
+    print(visible(text, keep) if sys.stdout.isatty() else text, end=end)
 
 
 def print_text(text: str) -> None:
     """Print data of several lines on stdout, each as `print_data` does."""
-    text = text.removesuffix("\n")
-    print(visible(text, keep="\t\n") if sys.stdout.isatty() else text)
+    print_data(text.removesuffix("\n"), keep="\t\n")
 
 
 def output_width() -> int:

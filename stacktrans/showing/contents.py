@@ -72,7 +72,7 @@ def order_of(step: Step, name: str) -> str:
     """Which end of a part comes first."""
     if name in step.lines:
         return "bottom first" if step.lines[name].head is None else "left to right"
-    label = "" if name in step.contents and len(step.contents) == 1 else f"{name} "
+    label = "" if len(step.contents) == 1 else f"{name} "
     return "front first" if f"{label}front" in step.reads else "bottom first"
 
 
