@@ -1,7 +1,5 @@
 """What came of verifying a model, and its proof: as tables, in sentences and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 from dataclasses import asdict
 from typing import Any
@@ -90,7 +88,8 @@ def proof_lines(proof: Result, machine: Machine) -> list[str]:
     if proof.counted:
         return [_RIGHT, *_induction(proof.counted)]
     assert proof.explored is not None
-    pairs = {pair for number in _along(proof) for pair in _cells(proof, machine, number)}
+    cells = _cells(proof, machine)
+    pairs = {pair for own in cells.values() for pair in own}
     memory = proof.reference and proof.reference.memory
     own = f", which has a {memory}" if memory else ", which has no memory"
     counts = [
@@ -98,11 +97,11 @@ def proof_lines(proof: Result, machine: Machine) -> list[str]:
         *([counted(len(pairs), "pair of kinds", "pairs of kinds")] if pairs else []),
         counted(proof.explored.situations, "situation"),
     ]
-    memories = enumerate(machine.memories.names)
+    memories = zip(machine.memories.names, proof.assumed, strict=True)
     lines = [
         _RIGHT,
         f"bisimulation with the task's own machine{own}: {', '.join(counts)}",
-        *(f"{name}: {_memory(proof, machine, number)}" for number, name in memories),
+        *(f"{name}: {_memory(assumed, cells.get(name, []))}" for name, assumed in memories),
         *(f"{name}: where the task's is {_some(own)}" for name, own in _states(proof, machine)),
     ]
     alike = [len(each) for each in proof.classes if len(each) > 2]
@@ -133,18 +132,12 @@ def _induction(found: Counted) -> list[str]:
     ]
 
 
-def _along(proof: Result) -> list[int]:
-    return [number for number, each in enumerate(proof.assumed) if each in (ALONG, TURNED)]
-
-
-def _memory(proof: Result, machine: Machine, number: int) -> str:
-    """What holds of a memory."""
-    assumed = proof.assumed[number]
+def _memory(assumed: str, cells: list[Cells]) -> str:
+    """What holds of a memory, from what is assumed of it and its cells."""
     if assumed in _ASSUMED:
         return _ASSUMED[assumed]
     pairs = [
-        f"{' '.join(kinds) or 'nothing'} for {' '.join(own) or 'nothing'}"
-        for own, kinds in _cells(proof, machine, number)
+        f"{' '.join(kinds) or 'nothing'} for {' '.join(own) or 'nothing'}" for own, kinds in cells
     ]
     return f"goes with the task's own, cell by cell: {_some(pairs)}"
 
@@ -155,22 +148,25 @@ def _some(parts: list[str]) -> str:
     return listed([*parts[:MOST_SHOWN], *more])
 
 
-def _cells(proof: Result, machine: Machine, number: int) -> list[Cells]:
-    """What a memory has for what the task's own has, each once."""
+def _cells(proof: Result, machine: Machine) -> dict[str, list[Cells]]:
+    """What each memory that goes with the task's own has for what that has, each once."""
     assert proof.explored is not None
     assert proof.reference is not None
-    part, found = _along(proof).index(number) + 1, dict[Cells, None]()
-    things, reference = machine.kinds[number], proof.reference
+    reference = proof.reference
+    along = [number for number, each in enumerate(proof.assumed) if each in (ALONG, TURNED)]
+    found: dict[int, dict[Cells, None]] = {number: {} for number in along}
     many = {each for own in proof.classes if len(own) > 2 for each in own}
     for block in sorted(proof.explored.blocks, key=repr):
         own = tuple(
             "a letter" if cell in many else reference.shown(cell, machine.source)
             for cell in block[0]
         )
-        kinds = tuple(_kind(machine, things, int(str(each)), many) for each in block[part])
-        if own or kinds:
-            found[own, kinds] = None
-    return [*found]
+        for number, part in zip(along, block[1:], strict=False):
+            things = machine.kinds[number]
+            kinds = tuple(_kind(machine, things, int(str(each)), many) for each in part)
+            if own or kinds:
+                found[number][own, kinds] = None
+    return {machine.memories.names[number]: [*cells] for number, cells in found.items()}
 
 
 def _kind(machine: Machine, things: Things, number: int, many: set[int]) -> str:
@@ -204,17 +200,14 @@ def proof_json(proof: Result, machine: Machine) -> dict[str, Any]:
         return {**held, "induction": asdict(proof.counted)}
     if not proof.proved or proof.explored is None:
         return held
-    along = _along(proof)
+    cells = _cells(proof, machine)
     return {
         **held,
         "situations": proof.explored.situations,
         "states": dict(_states(proof, machine)),
         "memories": {
-            name: {
-                "is": proof.assumed[number],
-                "cells": _cells(proof, machine, number) if number in along else [],
-            }
-            for number, name in enumerate(machine.memories.names)
+            name: {"is": assumed, "cells": cells.get(name, [])}
+            for name, assumed in zip(machine.memories.names, proof.assumed, strict=True)
         },
         "alike": [[machine.source[each] for each in own] for own in proof.classes if own[1:]],
     }
