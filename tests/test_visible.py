@@ -177,8 +177,7 @@ def test_paths_in_commands_are_quoted_for_a_shell(
 def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from stacktrans.inference.evaluation import Scores
-    from stacktrans.showing.plots import plot_accuracy
-    from stacktrans.sweeps.live import picture
+    from stacktrans.showing.plots import chart, plot_accuracy
     from stacktrans.tasks.base import Lengths
 
     one = np.ones(1, dtype=np.int64)
@@ -186,7 +185,7 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
 
     for text in HOSTILE[:3]:
         plot_accuracy(results, Lengths(1, 2), text, tmp_path / "a.svg")
-        with picture(tmp_path / "b.svg", text) as axis:
+        with chart(tmp_path / "b.svg", text) as axis:
             axis.plot([1], label="one")
         for name in ("a.svg", "b.svg"):
             assert harmless((tmp_path / name).read_text())

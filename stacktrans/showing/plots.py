@@ -5,12 +5,13 @@ import io
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_place_of, write_atomically
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import in_a_line, visible
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Step, Trace
 from stacktrans.model.description import model_line
@@ -83,6 +84,19 @@ def as_accuracy_by_length(axis: "Axes", trained: Lengths, accuracy: str) -> None
     axis.set(xlabel="length", ylabel=accuracy, ylim=(-0.03, 1.03))
 
 
+@contextmanager
+def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[Axes]":
+    """Axes to draw a chart on, which is written to a file; raises as `empty_figure` does."""
+    figure = empty_figure(*CHART)
+    axis = figure.subplots()
+    yield axis
+    axis.set_title(in_a_line(title), parse_math=False)
+    legend = axis.legend(loc="best", frameon=False, fontsize=legend_size)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    save(figure, path)
+
+
 def save(figure: "Figure", path: Path) -> None:
     """Write a figure in the form that the path's suffix names; equal figures make equal files."""
     form = path.suffix.removeprefix(".").lower()
@@ -103,23 +117,20 @@ def plot_accuracy(
     Raises:
         UsageError: matplotlib is not installed.
     """
-    figure = empty_figure(*CHART)
-    axis = figure.subplots()
     found: dict[int, Scores] = {}
     for _, scores in reversed(results):  # of a length in several ranges, the first counts
         found |= scores.by_length()
     lengths = sorted(found)
     at = [found[length] for length in lengths]
-    for label, shares, style in (
-        ("coarse", [scores.coarse_accuracy for scores in at], "-"),
-        ("fine", [scores.fine_accuracy for scores in at], "--"),
-        ("symbols", [scores.symbol_accuracy for scores in at], ":"),
-    ):
-        axis.plot(lengths, shares, style, label=label, marker="." if len(lengths) == 1 else None)
-    as_accuracy_by_length(axis, trained, "accuracy")
-    axis.set_title(visible(title), parse_math=False)
-    axis.legend(loc="best", frameon=False)
-    save(figure, path)
+    marker = "." if len(lengths) == 1 else None
+    with chart(path, title) as axis:
+        for label, shares, style in (
+            ("coarse", [scores.coarse_accuracy for scores in at], "-"),
+            ("fine", [scores.fine_accuracy for scores in at], "--"),
+            ("symbols", [scores.symbol_accuracy for scores in at], ":"),
+        ):
+            axis.plot(lengths, shares, style, label=label, marker=marker)
+        as_accuracy_by_length(axis, trained, "accuracy")
 
 
 def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:

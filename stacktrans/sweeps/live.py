@@ -4,7 +4,6 @@ import math
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import in_a_line
-from stacktrans.showing.plots import CHART, as_accuracy_by_length, empty_figure, save
+from stacktrans.showing.plots import as_accuracy_by_length, chart
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.plan import PlannedRun
@@ -114,12 +113,12 @@ def draw(store: Store) -> None:
     for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
         runs = [run for run in store.plan.runs if run.config.task.name == task]
         if any((store.folder(run) / METRICS).exists() for run in runs):
-            with picture(_path(store, f"{task}-loss", taken), task) as axis:
+            with chart(_path(store, f"{task}-loss", taken), task, "small") as axis:
                 _curves(axis, store, runs)
         for measure in store.plan.file.measures:
             if any(_by_length(store, run, measure) for run in runs):
                 path = _path(store, f"{task}-{measure}-by-length", taken)
-                with picture(path, f"{task}: {measure}") as axis:
+                with chart(path, f"{task}: {measure}", "small") as axis:
                     _lengths(axis, store, runs, measure)
 
 
@@ -130,19 +129,6 @@ def _path(store: Store, name: str, taken: set[Path]) -> Path:
     path = next(path for path in paths if path not in taken)
     taken.add(path)
     return path
-
-
-@contextmanager
-def picture(path: Path, title: str) -> "Iterator[Axes]":
-    """Axes to draw on; what was drawn is written to a file."""
-    figure = empty_figure(*CHART)
-    axis = figure.subplots()
-    yield axis
-    axis.set_title(in_a_line(title), parse_math=False)
-    legend = axis.legend(loc="best", frameon=False, fontsize="small")
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-    save(figure, path)
 
 
 def _conditions(
