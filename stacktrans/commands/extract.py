@@ -82,7 +82,6 @@ def extract(
     if strings is not None:
         check_positive(**{"--strings": strings})
     range_, seconds = parse_lengths(lengths), parse_seconds(time_limit, "--time-limit")
-    assert seconds is not None
     loaded = load_model(checkpoint, "auto", hard=True, workers=workers)
     if strings:
         extracting.check_lengths(loaded, range_)

@@ -106,10 +106,8 @@ def parse_numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def parse_seconds(text: str | None, option: str) -> float | None:
+def parse_seconds(text: str, option: str) -> float:
     """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is not one."""
-    if text is None:
-        return None
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds

@@ -159,8 +159,8 @@ def train(
     from stacktrans.training import requests
     from stacktrans.training.requests import TrainRequest
 
-    seconds = parse_seconds(budget, "--budget")
-    most_seconds = parse_seconds(time_limit, "--time-limit")
+    seconds = None if budget is None else parse_seconds(budget, "--budget")
+    most_seconds = None if time_limit is None else parse_seconds(time_limit, "--time-limit")
     check_positive(**{"--workers": workers})
     limits = {"max_steps": max_steps, "time_limit": most_seconds}
     if resume:
