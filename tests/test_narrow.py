@@ -96,7 +96,7 @@ NUMBER = re.compile(r"\d+\.\d+")
         *scores_tables([(Lengths(10, 29), scores())], hard=True),
         trace_view(trace_of(tops=False), CONFIG),
         trace_view(trace_of(tops=True), CONFIG),
-        perplexity_table([("", {})]),
+        perplexity_table([]),
     ],
 )
 def test_tables_fit(width: int, renderable: Any) -> None:

@@ -1,6 +1,6 @@
 """The command `eval`: accuracy, or the perplexity of a text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +35,8 @@ STDOUT = Path("-")
 """What stands for standard output among files."""
 Loaded = Sequence[tuple[str, "Checkpoint"]]
 """Checkpoints, by the names that they were given by."""
+Measured = Sequence[tuple[str, "Checkpoint", "Results"]]
+"""The same with the scores of each."""
 
 
 def eval(
@@ -155,15 +157,15 @@ def eval(
         beam=beam or (1 if data or predictions or errors else None),
         prefix="--",
     )
-    measured = [(name, evaluate(model, request)) for name, model in loaded]
+    measured = [(name, model, evaluate(model, request)) for name, model in loaded]
     _report_unknown(measured)
     facts = {"seed": seed, "hard": hard, **({"beam": beam} if beam else {})}
-    _print_accuracies(loaded, measured, facts, errors, forms, beside=predictions == STDOUT)
+    _print_accuracies(measured, facts, errors, forms, beside=predictions == STDOUT)
+    _, model, results = measured[0]
     if plot:
-        ((_, model),), ((_, results),) = loaded, measured
         plot_accuracy(results, model.config.task.ranges.train, model_line(model.config), plot)
     if predictions:
-        _write_predictions(predictions, loaded[0][1], measured[0][1])
+        _write_predictions(predictions, model, results)
 
 
 def _with_ablations(
@@ -182,9 +184,9 @@ def _check_apart(given: dict[str, Any]) -> None:
         raise UsageError(f"{first}: cannot be used with {others[0]}")
 
 
-def _report_unknown(measured: "Sequence[tuple[str, Results]]") -> None:
+def _report_unknown(measured: "Measured") -> None:
     """Say on stderr how many strings of each range have symbols that a model does not know."""
-    for name, results in measured:
+    for name, _, results in measured:
         for lengths, scores in results:
             if scores.unknown_count:
                 complain(
@@ -194,8 +196,7 @@ def _report_unknown(measured: "Sequence[tuple[str, Results]]") -> None:
 
 
 def _print_accuracies(
-    loaded: Loaded,
-    measured: "Sequence[tuple[str, Results]]",
+    measured: "Measured",
     facts: dict[str, Any],
     errors: int | None,
     forms: dict[str, bool],
@@ -206,10 +207,10 @@ def _print_accuracies(
     from stacktrans.showing import scores
     from stacktrans.showing.tables import heading
 
-    hard, several = facts["hard"], len(loaded) > 1
-    objects, table = [], scores.scores_table(measured, hard)
-    shown: list[RenderableType] = [table] if several else []
-    for (name, model), (_, results) in zip(loaded, measured, strict=True):
+    hard, several = facts["hard"], len(measured) > 1
+    objects: list[dict[str, Any]] = []
+    shown: list[RenderableType] = []
+    for name, model, results in measured:
         own = {"checkpoint": name, "task": model.config.task.name, **facts}
         objects.append({**own, "results": scores.scores_json(results, hard)})
         if not several:
@@ -219,7 +220,7 @@ def _print_accuracies(
             objects[-1]["errors"] = [*map(scores.prediction_json, wrong)]
             shown += [heading(name)] if several else []
             shown += scores.errors_table(results, errors, model.task)
-    _print(objects, table, shown, forms, beside)
+    _print(objects, scores.scores_table, shown, forms, beside)
 
 
 def _print_perplexities(
@@ -230,23 +231,20 @@ def _print_perplexities(
     from stacktrans.model.description import model_line
     from stacktrans.showing.scores import perplexity_json, perplexity_table
 
-    measured = [(name, perplexities(model, text)) for name, model in loaded]
-    objects = [
+    objects: list[dict[str, Any]] = [
         {"checkpoint": name, "hard": hard, "task": model.config.task.name}
-        | {"results": perplexity_json(found)}
-        for (name, found), (_, model) in zip(measured, loaded, strict=True)
+        | {"results": perplexity_json(perplexities(model, text))}
+        for name, model in loaded
     ]
-    table = perplexity_table(measured)
-    shown: list[RenderableType] = [table]
+    shown: list[RenderableType] = []
     if len(loaded) == 1:
-        ((_, model),), ((_, found),) = loaded, measured
-        shown = [model_line(model.config), perplexity_table([("", found)])]
-    _print(objects, table, shown, forms)
+        shown = [model_line(loaded[0][1].config), perplexity_table(objects[0]["results"])]
+    _print(objects, perplexity_table, shown, forms)
 
 
 def _print(
     objects: Sequence[dict[str, Any]],
-    table: "Table",
+    table: "Callable[[Sequence[dict[str, Any]]], Table]",
     shown: "Sequence[RenderableType]",
     forms: dict[str, bool],
     beside: bool = False,
@@ -255,22 +253,23 @@ def _print(
 
     Args:
         objects: for each checkpoint, what is printed as JSON, and as CSV from its results.
-        table: of all checkpoints.
-        shown: what is printed where no form is asked for.
+        table: makes a table of the results of all checkpoints.
+        shown: what is printed where no form is asked for, below this table if there are several.
         forms: the options of forms, and whether each is given.
         beside: whether it is printed on stderr, since data is on stdout.
     """
     from stacktrans.showing.scores import flat_entries
     from stacktrans.showing.tables import csv_of, latex_text
 
+    entries = flat_entries(objects)
     if forms["--json"]:
         print_json(objects if len(objects) > 1 else objects[0])
     elif forms["--csv"]:
-        print_text(csv_of(flat_entries(objects)))
+        print_text(csv_of(entries))
     elif forms["--latex"]:
-        print_text(latex_text(table))
+        print_text(latex_text(table(entries)))
     else:
-        print_out(*shown, beside=beside)
+        print_out(*([table(entries)] if len(objects) > 1 else []), *shown, beside=beside)
 
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:

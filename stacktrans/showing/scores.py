@@ -66,7 +66,7 @@ def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
 
     With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
     """
-    yield scores_table([("", results)], hard)
+    yield scores_table([_flat(_entry(bounds, scores, hard)) for bounds, scores in results])
     lengths = [
         {"length": part, **_measures(within)}
         for bounds, scores in results
@@ -77,13 +77,8 @@ def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
         yield table_of(lengths, Column("length"), strings, *ACCURACIES)
 
 
-def scores_table(measured: Sequence[tuple[str, Results]], hard: bool = False) -> Table:
-    """Accuracy of checkpoints, by their names, on each range; one without a name is shown alone."""
-    entries = [
-        {"checkpoint": name, **_flat(_entry(bounds, scores, hard))}
-        for name, results in measured
-        for bounds, scores in results
-    ]
+def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
+    """Accuracy of each checkpoint on each range, as `flat_entries` has it."""
     count = "count" if any("strings" in entry for entry in entries) else "strings"
     return table_of(
         entries,
@@ -172,14 +167,10 @@ def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def perplexity_table(measured: Sequence[tuple[str, Mapping[str, Perplexity]]]) -> Table:
-    """The perplexity of texts by checkpoints, by their names; one without a name is shown alone."""
+def perplexity_table(entries: Sequence[Mapping[str, Any]]) -> Table:
+    """The perplexity of texts by checkpoints, as `flat_entries` has it."""
     return table_of(
-        [
-            {"checkpoint": name, **each}
-            for name, texts in measured
-            for each in perplexity_json(texts)
-        ],
+        entries,
         Column("checkpoint"),
         Column("text", left=True),
         Column("symbols", drop=2),

@@ -14,7 +14,7 @@ from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import strategies
 from stacktrans.showing.progress import ProgressDisplay
-from stacktrans.showing.scores import ACCURACIES, perplexity_table
+from stacktrans.showing.scores import ACCURACIES, perplexity_json, perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race import Race
 from stacktrans.training.records import (
@@ -370,7 +370,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         remark(f"accuracies are measured on: {summary.reported_on}"),
         _accuracy_table(summary, config)
         if config.task.lengths
-        else perplexity_table([("", summary.texts)]),
+        else perplexity_table(perplexity_json(summary.texts)),
         *([remark(f"hard: {summary.hard_use}")] if summary.hard_use else []),
         *([remark(f"alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
