@@ -24,12 +24,8 @@ def print_out(*renderables: Any, beside: bool = False) -> None:
     """
     from stacktrans.showing.progress import VisibleConsole
 
-    class Output(VisibleConsole):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError
-
     stream = cast(TextIO, Dispensable(sys.stderr)) if beside else sys.stdout
-    console = Output(file=stream, width=None if stream.isatty() else 1_000_000)
+    console = VisibleConsole(file=stream, width=None if stream.isatty() else 1_000_000)
     for renderable in renderables:
         console.print(renderable, soft_wrap=not stream.isatty())
 

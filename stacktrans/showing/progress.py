@@ -39,6 +39,9 @@ class VisibleConsole(Console):
             else:
                 yield segment._replace(text=visible(segment.text, keep="\n"))
 
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
 
 def as_html(*renderables: RenderableType) -> str:
     """Tables and text as HTML that needs nothing else; what is in it can't be markup."""
