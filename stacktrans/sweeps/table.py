@@ -332,7 +332,7 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     if tasks == [""] and solved and solved.measure == measure:
         rows[0] += ["solved [95%]", "median seconds"]
         for row, cell in zip(rows[1:], shown, strict=True):
-            row += [share_solved(cell), seconds_to_solve(cell)]
+            row += [share_solved(cell), _rounded(cell.median_seconds_to_solve)]
     return rows
 
 
@@ -351,14 +351,13 @@ def _detail(plan: Plan, cell: Cell) -> list[str]:
     if not (cell.spread and cell.mean_interval):
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
     interval = " – ".join(_number(plan, bound) for bound in cell.mean_interval)
-    batches = cell.median_batches_to_solve
     return [
         *names,
         _figure(plan, cell.spread),
         f"{_number(plan, sum(cell.values) / cell.runs)} [{interval}]",
         share_solved(cell),
-        seconds_to_solve(cell),
-        "" if batches is None else f"{batches:.0f}",
+        _rounded(cell.median_seconds_to_solve),
+        _rounded(cell.median_batches_to_solve),
         str(cell.runs),
         str(cell.failed or ""),
     ]
@@ -437,15 +436,14 @@ def as_csv(plan: Plan, records: Records) -> str:
 
 def share_solved(cell: Cell) -> str:
     """How many runs of a cell are solved, and the interval of their share; empty if unknown."""
-    if cell.solved is None or cell.solved_interval is None:
+    if cell.solved is None:
         return ""
-    return f"{cell.solved} of {cell.runs} {_interval(cell.solved_interval)}"
+    return f"{cell.solved} of {cell.runs} {_interval(cell.solved, cell.runs)}"
 
 
-def seconds_to_solve(cell: Cell) -> str:
-    """How long the median of the solved runs took; empty if there is none."""
-    seconds = cell.median_seconds_to_solve
-    return "" if seconds is None else f"{seconds:.0f}"
+def _rounded(number: float | None) -> str:
+    """A number without digits after the point; empty if there is none."""
+    return "" if number is None else f"{number:.0f}"
 
 
 def solved_in_words(plan: Plan, cells: Sequence[Cell]) -> str:
@@ -455,9 +453,8 @@ def solved_in_words(plan: Plan, cells: Sequence[Cell]) -> str:
     if not (bound and judged):
         return ""
     count, seconds = sum(cell.runs for cell in judged), [s for cell in judged for s in cell.seconds]
-    share = _interval(confidence_interval(len(seconds) / count, count))
     least = f"{bound.measure} at least {_least(plan, bound)}"
-    said = f"Solved, with {least}: {len(seconds)} of {count} runs {share}"
+    said = f"Solved, with {least}: {len(seconds)} of {count} runs {_interval(len(seconds), count)}"
     if seconds:
         said += (
             f", half of these within {median(seconds):.0f} seconds, all within {max(seconds):.0f}"
@@ -479,9 +476,8 @@ def _also_in_words(plan: Plan, cells: Sequence[Cell]) -> Iterator[str]:
         if not (bound and own and discrete) or name == bound.measure:
             continue
         also, count = sum(cell.also for cell in own), sum(cell.solved or 0 for cell in own)
-        share = f"{also} of {count} {_interval(confidence_interval(also / count, count))}"
         has = "a machine" if measure.of == "machine" else f"{name} at least {_least(plan, bound)}"
-        yield f"Of the solved runs, {share} have {has}"
+        yield f"Of the solved runs, {also} of {count} {_interval(also, count)} have {has}"
 
 
 def _least(plan: Plan, bound: Solved) -> str:
@@ -493,5 +489,6 @@ def _named(cell: Cell) -> str:
     return f"{name} ({len(cell.seconds)} of {cell.runs})"
 
 
-def _interval(bounds: tuple[float, float]) -> str:
-    return "[{:.2f} – {:.2f}]".format(*bounds)
+def _interval(part: int, whole: int) -> str:
+    """The confidence interval of a share."""
+    return "[{:.2f} – {:.2f}]".format(*confidence_interval(part / whole, whole))
