@@ -9,7 +9,7 @@ from command_line import SMALL, run
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.contest import contestants
 from stacktrans.training.race import Race
-from stacktrans.training.requests import begin_race
+from stacktrans.training.requests import TrainRequest, begin_race
 
 NAMES = ("patient", "wide", "buffered")
 CHANGES = SMALL[1::2]
@@ -29,7 +29,14 @@ def configs(*changes: str) -> dict[str, RunConfig]:
 
 
 def begun(directory: Path, workers: int = 1, *changes: str, budget: float = 60) -> Race:
-    return begin_race(configs(*changes), directory, "cpu", ["train"], budget, workers)
+    return begin_race(configs(*changes), request_of(directory, budget, workers))
+
+
+def request_of(directory: Path, budget: float | None = 60, workers: int = 1) -> TrainRequest:
+    options = {"workers": workers}
+    return TrainRequest(
+        out=directory, device="cpu", options=options, budget=budget, words=["train"]
+    )
 
 
 def carried_on(found: Race, rounds: int) -> Race:

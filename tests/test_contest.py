@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from command_line import run
-from races import begun, configs
+from races import begun, configs, request_of
 
 from stacktrans.settings.contest import contestants, not_raced
 from stacktrans.settings.resolve import resolve, strategies
@@ -51,9 +51,9 @@ def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
 def test_a_time_limit_is_the_budget_of_a_race_unless_one_is_given(tmp_path: Path) -> None:
     limited = configs("time_limit=70")
     for name, given, budget in (("a", None, 70), ("b", 20, 20)):
-        begin_race(limited, tmp_path / name, "cpu", ["train"], given, 1)
+        begin_race(limited, request_of(tmp_path / name, given))
         assert read_race(tmp_path / name).budget == budget
-    begin_race(configs(), tmp_path / "c", "cpu", ["train"], None, 1)
+    begin_race(configs(), request_of(tmp_path / "c", None))
     assert read_race(tmp_path / "c").budget == race.BUDGET
 
 

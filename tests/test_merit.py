@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from races import begun, carried_on
+from races import begun, carried_on, request_of
 from rich.console import Console
-from small_runs import CPU, ignore, trainer_of
+from small_runs import ignore, trainer_of
 from test_pairs import reversals, write
 
 from stacktrans.model.transducer import Transducer
@@ -86,7 +86,7 @@ def test_of_weights_that_tie_those_are_kept_that_are_best_on_the_longest(
 
 
 def raced(directory: Path, found: dict[str, RunConfig], workers: int = 1) -> Race:
-    race = begin_race(found, directory, str(CPU), ["train"], 60, workers)
+    race = begin_race(found, request_of(directory, workers=workers))
     with race.opened():
         race.run(lambda: None)
     return race
@@ -132,7 +132,7 @@ def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
 ) -> None:
     scripted(monkeypatch, {("patient", 10): (1.0, 1.0), ("wide", 10): (0.5, 0.5)})
     found = configs(data, "solved.times=1")
-    race = begin_race(found, tmp_path / "run", str(CPU), ["train"], 60, 1)
+    race = begin_race(found, request_of(tmp_path / "run"))
 
     def show() -> None:  # after the first turn, the time is over
         race.state.budget = 1e-9

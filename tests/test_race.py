@@ -4,12 +4,25 @@ import json
 import re
 import shlex
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 from command_line import run
-from races import CHANGES, EASY, NAMES, Told, begun, carried_on, configs, told, train, weights
+from races import (
+    CHANGES,
+    EASY,
+    NAMES,
+    Told,
+    begun,
+    carried_on,
+    configs,
+    request_of,
+    told,
+    train,
+    weights,
+)
 
 import stacktrans
 from stacktrans.common.errors import UsageError
@@ -203,7 +216,8 @@ def test_a_race_that_is_stopped_within_a_turn_comes_to_the_same(
 @pytest.mark.usefixtures("short_turns")
 def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     directory = tmp_path / "race"
-    found = begin_race(configs(*EASY), directory, "cpu", ["train", "--task", "copy"], 60, 1)
+    request = replace(request_of(directory), words=["train", "--task", "copy"])
+    found = begin_race(configs(*EASY), request)
     with found.opened():
         found.run(lambda: None)
         best = found.state.winner

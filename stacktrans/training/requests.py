@@ -136,38 +136,26 @@ def begin(request: TrainRequest, rehearsal: bool = False) -> "Trainer | Race":
     from stacktrans.training.saving import check_free, claim
     from stacktrans.training.trainer import Trainer
 
-    out = request.out
     if len(configs) > 1:
-        words, workers = request.words_of_race(), request.options.get("workers")
-        return begin_race(configs, out, request.device, words, request.budget, workers, rehearsal)
+        return begin_race(configs, request, rehearsal)
     (config,) = configs.values()
-    if out is not None:
-        check_free(out)
+    if request.out is not None:
+        check_free(request.out)
     # Nothing is written before everything that was asked for is known to exist.
     trainer = Trainer(config, Path(), find_device(request.device), request.command)
     if not rehearsal:
-        trainer.directory = claim(out, config.title)
+        trainer.directory = claim(request.out, config.title)
     return trainer
 
 
 def begin_race(
-    configs: Mapping[str, RunConfig],
-    out: Path | None,
-    device: str,
-    words: Sequence[str],
-    budget: float | None,
-    workers: int | None,
-    rehearsal: bool = False,
+    configs: Mapping[str, RunConfig], request: TrainRequest, rehearsal: bool = False
 ) -> "Race":
-    """A race of strategies for a new run.
+    """A new race of strategies.
 
     Args:
         configs: of the strategies, by name.
-        out: the directory; one in checkpoints/ unless given.
-        device: where to compute.
-        words: those of a command that trains any of them alone, if its recipe is added.
-        budget: seconds; the time limit of each run, if it has one, unless given.
-        workers: number of processes; one on each core unless given.
+        request: what else is asked for.
         rehearsal: as of `begin`.
 
     Raises:
@@ -177,13 +165,16 @@ def begin_race(
     from stacktrans.training.saving import check_free, claim
     from stacktrans.training.trainer import prepared
 
-    if out is not None:
-        check_free(out)
-    sources = [prepared(config, find_device(device)) for config in configs.values()]
-    directory = Path() if rehearsal else claim(out, title_of(configs))
+    if request.out is not None:
+        check_free(request.out)
+    device = find_device(request.device)
+    sources = [prepared(config, device) for config in configs.values()]
+    directory, words = Path(), request.words_of_race()
     if not rehearsal:
-        configs = race.begin(directory, configs, words, budget)
-    return race.Race(directory, device, workers or cores(), configs, sources[0].notes)
+        directory = claim(request.out, title_of(configs))
+        configs = race.begin(directory, configs, words, request.budget)
+    workers = request.options.get("workers") or cores()
+    return race.Race(directory, request.device, workers, configs, sources[0].notes)
 
 
 def resume(
