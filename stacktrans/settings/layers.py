@@ -80,6 +80,11 @@ class Layer:
                 )
         return Layer(self.origin, settings, node)
 
+    def without(self, *keys: str) -> "Layer":
+        """All of it but what stands under some keys."""
+        kept = {key: value for key, value in self.settings.items() if key not in keys}
+        return dataclasses.replace(self, settings=kept)
+
 
 def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
     """The YAML under a key, if there is any."""
@@ -145,8 +150,7 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -
         return model.model_validate(settings)
     except ValidationError as error:
         found = complaints(model, settings, error)
-        places = (nearest_place(layers, each.location) for each in found)
-        problems = (f"{place}: {each}" for place, each in zip(places, found, strict=True))
+        problems = (f"{nearest_place(layers, each.location)}: {each}" for each in found)
         raise UsageError(*problems) from error
 
 
@@ -289,8 +293,7 @@ def checked(layers: Iterable[Layer]) -> list[Layer]:
 
 def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
     """A layer, and then what it says of the given memory, controller and generator alone."""
-    settings = {key: value for key, value in layer.settings.items() if key not in packaged.BY_KIND}
-    parts = [Layer(layer.origin, settings, layer.node)]
+    parts = [layer.without(*packaged.BY_KIND)]
     for key, name in kinds.items():
         special = layer.section(key, name)
         parts += _expanded(special, kinds) if special.settings else []

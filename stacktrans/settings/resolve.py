@@ -8,6 +8,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypedDict, Unpack
 
@@ -123,7 +124,7 @@ def read_task(path: Path) -> Layer:
     }
     if not files:
         return layer
-    return Layer(layer.origin, overlaid(layer.settings, {"parameters": files}), layer.node)
+    return replace(layer, settings=overlaid(layer.settings, {"parameters": files}))
 
 
 def completed(

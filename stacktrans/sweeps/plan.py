@@ -317,8 +317,7 @@ def _runs_of(
 
 def _of_task(layer: Layer, task: str | None) -> list[Layer]:
     """What a layer says of all tasks, and then of one of the grid alone, if the grid has tasks."""
-    of_all = {key: value for key, value in layer.settings.items() if key != BY_TASK}
-    general = Layer(layer.origin, of_all, layer.node)
+    general = layer.without(BY_TASK)
     return [general, layer.section(BY_TASK, task)] if task else [general]
 
 
