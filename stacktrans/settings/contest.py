@@ -30,7 +30,6 @@ def contestants(
     recipe: str | None = None,
     names: Sequence[str] = (),
     budget: float | None = None,
-    usual: str = AUTO,
     **asked: Unpack[Asked],
 ) -> dict[str, RunConfig]:
     """The configurations to train, by their recipes; of the recipe auto, those that are raced.
@@ -43,7 +42,6 @@ def contestants(
         recipe: its name.
         names: of strategies; all unless some are given.
         budget: seconds of the race; of the run, if there is but one.
-        usual: the recipe where none is asked for.
         asked: what else is asked for, as for `resolve`.
 
     Raises:
@@ -54,7 +52,7 @@ def contestants(
     layers = asked_layers(recipe, asked)
     wanted = overlay(layers)
     starts_from = wanted.get("start_from") is not None
-    if wanted.get("recipe", usual) != AUTO or starts_from:
+    if wanted.get("recipe", AUTO) != AUTO or starts_from:
         why = NOT_RACED if starts_from else "only for the recipe auto, which is a race"
         for name, given in (("strategies", names), ("budget", budget)):
             if given:

@@ -303,10 +303,10 @@ def _runs_of(
         for point in itertools.product(*axes):
             place = dict(zip(file.grid, (value for value, _ in point), strict=True))
             task = names.get(str(place.get("task")))
-            asked = [part for layer in own for part in _of_task(layer, task)]
+            asked = [Layer("", {"recipe": DEFAULT_RECIPE})]
+            asked += [part for layer in own for part in _of_task(layer, task)]
             asked += [layer for _, layer in point]
-            configs = contestants(usual=DEFAULT_RECIPE, options=asked)
-            command = training_command([Layer("", {"recipe": DEFAULT_RECIPE}), *asked])
+            configs, command = contestants(options=asked), training_command(asked)
             runs.append(PlannedRun(condition, place, configs, shell_text(command)))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
