@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, is_out_of_memory
-from stacktrans.common.files import CANDIDATES, RACE, locked, tidy, unfinished, write_atomically
+from stacktrans.common.files import CANDIDATES, RACE, tidy, unfinished, write_atomically
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, Pool
 from stacktrans.common.registry import blamed
@@ -34,7 +34,7 @@ from stacktrans.training.records import (
     merit,
     read_race,
 )
-from stacktrans.training.saving import FailedStart, TrainingError, has_last, held_open
+from stacktrans.training.saving import FailedStart, has_last, held_open, lock
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 BUDGET = 300.0
@@ -99,19 +99,17 @@ def _counted(standing: Standing, size: int) -> float:
 
 def _places(standings: Standings, able: Sequence[str]) -> dict[str, int]:
     """The place of each run by what it promises, from 1; two may have the same."""
-    ranked = sorted(able, key=lambda name: _tenths(standings[name].test), reverse=True)
+    reached = {name: _tenths(standings[name]) for name in able}
+    ranked = sorted(able, key=lambda name: reached[name][0], reverse=True)
     orders = [ranked]
     if all(standings[name].step for name in able):
-        orders.append(sorted(ranked, key=lambda name: _reached(standings[name]), reverse=True))
+        orders.append(sorted(ranked, key=reached.__getitem__, reverse=True))
     return {name: 1 + min(order.index(name) for order in orders) for name in able}
 
 
-def _reached(standing: Standing) -> tuple[int, int]:
-    return _tenths(standing.test), _tenths(standing.train)
-
-
-def _tenths(share: float | None) -> int:
-    return round(10 * (share or 0.0))
+def _tenths(standing: Standing) -> tuple[int, ...]:
+    """What a run achieves on test lengths and on training lengths, in tenths."""
+    return tuple(round(10 * (share or 0.0)) for share in (standing.test, standing.train))
 
 
 _trainers: dict[Path, Trainer] = {}
@@ -271,6 +269,9 @@ class Race:
         self._given = configs
         self._device, self._workers, self._decided = device, workers, False
         self._left_off = dict[str, Standing]()
+        # The pairs that all processes share, if there are any.
+        data = directory / CANDIDATES / DATA
+        self._data = data if data.is_dir() else None
 
     def place(self, name: str) -> Path:
         """The directory of a run that takes part."""
@@ -292,10 +293,9 @@ class Race:
             UsageError: it has already taken longer than the new budget.
         """
         open_closed_streams()  # or the lock would take the number of one
-        lock = self.directory / CANDIDATES / LOCK
-        with held_open(self.directory) as self._staying, open(lock, "wb") as stream:
-            if not locked(stream):
-                raise TrainingError(f"{self.directory}: another process is training here")
+        path = self.directory / CANDIDATES / LOCK
+        with held_open(self.directory) as self._staying, open(path, "wb") as stream:
+            lock(stream, self.directory)
             tidy(self.directory / RACE)
             self.state = state = read_race(self.directory)
             self._check_places()
@@ -310,12 +310,6 @@ class Race:
                 task.check_files()
             with self._staying():
                 yield
-
-    @property
-    def _data(self) -> Path | None:
-        """Where the pairs are that all processes share, if there are any."""
-        folder = self.directory / CANDIDATES / DATA
-        return folder if folder.is_dir() else None
 
     def _check_places(self) -> None:
         """Raise `CheckpointError` if something is missing of a run that may have another turn."""

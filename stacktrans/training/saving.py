@@ -155,8 +155,9 @@ def _check_there(directory: Path, opened: int) -> None:
     raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
 
 
-def _lock(metrics: IO[Any], directory: Path) -> None:
-    if not locked(metrics):
+def lock(stream: IO[Any], directory: Path) -> None:
+    """Have a run's directory, by a file in it, for this process alone; else a `TrainingError`."""
+    if not locked(stream):
         raise TrainingError(f"{directory}: another process is training here")
 
 
@@ -233,7 +234,7 @@ class SavedRun:
             self._directory = directory
             self._staying = stack.enter_context(held_open(directory))
             self._metrics = stack.enter_context(FileIO(path, mode))
-            _lock(self._metrics, directory)
+            lock(self._metrics, directory)
             # What was recorded after the checkpoint that is resumed will be recorded again.
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
             self._metrics.seek(0, os.SEEK_END)
@@ -345,7 +346,7 @@ class SavedRun:
         with ExitStack() as stack:
             with suppress(FileNotFoundError):
                 # Or a process whose parent was killed could replace what is being read.
-                _lock(stack.enter_context((directory / METRICS).open("rb")), directory)
+                lock(stack.enter_context((directory / METRICS).open("rb")), directory)
             self._load(directory)
 
     def _load(self, directory: Path) -> None:
