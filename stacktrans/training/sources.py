@@ -84,7 +84,6 @@ class Source(Part, ABC):
         self.config, self.task, self.layout = config, task, task.layout
         self.notes: Sequence[str] = ()
         self.threads = config.workers
-        self._law = functools.cache(self._law_of)
 
     @cached_property
     def ranges(self) -> TaskLengths:
@@ -108,7 +107,7 @@ class Source(Part, ABC):
     ) -> list[Pair]:
         return self.task.sample(rng, lengths, count, law)
 
-    def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
+    def _law(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
         """How lengths are spread; a part of the training lengths is drawn from as all of them."""
         task, own = self.config.task, self.config.training.length_law
         if purpose is Purpose.TRAINING and own:
@@ -381,8 +380,7 @@ class Files(Strings):
         if share < 1:
             longer: Mask = sizes > self._shortest(share).longest
         else:
-            count = math.ceil(LONGEST_SHARE * len(sizes))
-            longest = np.argsort(sizes, kind="stable")[len(sizes) - count :]
+            longest = np.argsort(sizes, kind="stable")[-math.ceil(LONGEST_SHARE * len(sizes)) :]
             # If all are equally long, none is longer than others.
             longer = np.isin(np.arange(len(sizes)), longest) & (sizes > sizes.min())
         return longer
