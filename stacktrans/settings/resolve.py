@@ -67,15 +67,11 @@ class Strategy(Strict):
     """what else it changes of that recipe."""
 
 
-class _Strategies(Strict):
-    strategies: dict[str, Strategy]
-
-
 @functools.cache
 def strategies() -> dict[str, Strategy]:
     """All strategies by name, in the order in which they are tried."""
     layer = read_layer(Path(__file__).parent / "strategies.yaml")
-    return validated(_Strategies, layer.settings, [layer]).strategies
+    return {name: validated(Strategy, each, [layer]) for name, each in layer.settings.items()}
 
 
 def layer_of(name: str) -> Layer:
