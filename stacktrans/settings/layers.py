@@ -31,7 +31,6 @@ _NAMES = {int: "whole number", float: "number", str: "text", NoneType: "null"}
 _BOUNDS = {"ge": "from", "gt": "over", "le": "to", "lt": "to under"}
 
 Location = tuple[str | int, ...]
-MISSING = "is missing"
 _OF_ANOTHER_FORM = {
     *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
     *("literal_error", "missing", "too_long"),
@@ -150,7 +149,7 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -
         return model.model_validate(settings)
     except ValidationError as error:
         found = complaints(model, settings, error)
-        problems = (f"{nearest_place(layers, each.location)}: {each}" for each in found)
+        problems = (f"{nearest_place(layers, each.location)}: {each.text}" for each in found)
         raise UsageError(*problems) from error
 
 
@@ -388,12 +387,12 @@ class Complaint(NamedTuple):
 
     location: Location
     text: str
-    names_it: bool = False  # whether the text names the setting
 
-    def __str__(self) -> str:
-        name = "" if self.names_it else ".".join(map(str, self.location))
-        separator = (" " if self.text == MISSING else ": ") if name else ""
-        return f"{name}{separator}{self.text}"
+    @classmethod
+    def naming(cls, location: Location, problem: str, separator: str = ": ") -> "Complaint":
+        """A complaint whose message begins with the setting's name."""
+        name = ".".join(map(str, location))
+        return cls(location, f"{name}{separator}{problem}" if name else problem)
 
 
 def complaints(model: type[BaseModel], settings: Any, error: ValidationError) -> list[Complaint]:
@@ -416,7 +415,8 @@ def _complaint(kind: Any, value: Any, error: dict[str, Any]) -> Complaint | None
         if len(kinds := without_null(kind)) > 1:
             best = max(kinds, key=lambda each: _likeness(each, value))
             if not _likeness(best, value):
-                return Complaint(location, f"expected {in_words(kind)} (given: {shown(value)})")
+                expected = f"expected {in_words(kind)} (given: {shown(value)})"
+                return Complaint.naming(location, expected)
             if not _is_called(keys.pop(0), best):  # where pydantic has the name of the type
                 return None
             kind = best
@@ -459,12 +459,12 @@ def _at(value: Any, key: str | int) -> Any:
 def _said(kind: Any, location: Location, error: dict[str, Any]) -> Complaint:
     problem, message = error["type"], error["msg"].removeprefix("Value error, ")
     if problem in ("extra_forbidden", "unexpected_keyword_argument"):
-        return Complaint(location, unknown_name("setting", str(location[-1]), fields(kind)), True)
+        return Complaint(location, unknown_name("setting", str(location[-1]), fields(kind)))
     if problem == "missing" and isinstance(location[-1], str):
-        return Complaint(location, MISSING)
+        return Complaint.naming(location, "is missing", " ")
     if problem == "missing":  # an item of the list before
         location = location[:-1]
     if problem in _OF_ANOTHER_FORM:
         message = f"expected {in_words(kind)}"
     given = "" if isinstance(error["input"], dict) else f" (given: {shown(error['input'])})"
-    return Complaint(location, f"{message}{given}")
+    return Complaint.naming(location, f"{message}{given}")
