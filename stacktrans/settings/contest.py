@@ -101,7 +101,7 @@ def _resolved(
 ) -> dict[str, RunConfig]:
     """The different configurations of strategies; those that do not fit are an error if named."""
     found: dict[str, RunConfig] = {}
-    identities, problems = set[str](), list[UsageError]()
+    problems: list[UsageError] = []
     for name in names:
         if problem := _problem(name, kind, memory):
             if named:
@@ -114,14 +114,11 @@ def _resolved(
                 raise
             problems.append(error)
             continue
-        if not (named or _remembers(run)):
-            continue
-        if (identity := run.identity()) not in identities:
-            found[name] = run
-            identities.add(identity)
+        if named or _remembers(run):
+            found.setdefault(run.identity(), run)
     if problems and not found:
         raise problems[0]
-    return found
+    return {run.recipe: run for run in found.values()}
 
 
 def _problem(name: str, kind: Kind, memory: str | None) -> str | None:
