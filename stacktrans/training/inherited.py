@@ -96,8 +96,9 @@ def _deciding(settings: Settings, section: str = "model") -> Iterator[tuple[str,
             yield path, value
 
 
-Axes = dict[str, list[SharedIds | None]]
-"""Of each weight by its name, for each axis the ids whose places it begins with; None for none."""
+Axes = dict[str, list[SharedIds]]
+"""Of each weight by its name, for each axis the ids whose places it begins with, if any."""
+_NO_IDS = SharedIds.of((), ())
 
 
 @torch.no_grad()
@@ -111,10 +112,7 @@ def carry_over(trained: Transducer, axes: Axes, model: Transducer) -> None:
     """
     known = trained.state_dict()
     for name, weight in model.state_dict().items():
-        places = [
-            ids.along(size) if ids else (torch.arange(size), torch.arange(size))
-            for size, ids in zip(known[name].shape, axes[name], strict=True)
-        ]
+        places = [ids.along(size) for size, ids in zip(known[name].shape, axes[name], strict=True)]
         there, here = (np.ix_(*(each[which].numpy() for each in places)) for which in (0, 1))
         weight[here] = known[name][there].to(weight)
 
@@ -138,15 +136,15 @@ def axes_of(trained: Transducer, inputs: SharedIds, outputs: SharedIds) -> Axes:
         return {name: weight.shape for name, weight in weights.items()}
 
     own, with_input, with_output = shapes(0, 0), shapes(1, 0), shapes(0, 1)
-    by_growth = {(0, 0): None, (1, 0): inputs, (0, 1): outputs}
+    by_growth = {(0, 0): _NO_IDS, (1, 0): inputs, (0, 1): outputs}
 
-    def ids_of(name: str, axis: int) -> SharedIds | None:
+    def ids_of(name: str, axis: int) -> SharedIds:
         size = own[name][axis]
         growth = with_input[name][axis] - size, with_output[name][axis] - size
         if growth in by_growth:
             return by_growth[growth]
         if inputs.are_the_same and outputs.are_the_same:
-            return None
+            return _NO_IDS
         raise UsageError(f"{name}: it can't be known what of this weight belongs to which symbol")
 
     return {name: [ids_of(name, axis) for axis in range(len(own[name]))] for name in own}
