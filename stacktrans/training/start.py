@@ -321,11 +321,6 @@ class Starts(Part):
         return self._most is not None and self.attempt < self._most
 
     @property
-    def counted(self) -> bool:
-        """Whether there are so many starts, and the best of them is kept."""
-        return self._most is not None
-
-    @property
     def another_allowed(self) -> bool:
         """Whether another may begin if this one fails."""
         return self._restart is not None if self._most is None else self.more_wanted

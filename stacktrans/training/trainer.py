@@ -152,8 +152,7 @@ class Trainer:
             while not outcome and not self.stop_requested:
                 began = time.monotonic()
                 if progress.ended is None:
-                    if self.config.workers > 1:
-                        self._ahead.train(self.state.starts.needed(self.state.start.step))
+                    self._ahead.train(self.state.starts.needed(self.state.start.step))
                     self._advance()
                 elif self._made_certain():
                     outcome = progress.ended
@@ -243,7 +242,7 @@ class Trainer:
         """Have the run start again, if another start is allowed."""
         state = self.state
         if not state.starts.another_allowed:
-            if state.starts.counted and state.progress.best:  # of those before
+            if self.config.training.stream and state.progress.best:  # of the starts before
                 state.end("starts")
                 return
             raise FailedStart(reason, self.directory, measured=bool(state.progress.best))
