@@ -328,7 +328,6 @@ class Race:
         Raises `StacktransError` if no run can be trained, or one can't be read or written.
         """
         state = self.state
-        self._began = time.monotonic() - state.seconds
         try:
             count = min(self._workers, len(state.standings))
             with Pool(count, self._is_over, here=count == 1) as pool:

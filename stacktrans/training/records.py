@@ -287,13 +287,10 @@ class Standing(BaseModel):
     def after(self, before: "Standing") -> "Standing":
         """This one, if that is how the run stood a turn before."""
         reached = (self.test or 0.0, self.train or 0.0)
-        further = reached > before.furthest
-        return self.model_copy(
-            update={
-                "furthest": reached if further else before.furthest,
-                "stalled": 0 if further else before.stalled + 1,
-            }
-        )
+        if reached > before.furthest:
+            return self.model_copy(update={"furthest": reached, "stalled": 0})
+        stalled = {"furthest": before.furthest, "stalled": before.stalled + 1}
+        return self.model_copy(update=stalled)
 
     @property
     def solved(self) -> bool:

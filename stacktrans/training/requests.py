@@ -92,15 +92,13 @@ class TrainRequest:
             reading = reading if self.data is None else written_like(config.task, reading)
         pairs = task_of_data(self.task or self.text, self.data, reading, self.prefix)
         given = {**self.options, "text": self.text and find_files(self.text), "data": pairs}
+        options += option_layers({name: given.get(name) for name in names}, self.prefix)
         task = self.task or ("text" if self.text and not self.config else None)
         return {
             "base": base,
             "task": None if task is None else os.fspath(task),
             "config": None if self.config is None else os.fspath(self.config),
-            "options": [
-                *options,
-                *option_layers({name: given.get(name) for name in names}, self.prefix),
-            ],
+            "options": options,
             "assignments": self.assignments,
         }
 
