@@ -15,7 +15,7 @@ from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.table import Cell, as_csv, as_json, cells_of, markdown
-from stacktrans.sweeps.work import Record, is_record
+from stacktrans.sweeps.work import Record, parsed_record
 
 CLAIMS = [
     {"condition": "Queue", "task": "copy", "least": 90},
@@ -355,5 +355,5 @@ def test_forged_records_are_none(tmp_path: Path, change: dict[str, Any]) -> None
     record = next(iter(records_of(plan).values()))
     whole = {"starts": 1, "parameters": 1, "outcome": "solved", "accuracy": {}, "seed": 1}
     whole |= {"version": "1", "torch": "2", "command": "train", **record}
-    assert is_record(whole)
-    assert not is_record({**whole, **change})
+    assert parsed_record(json.dumps(whole)) == whole
+    assert parsed_record(json.dumps({**whole, **change})) is None

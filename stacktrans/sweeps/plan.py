@@ -335,8 +335,7 @@ def _refusal(layers: Sequence[Layer], place: Place, problem: str) -> UsageError:
 def check_names(file: SweepFile, layers: Sequence[Layer]) -> None:
     """Raise `UsageError` if an unknown measure, condition, axis or task is named."""
     tasks = _swept_tasks(layers)
-    named = (*_named(file, tasks), *_single_tasks(file, tasks, layers))
-    for kind, place, name, known in named:
+    for kind, place, name, known in (*_named(file, tasks), *_single_tasks(file, tasks, layers)):
         if name is None:
             if kind == "task" and tasks:
                 raise _refusal(layers, place, "task: is missing")

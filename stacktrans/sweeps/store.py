@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import check_place, write_atomically
 from stacktrans.common.processes import KILLED, Pool, cores
-from stacktrans.common.reading import parsed_json, read_bytes
+from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.table import as_csv, as_json, markdown, merit
@@ -23,7 +22,7 @@ from stacktrans.sweeps.work import (
     Record,
     failure,
     is_complete,
-    is_record,
+    parsed_record,
     read_record,
     work,
 )
@@ -82,10 +81,8 @@ class Store:
         path, runs = self.directory / RESULTS, self.directory / RUNS
         lines = read_bytes(path).splitlines() if path.exists() else []
         for number, line in enumerate(lines, start=1):
-            record: Any = None
-            with contextlib.suppress(ValueError):
-                record = parsed_json(line)
-            if not is_record(record):
+            record = parsed_record(line)
+            if record is None:
                 start = line[:60].decode(errors="backslashreplace")
                 message = f"{path}:{number}: not a record of a run: {start}"
                 if runs.is_dir():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import CONFIG, is_race, write_atomically
@@ -89,20 +89,20 @@ def failure(job: Job, reason: str) -> Record:
 def read_record(directory: Path) -> Record | None:
     """The record in a run's directory; None if it has none yet, or one that can't be read."""
     try:
-        record = parsed_json(read_bytes(directory / RECORD, MOST_BYTES))
-    except (UsageError, ValueError):
+        return parsed_record(read_bytes(directory / RECORD, MOST_BYTES))
+    except UsageError:
         return None
-    return record if is_record(record) else None
 
 
-def is_record(found: Any) -> bool:
-    """Whether what was read is the record of a run, finished or failed."""
-    kind = _Failed if isinstance(found, dict) and "error" in found else _Finished
+def parsed_record(content: str | bytes) -> Record | None:
+    """The record of a run, finished or failed; None if it is something else."""
     try:
+        found: Record = parsed_json(content)
+        kind = _Failed if isinstance(found, dict) and "error" in found else _Finished
         kind.model_validate(found)
-    except ValidationError:
-        return False
-    return True
+    except ValueError:
+        return None
+    return found
 
 
 class _Measured(BaseModel, strict=True):
