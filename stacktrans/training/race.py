@@ -219,8 +219,7 @@ def begin(
         command: the words of a command that trains any of them alone, if its recipe is added.
         budget: seconds; unless given, the time limit of each run, or else `BUDGET`.
     """
-    trainings = {name: config.training for name, config in configs.items()}
-    limits = filter(None, (training.time_limit for training in trainings.values()))
+    limits = [run.training.time_limit or 0.0 for run in configs.values()]
     folder = directory / unfinished(CANDIDATES)
     _remove(folder)
     alone = {name: each.model_copy(update={"workers": 1}) for name, each in configs.items()}
@@ -232,9 +231,9 @@ def begin(
         task.save_data(folder / DATA)
     state = RaceState(
         command=[*command],
-        budget=budget or max(limits, default=BUDGET),
+        budget=budget or max(limits) or BUDGET,
         standings=dict.fromkeys(configs, Standing()),
-        sizes={name: size for name, each in trainings.items() if (size := each.batch_symbols)},
+        sizes={name: size for name, run in configs.items() if (size := run.training.batch_symbols)},
     )
     state.save(directory)
     # Last, so that it is a race when all is there.
