@@ -16,10 +16,9 @@ from test_machines import counting
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
-from stacktrans.decoding.decoder import predict
 from stacktrans.extraction import network
 from stacktrans.extraction.extracting import Extracted, drawn_strings, extract
-from stacktrans.extraction.network import CannotExtract, Network, Recorder
+from stacktrans.extraction.network import NOTHING, CannotExtract, Network, Recorder
 from stacktrans.machines.files import read_machine
 from stacktrans.machines.machine import (
     CONSTANT,
@@ -59,19 +58,25 @@ def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Che
 
 
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn"])
-def test_runs_do_what_models_do(memory: str, tmp_path: Path) -> None:
+def test_steps_of_a_network_do_what_was_recorded(memory: str, tmp_path: Path) -> None:
     taken = []
     for seed in range(4):
         loaded = untrained(tmp_path, memory, seed, count=3, depth=4)
         network = Network(loaded)
         strings = [each.ids[:25] for each in drawn_strings(loaded, Lengths(1, 19), 6, 1)]
         recorder = Recorder(network, 1 / 256)
-        found = predict(recorder, strings, logs=False, observe=lambda _: None).symbols
-        expected = predict(network.model, strings, logs=False).symbols
-        assert found.starts.tolist() == expected.starts.tolist()
-        assert found.values.tolist() == expected.values.tolist()
         recorder.run(strings, [None] * len(strings))
-        taken.append(recorder.steps().signals.any(axis=0))
+        steps = recorder.steps()
+        reads = [
+            recorder.kinds[end // 2].of(numbers)
+            for end, numbers in zip(network.ends.reads, steps.reads.T, strict=True)
+        ]
+        states = recorder.states.of(steps.states)
+        done = network.step(states, steps.inputs, np.stack(reads, axis=1))
+        known = steps.signals != NOTHING
+        assert np.mean(done.signals[known] == steps.signals[known]) > 0.99
+        assert np.mean(done.outputs == steps.outputs) > 0.99
+        taken.append((steps.signals == 1).any(axis=0))
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 
 

@@ -10,8 +10,8 @@ import functools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from stacktrans.decoding.decoder import Step, decode, outputs_of, predict
 from stacktrans.decoding.model import Mixed
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.loops import sigmoid
-from stacktrans.model.arrays import ArrayModel, State, run_mixed
+from stacktrans.model.arrays import ArrayModel, State
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.of_machine import memories_of
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -177,7 +177,7 @@ class Network:
             expected = "expected stacks, queues, deques and lists, without a capacity"
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
         self.ends, self._memory = ends, checkpoint.memory
-        self.model = predictor.made_hard(True)
+        self.model = replace(predictor.made_hard(True), threads=1)
         self.layout = checkpoint.layout
         self.nothing = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial.reshape(-1)[self._kept]
@@ -235,19 +235,19 @@ class Network:
         given[:, self._kept] = states
         state.units[:] = given.reshape(count, *initial.shape).transpose(1, 2, 0, 3)
         state.read[:] = reads.reshape(count, -1)
-        return self.advance(state, ids)
+        logits = self.model.advance(state, Mixed(ids, ids, np.zeros(count)))
+        return self.outcome(state, logits)
 
-    def advance(self, state: State, ids: Ids) -> Outcome:
-        """The next step of the strings of a state, which is changed, with ids [N].
+    def outcome(self, state: State, logits: Array) -> Outcome:
+        """The last step of the strings of a state, which gave logits [N, outputs].
 
         Raises:
             StacktransError: the model's numbers overflow.
         """
-        weights, count = self.model.weights, len(ids)
-        hidden = run_mixed(weights, state, weights.projected[ids])
-        logits = self.model.read_out(hidden)
         if (outputs_of(logits) < 0).any():
             raise StacktransError(OVERFLOW)
+        assert state.run is not None
+        weights, hidden = self.model.weights, state.run.trace.hidden[:, -1]
         with np.errstate(over="ignore"):
             heads = hidden @ weights.heads[: weights.signals].T + weights.bias[: weights.signals]
             soft = self._soft(heads)
@@ -255,7 +255,7 @@ class Network:
             state.signals.astype(np.int8),
             logits,
             self._pushed(hidden),
-            state.units.transpose(2, 0, 1, 3).reshape(count, -1)[:, self._kept],
+            state.units.transpose(2, 0, 1, 3).reshape(len(logits), -1)[:, self._kept],
             (np.minimum(soft, 1 - soft) > UNDECIDED).sum(axis=1),
         )
 
@@ -267,6 +267,20 @@ class Network:
             vectors: Array = np.tanh(sums) if weights.kind.tanh_values else sigmoid(sums)
         return vectors.reshape(len(hidden), self.model.memory.pushes, len(self.empty))
 
+    def effective(self, signals: Array, reads: Ids) -> Ids:
+        """[N, signals] signals; `NOTHING` for the pop of a row that is empty.
+
+        Args:
+            signals: [N, signals] 0 or 1.
+            reads: [N, reads] the numbers of the vectors that were read before them.
+        """
+        found = signals.astype(np.int64)
+        rows = [end // 2 for end in self.ends.reads]
+        for signal, end in self.ends.pops:
+            if end // 2 in rows:
+                found[reads[:, rows.index(end // 2)] == EMPTY, signal] = NOTHING
+        return found
+
 
 class Steps(NamedTuple):
     """What a network did in N steps, as numbers of vectors.
@@ -275,7 +289,7 @@ class Steps(NamedTuple):
         states: [N] before each.
         inputs: [N] the id read.
         reads: [N, reads] what was read from each end before it.
-        signals: [N, signals] 0 or 1; 0 for the pop of a memory that was empty.
+        signals: [N, signals] 0 or 1; `NOTHING` for the pop of a memory that was empty.
         outputs: [N] the outputs; `NOTHING` where none is asked for.
         pushed: [N, pushes]; `NOTHING` where nothing is.
         after: [N] the states after each.
@@ -305,27 +319,8 @@ def parts_of(layout: Layout, inputs: int) -> Ids:
     return parts
 
 
-@dataclass
-class _Run:
-    """B strings on their way through a network.
-
-    Attributes:
-        state: of the network and its memory.
-        numbers: [B] of the states of the units.
-        sizes: [B, rings] how many vectors each ring holds.
-        signals: [B, signals] of the last step.
-        steps: the last step of each, but for the outputs.
-    """
-
-    state: State
-    numbers: Ids
-    sizes: Ids
-    signals: Array
-    steps: Steps | None = None
-
-
 class Recorder:
-    """Runs strings through a network, as the decoder's model, and keeps each different step once.
+    """Runs strings through a network, and keeps each different step once.
 
     Args:
         network: what is run.
@@ -341,13 +336,8 @@ class Recorder:
         parts: see `parts_of`.
     """
 
-    failure: ClassVar[str] = OVERFLOW
-    certain: ClassVar[bool] = False
-    threads = 1
-
     def __init__(self, network: Network, grid: float, deadline: Deadline = UNLIMITED) -> None:
         self.network, self._deadline = network, deadline
-        self.buffers = network.model.buffers
         self.states = Vectors(network.start, grid)
         own = [Vectors(network.empty, grid) for _ in network.ends.names]
         self.kinds = [own[alphabet] for alphabet in network.ends.alphabets]
@@ -371,70 +361,50 @@ class Recorder:
             sources: ids of source symbols; of a stream, all that is read.
             scored: of each, which of its outputs matter; None for all.
         """
-        self.strings += len(sources)
-        layout, ended = self.network.layout, np.zeros(len(sources), np.bool_)
+        count, ends, layout = len(sources), self.network.ends, self.network.layout
+        self.strings += count
+        states, ended = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+        reads = np.tile(self.network.empty, (count, len(ends.reads), 1))
 
         def observe(step: Step) -> None:
-            outputs = outputs_of(step.logits)
-            for row, (item, answer) in enumerate(zip(step.items, step.answers, strict=True)):
+            self._deadline.check()
+            items, outputs = step.items, outputs_of(step.logits)
+            for row, (item, answer) in enumerate(zip(items, step.answers, strict=True)):
                 own = scored[item]
                 if answer < 0 or ended[item] or (own is not None and not own[answer]):
                     outputs[row] = NOTHING
             if not layout.feeds_back:  # otherwise the decoder stops at the end
-                ended[step.items] |= outputs == layout.end
-            table = step.state.steps._replace(outputs=outputs).table
-            self._met.update(dict.fromkeys(row.tobytes() for row in table))
+                ended[items] |= outputs == layout.end
+            steps = self._numbered(step, states[items], reads[items], outputs)
+            states[items], reads[items] = steps.after, step.state.read.reshape(reads[items].shape)
+            self._met.update(dict.fromkeys(row.tobytes() for row in steps.table))
 
         with contextlib.suppress(OutOfTime):
             if layout.consecutive:
-                predict(self, sources, logs=False, observe=observe)
+                predict(self.network.model, sources, logs=False, observe=observe)
             else:
-                decode(self, layout, sources, logs=False, observe=observe)
+                decode(self.network.model, layout, sources, logs=False, observe=observe)
 
-    def start(self, batch: int, steps: int = 0) -> _Run:
-        """See `Model.start`."""
-        sizes = np.zeros((batch, len(self.kinds)), np.int64)
-        signals = np.zeros((batch, self.network.model.weights.signals))
-        state = self.network.model.start(batch, steps)
-        return _Run(state, np.zeros(batch, np.int64), sizes, signals)
+    def _numbered(self, step: Step, states: Ids, vectors: Array, outputs: Ids) -> Steps:
+        """A step of N strings, with its states and vectors by their numbers.
 
-    def select(self, state: _Run, items: Ids) -> _Run:
-        """See `Model.select`."""
-        own = self.network.model.select(state.state, items)
-        return _Run(own, state.numbers[items], state.sizes[items], state.signals[items])
-
-    def advance(self, state: _Run, ids: Ids | Mixed, asked: Mask | None = None) -> Array:
-        """See `Model.advance`; of single steps."""
-        self._deadline.check()
-        symbols = ids.ids if isinstance(ids, Mixed) else ids[:, 0]
-        symbols = np.where(symbols < 0, self.network.nothing, symbols)
-        ends, count = self.network.ends, len(symbols)
-        read = state.state.read.reshape(count, len(ends.reads), -1)
-        reads = np.zeros(read.shape[:2], np.int64)
-        for place, end in enumerate(ends.reads):
-            reads[:, place] = self.kinds[end // 2].add(read[:, place])
-        done = self.network.advance(state.state, symbols)
+        Args:
+            step: as the decoder shows it.
+            states: [N] before it.
+            vectors: [N, reads, m] read before it.
+            outputs: [N] that count; `NOTHING` for others.
+        """
+        network, ends = self.network, self.network.ends
+        done = network.outcome(step.state, step.logits)
         self.undecided += int(done.undecided.sum())
         self.signals += done.signals.size
-        signals, nothing = done.signals.astype(np.int64), np.full(count, NOTHING)
+        reads = np.zeros(vectors.shape[:2], np.int64)
+        for place, end in enumerate(ends.reads):
+            reads[:, place] = self.kinds[end // 2].add(vectors[:, place])
         pushed = np.full(done.pushed.shape[:2], NOTHING)
         for place, (signal, end) in enumerate(ends.pushes):
-            rows = signals[:, signal] == 1
+            rows = done.signals[:, signal] == 1
             pushed[rows, place] = self.kinds[end // 2].add(done.pushed[rows, place])
-        self._resize(state.sizes, signals)
-        before, state.numbers = state.numbers, self.states.add(done.states)
-        state.signals = signals
-        state.steps = Steps(before, symbols, reads, signals, nothing, pushed, state.numbers)
-        return done.logits
-
-    def _resize(self, sizes: Ids, signals: Ids) -> None:
-        """Count what rings hold; the signal of a pop from a ring that was empty becomes 0."""
-        ends, empty = self.network.ends, sizes == 0
-        for signal, end in ends.pops:
-            signals[empty[:, end // 2], signal] = 0
-            sizes[:, end // 2] = np.maximum(sizes[:, end // 2] - signals[:, signal], 0)
-        for signal, end in ends.pushes:
-            sizes[:, end // 2] += signals[:, signal]
-        for signal, taken, put in ends.moves:
-            sizes[:, taken // 2] = np.maximum(sizes[:, taken // 2] - signals[:, signal], 0)
-            sizes[:, put // 2] += signals[:, signal]
+        inputs = np.where(step.ids < 0, network.nothing, step.ids)
+        signals, after = network.effective(done.signals, reads), self.states.add(done.states)
+        return Steps(states, inputs, reads, signals, outputs, pushed, after)

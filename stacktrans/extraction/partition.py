@@ -253,13 +253,8 @@ class Partition:
         self.relevant: Mask = np.zeros(self.contents.shape[1], np.bool_)
         self.relevant[[0, -1]] = True
         self.output: int = steps.signals.shape[1]
-        tops = {ring: place for place, ring in reversed([*enumerate(self.read_rings, start=1)])}
-        self._pops = {signal: tops.get(end // 2) for signal, end in ends.pops}
         used = (*ends.pops, *ends.pushes, *((signal, taken) for signal, taken, _ in ends.moves))
         self._rings = {signal: end // 2 for signal, end in used}
-        self._signals = steps.signals.copy()
-        for signal in self._pops:  # nothing is popped from an empty ring
-            self._signals[self.popped_empty(signal, self.contents), signal] = NOTHING
 
     def ring_relevant(self, ring: int) -> bool:
         """Whether anything depends on what a ring holds."""
@@ -275,17 +270,9 @@ class Partition:
     def signal_values(self, signal: int) -> Ids:
         """[N] a signal; `NOTHING` where it is not relevant."""
         if not self._signal_relevant(signal):
-            return np.full(len(self._signals), NOTHING)
-        values: Ids = self._signals[:, signal]
+            return np.full(len(self.contents), NOTHING)
+        values: Ids = self.steps.signals[:, signal]
         return values
-
-    def popped_empty(self, signal: int, contents: Ids) -> Mask:
-        """[n] where a signal would pop, in [n, places], from what shows that it is empty."""
-        place = self._pops.get(signal)
-        if place is None:
-            return np.zeros(len(contents), np.bool_)
-        empty: Mask = contents[:, place] == EMPTY
-        return empty
 
     def usual(self, values: Ids) -> Ids:
         """[N] things that are done; `NOTHING` where most equivalent steps do something else."""

@@ -191,12 +191,12 @@ class Experiments:
         return network.step(states, contents[:, 0], read, self._deadline.check)
 
     def _direct(self, done: Outcome, contents: Ids, column: int) -> Ids:
-        """[n] a signal that is given, or the output; `NOTHING` where it is not relevant."""
+        """[n] a signal, by its column, or the output; `NOTHING` for the pop of an empty row."""
         if column == self._partition.output:
             return done.outputs
-        found: Ids = done.signals[:, column].astype(np.int64)
-        found[self._partition.popped_empty(column, contents)] = NOTHING
-        return found
+        network = self._recorder.network
+        signals: Ids = network.effective(done.signals, contents[:, 1:-1])[:, column]
+        return signals
 
     def _sifted(self, classes: Classes, vectors: Array, origins: Ids, root: int = 0) -> Ids:
         """[n] the classes of vectors [n, D]: what each makes the network do where it was tried.
