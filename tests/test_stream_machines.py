@@ -18,7 +18,7 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.extraction import network
 from stacktrans.extraction.extracting import Extracted, drawn_strings, extract
-from stacktrans.extraction.network import NOTHING, CannotExtract, Network, Recorder
+from stacktrans.extraction.network import NOTHING, CannotExtract, Deadline, Network, Recorder
 from stacktrans.machines.files import read_machine
 from stacktrans.machines.machine import (
     CONSTANT,
@@ -64,7 +64,7 @@ def test_steps_of_a_network_do_what_was_recorded(memory: str, tmp_path: Path) ->
         loaded = untrained(tmp_path, memory, seed, count=3, depth=4)
         network = Network(loaded)
         strings = [each.ids[:25] for each in drawn_strings(loaded, Lengths(1, 19), 6, 1)]
-        recorder = Recorder(network, 1 / 256)
+        recorder = Recorder(network, 1 / 256, Deadline(60))
         recorder.run(strings, [None] * len(strings))
         steps = recorder.steps()
         reads = [

@@ -347,7 +347,7 @@ class _Extraction:
             if fewest < 0 or len(wrong) < fewest:
                 best, fewest, worse = machine, len(wrong), 0
             instructive = self._trained_on(wrong)
-            if not instructive or worse == PATIENCE or self._deadline.over:
+            if not instructive or worse == PATIENCE or self._deadline.over():
                 break
             some = np.linspace(0, len(instructive) - 1, min(len(instructive), DIFFERING))
             self._learn_from([instructive[at] for at in some.astype(int).tolist()])
@@ -373,10 +373,10 @@ class _Extraction:
             yield drawn_strings(self._checkpoint, lengths, count, seed)
 
     def _machine(self, tolerance: float) -> Machine:
-        refinement = Refinement(self._recorder, tolerance, self._deadline)
+        refinement = Refinement(self._recorder, tolerance)
         refinement.refine()
         names = named(self._checkpoint, refinement.partition)
-        rules = RuleLearner(refinement.partition, names, self._deadline).learn()
+        rules = RuleLearner(refinement.partition, names).learn()
         return replace(names.machine, rules=tuple(rules))
 
     def _compared(
@@ -385,7 +385,7 @@ class _Extraction:
         """How many strings there was time for, `least` anyway, and those that differ."""
         wrong: list[Tried] = []
         for first in range(0, len(strings), AT_ONCE):
-            if first >= least and self._deadline.passed_by(grace):
+            if first >= least and self._deadline.over(grace):
                 return first, wrong
             part = strings[first : first + AT_ONCE]
             wrong += differing(self._checkpoint, self._hard, machine, part)
@@ -415,7 +415,7 @@ class _Extraction:
                 f"no machine found: after {rounds} rounds the best, of {machine.states.size} "
                 f"states and {len(machine.rules)} rules, gives the hard model's answer to only "
                 f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
-                + ("; there was no time for more" if self._deadline.over else "")
+                + ("; there was no time for more" if self._deadline.over() else "")
             )
         shortest = min(wrong, key=_length, default=None)
         return Extracted(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -53,7 +52,7 @@ class Deadline:
         seconds: after how many, from now.
     """
 
-    def __init__(self, seconds: float = math.inf) -> None:
+    def __init__(self, seconds: float) -> None:
         self.seconds, self._begun = seconds, time.monotonic()
 
     @property
@@ -61,25 +60,16 @@ class Deadline:
         """How many seconds it has taken so far."""
         return time.monotonic() - self._begun
 
-    @property
-    def over(self) -> bool:
-        """Whether there is no time left to learn."""
-        return self.passed_by(0)
-
-    def passed_by(self, grace: float) -> bool:
+    def over(self, grace: float = 0) -> bool:
         """Whether it was more than so many seconds ago."""
         return self.taken > self.seconds + grace
 
     def check(self, grace: float = 0) -> None:
         """Raise `OutOfTime` if it was more than so many seconds ago."""
-        if self.passed_by(grace):
+        if self.over(grace):
             raise OutOfTime(
                 f"no machine found within {self.seconds:g} s; with more time there may be one"
             )
-
-
-UNLIMITED = Deadline()
-"""Is never over."""
 
 
 class Vectors:
@@ -336,8 +326,8 @@ class Recorder:
         parts: see `parts_of`.
     """
 
-    def __init__(self, network: Network, grid: float, deadline: Deadline = UNLIMITED) -> None:
-        self.network, self._deadline = network, deadline
+    def __init__(self, network: Network, grid: float, deadline: Deadline) -> None:
+        self.network, self.deadline = network, deadline
         self.states = Vectors(network.start, grid)
         own = [Vectors(network.empty, grid) for _ in network.ends.names]
         self.kinds = [own[alphabet] for alphabet in network.ends.alphabets]
@@ -367,7 +357,7 @@ class Recorder:
         reads = np.tile(self.network.empty, (count, len(ends.reads), 1))
 
         def observe(step: Step) -> None:
-            self._deadline.check()
+            self.deadline.check()
             items, outputs = step.items, outputs_of(step.logits)
             for row, (item, answer) in enumerate(zip(items, step.answers, strict=True)):
                 own = scored[item]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Deadline, Recorder, Vectors
+from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Recorder, Vectors
 from stacktrans.kernels.arrays import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -201,10 +201,10 @@ class Partition:
     """The classes of what was met in the runs of a network, and which steps they make equivalent.
 
     Args:
-        recorder: of the runs.
-        deadline: after which nothing more is made one.
+        recorder: of the runs; after its deadline nothing more is made one.
 
     Attributes:
+        deadline: that of the recorder.
         steps: the steps of the runs.
         states: classes of states.
         symbols: classes of the ids that are read.
@@ -225,8 +225,8 @@ class Partition:
         output: the column of outputs, after those of signals.
     """
 
-    def __init__(self, recorder: Recorder, deadline: Deadline) -> None:
-        self._deadline = deadline
+    def __init__(self, recorder: Recorder) -> None:
+        self.deadline = recorder.deadline
         self.steps = steps = recorder.steps()
         self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
@@ -375,7 +375,7 @@ class Partition:
         """
         before, merged = self.count_conflicts(evident), False
         for one, other in pairs:
-            if self._deadline.over:
+            if self.deadline.over():
                 break
             if fewer is not None and classes.kept_apart(one, other):
                 continue

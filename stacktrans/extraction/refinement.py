@@ -20,14 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.network import (
-    NOTHING,
-    CannotExtract,
-    Deadline,
-    Outcome,
-    OutOfTime,
-    Recorder,
-)
+from stacktrans.extraction.network import NOTHING, CannotExtract, Outcome, OutOfTime, Recorder
 from stacktrans.extraction.partition import (
     Classes,
     Experiment,
@@ -108,18 +101,12 @@ class Experiments:
         recorder: of the steps.
         partition: which of them are equivalent.
         generator: draws those that are experimented with.
-        deadline: after which there are no more.
     """
 
     def __init__(
-        self,
-        recorder: Recorder,
-        partition: Partition,
-        generator: np.random.Generator,
-        deadline: Deadline,
+        self, recorder: Recorder, partition: Partition, generator: np.random.Generator
     ) -> None:
-        self._recorder, self._partition = recorder, partition
-        self._generator, self._deadline = generator, deadline
+        self._recorder, self._partition, self._generator = recorder, partition, generator
 
     def causes(self, found: Conflict) -> list[Cause]:
         """What makes the difference, the commonest cause first.
@@ -188,7 +175,7 @@ class Experiments:
         ]
         none = np.zeros((len(contents), 0, len(network.empty)), network.empty.dtype)
         read = np.concatenate([none, *(own[:, None] for own in reads)], axis=1)
-        return network.step(states, contents[:, 0], read, self._deadline.check)
+        return network.step(states, contents[:, 0], read, self._recorder.deadline.check)
 
     def _direct(self, done: Outcome, contents: Ids, column: int) -> Ids:
         """[n] a signal, by its column, or the output; `NOTHING` for the pop of an empty row."""
@@ -232,19 +219,18 @@ class Refinement:
     """Splits the classes of what was met in runs.
 
     Args:
-        recorder: of the runs.
+        recorder: of the runs; after its deadline what was found until then counts.
         tolerance: the share of steps that may do otherwise than equivalent ones.
-        deadline: after which what was found until then counts.
 
     Attributes:
         partition: what is refined.
     """
 
-    def __init__(self, recorder: Recorder, tolerance: float, deadline: Deadline) -> None:
-        self._recorder, self._tolerance, self._deadline = recorder, tolerance, deadline
-        self.partition = Partition(recorder, deadline)
+    def __init__(self, recorder: Recorder, tolerance: float) -> None:
+        self._recorder, self._tolerance, self._deadline = recorder, tolerance, recorder.deadline
+        self.partition = Partition(recorder)
         self._generator = np.random.default_rng(0)
-        self._experiments = Experiments(recorder, self.partition, self._generator, deadline)
+        self._experiments = Experiments(recorder, self.partition, self._generator)
         self._given_up: set[tuple[int, ...]] = set()
 
     def refine(self) -> None:
@@ -255,21 +241,21 @@ class Refinement:
         """
         resolved = 0
         while True:
-            while (found := self._conflict()) and not self._deadline.over:
+            while (found := self._conflict()) and not self._deadline.over():
                 try:
                     self._resolve(found)
                 except OutOfTime:
                     return
                 resolved += 1
                 self._check_counts(resolved)
-            if self._deadline.over or not self.partition.confirm():
+            if self._deadline.over() or not self.partition.confirm():
                 return
 
     def _conflict(self) -> Conflict | None:
         """The conflict of the most steps, about signals and outputs before anything else."""
         partition = self.partition
         firsts, groups = partition.groups()
-        while partition.propagate(groups, len(firsts)) and not self._deadline.over:
+        while partition.propagate(groups, len(firsts)) and not self._deadline.over():
             firsts, groups = partition.groups()
         sizes = np.bincount(groups)
         for columns, few in ((partition.direct, 0.0), (partition.later, AGREED * self._tolerance)):

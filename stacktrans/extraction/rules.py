@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.network import EMPTY, GRACE, NOTHING, Deadline
+from stacktrans.extraction.network import EMPTY, GRACE, NOTHING
 from stacktrans.extraction.partition import Classes, Partition
 from stacktrans.machines.machine import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.model.checkpoint import Checkpoint
@@ -221,9 +221,9 @@ class RuleLearner:
     """Learns the rules of steps.
 
     Args:
-        partition: the steps and the classes of what they are made of.
+        partition: the steps and the classes of what they are made of; after its deadline sorts
+            are parted no further.
         names: what these are called.
-        deadline: after which sorts are parted no further.
 
     Attributes:
         things: what can stand in each place.
@@ -235,8 +235,8 @@ class RuleLearner:
         push_signals: the signal of each push.
     """
 
-    def __init__(self, partition: Partition, names: Named, deadline: Deadline) -> None:
-        self.deadline, steps = deadline, partition.steps
+    def __init__(self, partition: Partition, names: Named) -> None:
+        self.deadline, steps = partition.deadline, partition.steps
         reads = [
             names.kind_numbers[ring][partition.kinds[ring].of[steps.reads[:, place]]]
             * partition.relevant[1 + place]
@@ -268,7 +268,7 @@ class RuleLearner:
         """
         for _ in range(MOST_ROUNDS):
             groups = self._groups()
-            if self.deadline.over or not self._part(groups):
+            if self.deadline.over() or not self._part(groups):
                 break
         return [*_Generalizing(self, groups).rules()]
 
@@ -332,7 +332,7 @@ class RuleLearner:
         """Part a sort in each place where equivalent steps deviate; whether any was."""
         self._parted = set()
         for group in groups:
-            if self.deadline.over:
+            if self.deadline.over():
                 break
             slots = zip(self.slots, group.terms, strict=True)
             slot = next((slot for slot, terms in slots if terms == frozenset()), None)
