@@ -17,7 +17,6 @@ from stacktrans.common.ends import Ends
 from stacktrans.machines.machine import (
     CONSTANT,
     Machine,
-    NoRule,
     Rule,
     Series,
     Stepper,
@@ -229,10 +228,9 @@ def answered(task: Counting, source: Sequence[str]) -> list[str | None] | None:
 def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
     """Whether a machine goes on otherwise with a row, where it is known how it goes on."""
     symbols = "".join(prompt + answer for prompt, answer in row) + machine.source[0]
-    try:
-        stepper = Stepper(Transitions(machine))
-        said = [*stepper.run(machine.source.index(each) for each in symbols[:-1])]
-    except NoRule:
+    stepper = Stepper(Transitions(machine))
+    said = [stepper.step(machine.source.index(each)) for each in symbols[:-1]]
+    if stepper.lost:
         return True
     place = 0
     for prompt, answer in row:

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -170,7 +169,7 @@ def test_heads_of_lists_move() -> None:
     stepper = Stepper(Transitions(machine))
     held = []
     for symbol in (0, 0, 1, 1, 1, 2, 2, 2):
-        deque(stepper.run([symbol]), maxlen=0)
+        stepper.step(symbol)
         held.append([list(each) for each in stepper.held])
     assert held[1] == [[1, 1], []]
     assert held[2] == [[1], [1]]

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from stacktrans.common.ends import Ends
-from stacktrans.common.errors import StacktransError
 from stacktrans.decoding.model import Mixed, Numbers
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import Layout
@@ -166,10 +165,6 @@ class Machine:
         return self.symbols.size - 1
 
 
-class NoRule(StacktransError):
-    """A machine is where none of its rules fits."""
-
-
 class Transition(NamedTuple):
     """What a machine does in a step.
 
@@ -302,15 +297,17 @@ class Stepper:
         state: the state that it begins in.
 
     Attributes:
-        last: what was done in the last step.
+        last: what was done in the last step that a rule fitted.
         held: what each memory holds.
         state: the state after the last step.
+        lost: whether no rule fitted a step; from then on none does.
     """
 
     def __init__(
         self, transitions: Transitions, held: Sequence[Any] | None = None, state: int = START
     ) -> None:
         self._transitions, self.state, machine = transitions, state, transitions.machine
+        self.lost = False
         self.held: Sequence[Any] = [Row() for _ in machine.kinds] if held is None else held
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
         # What is not relevant is always read as empty.
@@ -322,7 +319,7 @@ class Stepper:
     def copy(self) -> Stepper:
         """Another run in the same configuration."""
         other = Stepper(self._transitions, [*map(Row, self.held)], self.state)
-        other.last = self.last
+        other.last, other.lost = self.last, self.lost
         return other
 
     def kind_at(self, end: int, depth: int) -> int:
@@ -331,22 +328,17 @@ class Stepper:
         return kind
 
     def step(self, symbol: int) -> int:
-        """The output for a symbol; `NO_OUTPUT` where the machine has none.
-
-        Raises:
-            NoRule: no rule applies.
-        """
+        """The output for a symbol; `NO_OUTPUT` where the machine has none, or `LOST`."""
+        if self.lost:
+            return LOST
         kinds = [self.kind_at(*read) if read else EMPTY for read in self._reads]
         done = self._transitions.step((symbol, *kinds, self.state))
         if done is None:
-            raise NoRule
+            self.lost = True
+            return LOST
         done.apply(self.held)
         self.last, self.state = done, done.after
         return done.output
-
-    def run(self, symbols: Iterable[int]) -> Iterator[int]:
-        """The output for each of some symbols, as they come; raises `NoRule`."""
-        return map(self.step, symbols)
 
 
 @dataclass
@@ -358,14 +350,12 @@ class Run:
         signals: [B, signals] of the last step; NaN where there was no rule.
         origins: what each memory of the first string holds, as the steps that pushed it, if each
             step was noted; see `MachineModel`.
-        lost: the strings for which there was no rule.
         steps: how many were noted.
     """
 
     steppers: list[Stepper]
     signals: Numbers
     origins: list[Row]
-    lost: set[int] = field(default_factory=set)
     steps: int = 0
 
 
@@ -397,17 +387,10 @@ class Runner:
         """See `Model.advance`; logits are NaN where no rule fits, -inf where there is no output."""
         if isinstance(ids, Mixed):
             ids = np.where(ids.ids < 0, self.machine.nothing, ids.ids)[:, None]
-        outputs = np.full(ids.shape, LOST)
+        outputs = np.empty(ids.shape, np.int64)
         for item, (stepper, row) in enumerate(zip(state.steppers, ids.tolist(), strict=True)):
-            if item in state.lost:
-                continue
-            try:
-                for place, symbol in enumerate(row):
-                    outputs[item, place] = stepper.step(symbol)
-                state.signals[item] = stepper.last.signals
-            except NoRule:
-                state.lost.add(item)
-                state.signals[item] = np.nan
+            outputs[item] = [*map(stepper.step, row)]
+            state.signals[item] = np.nan if stepper.lost else stepper.last.signals
         chosen = outputs.ravel() if asked is None else outputs[asked]
         logits = np.full((len(chosen), self.machine.outputs.size), UNLIKELY)
         logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
@@ -417,7 +400,5 @@ class Runner:
 
     def select(self, state: Run, items: Ids) -> Run:
         """See `Model.select`."""
-        chosen = items.tolist()
-        steppers = [state.steppers[item].copy() for item in chosen]
-        lost = {place for place, item in enumerate(chosen) if item in state.lost}
-        return Run(steppers, state.signals[items], state.origins, lost)
+        steppers = [state.steppers[item].copy() for item in items.tolist()]
+        return Run(steppers, state.signals[items], state.origins)

@@ -73,7 +73,7 @@ class MachineModel(Runner):
 
     def _track(self, state: Run) -> None:
         """Note at which steps was pushed what the memories of the first string hold."""
-        if 0 not in state.lost:
+        if not state.steppers[0].lost:
             state.steppers[0].last.apply(state.origins, state.steps)
             state.steps += 1
 

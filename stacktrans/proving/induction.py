@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stacktrans.machines.machine import EMPTY, START, NoRule, Stepper, Transitions
+from stacktrans.machines.machine import EMPTY, LOST, START, Stepper, Transitions
 from stacktrans.proving.product import Unproved
 from stacktrans.tasks.streams import Counting
 
@@ -409,20 +409,16 @@ class Induction:
         ]
         return Stepper(self._transitions, stacks, place.state)
 
-    def _step(self, stepper: Stepper, part: Part) -> int | None:
-        """The output for a symbol of a run; None if no rule applies."""
+    def _step(self, stepper: Stepper, part: Part) -> int:
+        """The output for a symbol of a run."""
         self.found.steps += 1
-        try:
-            return stepper.step(part.symbol)
-        except NoRule:
-            return None
+        return stepper.step(part.symbol)
 
     def _on(self, place: Place, before: tuple[tuple[int, ...], ...]) -> Place:
         """A step on; raises `Undecided` and `Wrong`."""
         part, last = self._parts[place.part], not at_least(place.left, 2)
         stepper, expected = self._stepper(place), part.last if last else part.inner
-        output = self._step(stepper, part)
-        if output is None or expected not in (None, output):
+        if not _is_right(self._step(stepper, part), expected):
             raise Wrong(place.first_counts, before)
         held = tuple(stack.held for stack in stepper.held)
         place = place._replace(left=place.left - 1, state=stepper.state, held=held)
@@ -438,10 +434,10 @@ class Induction:
         for length in range(1, LONGEST_CYCLE + 1):
             try:
                 enough = at_least(place.left, length + 1)
-                output = self._step(stepper, part) if enough else None
+                right = enough and _is_right(self._step(stepper, part), part.inner)
             except Undecided:
                 return None
-            if output is None or part.inner not in (None, output):
+            if not right:
                 return None
             if stepper.state == place.state and all(own.growth is not None for own in stepper.held):
                 return self._repeated(place, length, stepper.held)
@@ -474,13 +470,15 @@ def sequence(parts: Sequence[Part], counts: Sequence[int]) -> list[Step]:
     return found
 
 
+def _is_right(output: int, expected: int | None) -> bool:
+    """Whether there is an output, and it is what is expected, if anything is."""
+    return output != LOST and expected in (None, output)
+
+
 def goes_wrong(transitions: Transitions, row: Sequence[Step]) -> bool:
     """Whether a machine, run as always, gives a wrong output for symbols in a row."""
     stepper = Stepper(transitions)
-    try:
-        return any(right not in (None, stepper.step(symbol)) for symbol, right in row)
-    except NoRule:
-        return True
+    return not all(_is_right(stepper.step(symbol), expected) for symbol, expected in row)
 
 
 def shortest_wrong(
