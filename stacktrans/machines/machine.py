@@ -202,11 +202,13 @@ class Transitions:
 
     Attributes:
         relevant: the places that some rule depends on.
+        step: what is done for what stands in the places; None if no rule applies. What stands in
+            places that are not relevant has to be the same each time, as `EMPTY`.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self._known: dict[tuple[int, ...], Transition | None] = {}
+        self.step = functools.cache(self._step)
         self._letters = [[letter for _, letter in things.each] for things in machine.places]
         self.relevant = set[int]()
         for rule in machine.rules:
@@ -220,17 +222,7 @@ class Transitions:
                 if own is not None and 0 < len(own) < things.size
             }
 
-    def step(self, places: tuple[int, ...]) -> Transition | None:
-        """What is done for what stands in the places; None if no rule applies.
-
-        What stands in places that are not relevant has to be the same each time, as `EMPTY`.
-        """
-        try:
-            return self._known[places]
-        except KeyError:
-            return self._known.setdefault(places, self._transition(places))
-
-    def _transition(self, places: tuple[int, ...]) -> Transition | None:
+    def _step(self, places: tuple[int, ...]) -> Transition | None:
         machine, memories = self.machine, self.machine.memories
         letters = [own[thing] for own, thing in zip(self._letters, places, strict=True)]
         rule = next((rule for rule in machine.rules if _applies(rule, places, letters)), None)

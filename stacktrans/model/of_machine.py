@@ -19,10 +19,7 @@ from stacktrans.tasks.alphabets import Ids, Mask
 
 def buffers_of(config: ModelConfig) -> Buffers | None:
     """The buffers of a machine that is made of such a model."""
-    own = config.buffers
-    if own is None:
-        return None
-    return Buffers(own.steps_per_symbol, own.extra_steps, own.output_skip)
+    return Buffers(**config.buffers.model_dump()) if config.buffers else None
 
 
 def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Ends | None:
