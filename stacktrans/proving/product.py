@@ -19,17 +19,7 @@ from typing import Any, NamedTuple
 from stacktrans.common.ends import BOTTOM, TOP
 from stacktrans.machines.machine import EMPTY, START, Machine, Transition, Transitions
 from stacktrans.proving.references import QUEUE, Reference, Step
-from stacktrans.proving.tapes import (
-    BACK,
-    FRONT,
-    UNKNOWN,
-    Block,
-    Broke,
-    Broken,
-    Contents,
-    Lacking,
-    Tape,
-)
+from stacktrans.proving.tapes import BACK, FRONT, UNKNOWN, Block, Contents, Lacking, Tape
 
 FINISHED, WRONG = "finished", "wrong"
 """Where a product ends: there is nothing more to say, or something wrong was said."""
@@ -296,7 +286,6 @@ class Explorer:
     ) -> None:
         self._transitions, self._product = transitions, product
         self._tape, self._along, self._apart = tape, along, apart
-        self._parts = {number: part for part, number in enumerate(along, start=1)}
         self._places = {number: place for place, number in enumerate(apart)}
         self._pop_end = FRONT if product.reference.memory == QUEUE else BACK
         self._trails: dict[Situation, Trail] = {}
@@ -344,9 +333,6 @@ class Explorer:
             self._waiting[lacking.node].append(situation)
             for value in self._edges[lacking.node]:
                 self._reveal(situation, lacking.node, value)
-        except Broken as broken:
-            numbers = [None, *self._along]
-            raise Broke(numbers[broken.part], broken.why) from None
 
     def _step(self, situation: Situation, length: int) -> None:
         product = self._product
@@ -363,12 +349,12 @@ class Explorer:
             self._take(situation, move, done, length)
 
     def _read(self, situation: Situation, place: int, end: int, depth: int) -> int:
-        """The kind that is read in a place; raises `Lacking`, `Broken` and `Broke`."""
+        """The kind that is read in a place; raises `Lacking` and `Broke`."""
         number, side = divmod(end, 2)
         if place not in self._transitions.relevant:
             return EMPTY
-        if number in self._parts:
-            kind = self._tape.read(situation.tape, self._parts[number], self._end(end), depth)
+        if number in self._along:
+            kind = self._tape.read(situation.tape, number + 1, self._end(end), depth)
             return EMPTY if kind is None else kind  # type: ignore[return-value]
         held = situation.held[self._places[number]]
         kind = self._apart[number].read(held, side, depth)
@@ -412,18 +398,18 @@ class Explorer:
 
     def _on_tape(self, tape: Any, move: Move, done: Transition) -> Any:
         """The tape after the pops and the pushes of a step."""
-        step, parts = move.step, self._parts
+        step, along = move.step, self._along
         if step and step.pops:
             tape = self._tape.popped(tape, 0, self._pop_end)
         for end in done.pops:
-            if end // 2 in parts:
-                tape = self._tape.popped(tape, parts[end // 2], self._end(end))
+            if end // 2 in along:
+                tape = self._tape.popped(tape, end // 2 + 1, self._end(end))
         pushed: dict[int, list[Hashable]] = {0: [*step.pushed]} if step else {}
         for end, kind in done.pushes:
-            part = parts.get(end // 2)
-            if part and self._end(end) == FRONT:
+            part = end // 2 + 1
+            if end // 2 in along and self._end(end) == FRONT:
                 tape = self._tape.pushed(tape, FRONT, self._block({part: [kind]}))
-            elif part:
+            elif end // 2 in along:
                 pushed.setdefault(part, []).append(kind)
         block = self._block(pushed)
         if any(block):
@@ -432,7 +418,8 @@ class Explorer:
         return tape
 
     def _block(self, pushed: Mapping[int, Sequence[Hashable]]) -> Block:
-        return tuple(tuple(pushed.get(part, ())) for part in range(len(self._parts) + 1))
+        parts = range(len(self._product.machine.kinds) + 1)
+        return tuple(tuple(pushed.get(part, ())) for part in parts)
 
     def _add_kind(self, number: int, kind: int) -> None:
         """From now on a memory can hold a kind."""

@@ -179,8 +179,8 @@ class _Attempt:
 
     def _assume_less(self, assumed: list[str], broke: Broke) -> None:
         """Change what is assumed of the memory that does not do so; raises `Unproved`."""
-        number = broke.memory
-        if number is None:
+        number = broke.part - 1
+        if broke.part == 0:
             along = [at for at, each in enumerate(assumed) if each in (ALONG, TURNED)]
             if not along:
                 raise Unproved(f"the task's own memory {broke.why}")
@@ -195,7 +195,7 @@ class _Attempt:
             if each in (ALONG, TURNED):
                 along[number] = BACK if each == ALONG else FRONT
             elif each != UNREAD:
-                apart[number] = _CONTENTS[each](number, self._reads[number])
+                apart[number] = _CONTENTS[each](number + 1, self._reads[number])
         tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
         transitions = self._runner.transitions
         return Explorer(transitions, self._product, tape, along, apart).explore()

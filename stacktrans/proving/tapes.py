@@ -1,9 +1,9 @@
 """What a task's memory and memories of a machine hold, side by side, or what one holds alone.
 
-A tape is a row of blocks. A block is what was pushed in one step: a part for the task's memory, and
-one for each memory of the machine that goes with it. The parts of one memory, in a row, are its
-contents. Few blocks are known; what is beyond them is described by edges: a node has edges to all
-blocks that can come next, as far as they are known so far.
+A tape is a row of blocks. A block is what was pushed in one step: part 0 to the task's memory, and
+part n + 1 to memory n of the machine, if that goes with it. The parts of one memory, in a row, are
+its contents. Few blocks are known; what is beyond them is described by edges: a node has edges to
+all blocks that can come next, as far as they are known so far.
 """
 
 from __future__ import annotations
@@ -35,27 +35,6 @@ Pushes = Sequence[tuple[int, int]]
 
 
 class Broke(Exception):
-    """What is assumed of a memory does not hold.
-
-    Args:
-        memory: its number; None for that of the task.
-        why: in words, after its name.
-    """
-
-    def __init__(self, memory: int | None, why: str) -> None:
-        self.memory, self.why = memory, why
-        super().__init__()
-
-
-class Lacking(Exception):
-    """What is beyond the blocks that are known has to be looked at, from a node."""
-
-    def __init__(self, node: Hashable) -> None:
-        self.node = node
-        super().__init__()
-
-
-class Broken(Exception):
     """A memory does not do what is assumed of it.
 
     Args:
@@ -65,6 +44,14 @@ class Broken(Exception):
 
     def __init__(self, part: int, why: str) -> None:
         self.part, self.why = part, why
+        super().__init__()
+
+
+class Lacking(Exception):
+    """What is beyond the blocks that are known has to be looked at, from a node."""
+
+    def __init__(self, node: Hashable) -> None:
+        self.node = node
         super().__init__()
 
 
@@ -102,7 +89,7 @@ class Tape(ABC):
 
         Raises:
             Lacking: it is not known; then there are several tapes that it can be.
-            Broken: it is too far away.
+            Broke: it is too far away.
         """
         blocks, spot = self._spot(tape, part, end, depth)
         return None if spot is None else blocks[spot.block][part][spot.cell]
@@ -181,19 +168,19 @@ class Piles(Tape):
 
     def _spot(self, tape: Pile, part: int, end: int, depth: int = 0) -> Found:
         if end == FRONT and tape.under is not None:
-            raise Broken(part, OTHER_END)
+            raise Broke(part, OTHER_END)
         spot = spot_of(tape.blocks, part, end, depth)
         if spot is not None or tape.under is None:
             return tape.blocks, spot
         if len(tape.blocks) >= MOST_BLOCKS:
-            raise Broken(part, FAR)
+            raise Broke(part, FAR)
         raise Lacking(tape.under)
 
     def pushed(self, tape: Pile, end: int, block: Block) -> Pile:
         if end == BACK:
             return tape._replace(blocks=(*tape.blocks, block))
         if tape.under is not None or len(tape.blocks) >= MOST_BLOCKS:
-            raise Broken(_owner(block), OTHER_END)
+            raise Broke(_owner(block), OTHER_END)
         return tape._replace(blocks=(block, *tape.blocks))
 
     def settled(self, tape: Pile, head: Hashable) -> tuple[Pile, list[Edge]]:
@@ -303,20 +290,20 @@ class Lines(Tape):
         if spot is None and end == FRONT and self._ends(tape, part):
             return blocks, None
         if spot is None and (end == BACK or len(tape.blocks) >= MOST_BLOCKS):
-            raise Broken(part, FAR)
+            raise Broke(part, FAR)
         if spot is None:
             raise Lacking(("behind", tape.last))
         return blocks, spot
 
     def popped(self, tape: Line, part: int, end: int) -> Line:
         if end == BACK and tape.back:
-            raise Broken(part, OTHER_END)
+            raise Broke(part, OTHER_END)
         return super().popped(tape, part, end)  # type: ignore[no-any-return]
 
     def pushed(self, tape: Line, end: int, block: Block) -> Line:
         if end == FRONT:
             if len(tape.blocks) >= MOST_BLOCKS:
-                raise Broken(_owner(block), OTHER_END)
+                raise Broke(_owner(block), OTHER_END)
             return tape._replace(blocks=(block, *tape.blocks))
         if tape.back:
             return tape._replace(back=(*tape.back, block))
@@ -352,19 +339,19 @@ class Contents:
     Where the memory does not do what is assumed of it, there is an error.
 
     Args:
-        memory: its number.
+        part: of the memory in blocks.
         reads: the ends of it that are read.
     """
 
     start: tuple[int, ...] = (EMPTY, EMPTY)
 
-    def __init__(self, memory: int, reads: Sequence[int]) -> None:
-        self._memory, self._reads = memory, reads
+    def __init__(self, part: int, reads: Sequence[int]) -> None:
+        self._part, self._reads = part, reads
 
     def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
         """The kind that is read at an end, or so deep under it; raises `Broke`."""
         if depth:
-            raise Broke(self._memory, "is read below its ends")
+            raise Broke(self._part, "is read below its ends")
         return held[end]
 
     def stepped(
@@ -376,7 +363,7 @@ class Contents:
             Broke: that is not as assumed.
         """
         if any(kind == EMPTY for _, kind in pushed):
-            raise Broke(self._memory, "holds cells that cannot be told from none")
+            raise Broke(self._part, "holds cells that cannot be told from none")
         if popped and EMPTY not in held:
             held = self._popped(held, popped, [end for end, _ in pushed])
         for end, kind in pushed:
@@ -407,7 +394,7 @@ class AllKnown(Contents):
         for end, kind in pushed:
             held = (*held, kind) if end == TOP else (kind, *held)
         if len(held) > MOST_CELLS:
-            raise Broke(self._memory, f"holds more than {MOST_CELLS} cells")
+            raise Broke(self._part, f"holds more than {MOST_CELLS} cells")
         return held
 
 
@@ -419,7 +406,7 @@ class EndsKnown(Contents):
     ) -> tuple[int, ...]:
         # What is at the other end is not known then, since both may have been the same cell.
         if len(popped) > 1 or not popped == pushed == self._reads:
-            raise Broke(self._memory, "is popped")
+            raise Broke(self._part, "is popped")
         return held
 
 

@@ -161,8 +161,8 @@ def _cells(proof: Result, machine: Machine) -> dict[str, list[Cells]]:
             "a letter" if cell in many else reference.shown(cell, machine.source)
             for cell in block[0]
         )
-        for number, part in zip(along, block[1:], strict=False):
-            things = machine.kinds[number]
+        for number in along:
+            part, things = block[number + 1], machine.kinds[number]
             kinds = tuple(_kind(machine, things, int(str(each)), many) for each in part)
             if own or kinds:
                 found[number][own, kinds] = None
