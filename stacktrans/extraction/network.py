@@ -126,11 +126,6 @@ class Outcome(NamedTuple):
     states: Array
     undecided: Ids
 
-    @property
-    def outputs(self) -> Ids:
-        """[N] the most probable."""
-        return outputs_of(self.logits)
-
 
 class Network:
     """A checkpoint's model, its signals made 0 or 1, a step at a time.
@@ -166,36 +161,33 @@ class Network:
             name = checkpoint.config.model.memory.name
             expected = "expected stacks, queues, deques and lists, without a capacity"
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
-        self.ends, self._memory = ends, checkpoint.memory
+        self.ends, self.layout = ends, checkpoint.layout
         self.model = replace(predictor.made_hard(True), threads=1)
-        self.layout = checkpoint.layout
         self.nothing = len(self.model.weights.projected) - 1
-        self.start = self.model.weights.initial.reshape(-1)[self._kept]
+        self.start = self.model.weights.initial[self._kept]
         nothing = self.model.weights.kind.memory.nothing
         self.empty = np.full(self.model.weights.sizes.columns, nothing, self.start.dtype)
 
     @functools.cached_property
     def _kept(self) -> Array:
-        """Which numbers of all states the next step sees, [L * states * H]."""
+        """Which numbers of all states the next step sees, [L, states, H]."""
         weights = self.model.weights
         kept = np.ones(weights.initial.shape, np.bool_)
         units = weights.kind.units
         for layer, hidden in enumerate(weights.layers[1::2]):
             if not hidden.any():
                 kept[layer, 0] = units.split  # a GRU keeps a share of it all the same
-        return kept.reshape(-1)
+        return kept
 
     def _soft(self, sums: Array) -> Array:
         """The signals before they are made 0 or 1, of the sums under them."""
-        if not self._memory.takes_actions:
-            found: Array = sigmoid(sums)
-            return found
-        signals = len(self.ends.signal_names)
-        own = sums[:, :signals].reshape(len(sums), self._memory.count, -1)
-        powers = np.exp(own - own.max(axis=2, keepdims=True))
-        soft = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
-        of_buffers = sigmoid(sums[:, signals:])
-        return np.concatenate([soft, of_buffers], axis=1)
+        soft: Array = sigmoid(sums)
+        if self.model.memory.takes_actions:
+            signals = len(self.ends.signal_names)
+            own = sums[:, :signals].reshape(len(sums), self.model.memory.count, -1)
+            powers = np.exp(own - own.max(axis=2, keepdims=True))
+            soft[:, :signals] = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
+        return soft
 
     def step(
         self, states: Array, ids: Ids, reads: Array, check: Callable[[], None] = lambda: None
@@ -215,18 +207,13 @@ class Network:
         for first in range(0, max(len(ids), 1), AT_ONCE):
             check()
             at = slice(first, first + AT_ONCE)
-            parts.append(self._step(states[at], ids[at], reads[at]))
+            own, count = ids[at], len(ids[at])
+            state = self.model.start(count, 1)
+            state.units.transpose(2, 0, 1, 3)[:, self._kept] = states[at]
+            state.read[:] = reads[at].reshape(count, -1)
+            logits = self.model.advance(state, Mixed(own, own, np.zeros(count)))
+            parts.append(self.outcome(state, logits))
         return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def _step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
-        initial, count = self.model.weights.initial, len(ids)
-        state = self.model.start(count, 1)
-        given = np.repeat(initial.reshape(1, -1), count, axis=0)
-        given[:, self._kept] = states
-        state.units[:] = given.reshape(count, *initial.shape).transpose(1, 2, 0, 3)
-        state.read[:] = reads.reshape(count, -1)
-        logits = self.model.advance(state, Mixed(ids, ids, np.zeros(count)))
-        return self.outcome(state, logits)
 
     def outcome(self, state: State, logits: Array) -> Outcome:
         """The last step of the strings of a state, which gave logits [N, outputs].
@@ -245,7 +232,7 @@ class Network:
             state.signals.astype(np.int8),
             logits,
             self._pushed(hidden),
-            state.units.transpose(2, 0, 1, 3).reshape(len(logits), -1)[:, self._kept],
+            state.units.transpose(2, 0, 1, 3)[:, self._kept],
             (np.minimum(soft, 1 - soft) > UNDECIDED).sum(axis=1),
         )
 
