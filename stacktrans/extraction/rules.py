@@ -298,18 +298,16 @@ class RuleLearner:
         """All terms that give what is done in some steps; none if there is no such term."""
         self.deadline.check(GRACE)
         candidates = self.candidates(slot, rows)
-        if candidates is None:
+        if not candidates:
             return ANYTHING
         return frozenset(term for term, right in candidates if right.all())
 
-    def candidates(
-        self, slot: _Slot, rows: Ids, likely: bool = False
-    ) -> list[tuple[Term, Mask]] | None:
-        """Terms, each with the steps in which it gives what is done; None if nothing is known."""
+    def candidates(self, slot: _Slot, rows: Ids, likely: bool = False) -> list[tuple[Term, Mask]]:
+        """Terms, each with the steps in which it gives what is done; none if nothing is known."""
         values = (slot.likely if likely else slot.values)[rows]
         relevant = values != NOTHING
         if not relevant.any():
-            return None
+            return []
         usual = int(np.bincount(values[relevant]).argmax())
         found = [(Term(CONSTANT, usual), ~relevant | (values == usual))]
         if slot.things is None:
@@ -343,7 +341,6 @@ class RuleLearner:
     def _split_by(self, group: Group, slot: _Slot) -> None:
         """Split a sort to explain the steps that deviate from the best term of a slot."""
         candidates = self.candidates(slot, group.rows)
-        assert candidates is not None
         _, right = max(candidates, key=lambda each: int(each[1].sum()))
         best: tuple[float, int, Ids] | None = None
         first: tuple[int, Ids] | None = None
@@ -423,9 +420,8 @@ class _Generalizing:
     def _best(self, slot: _Slot, rows: Ids) -> Term | None:
         """The term that is right in most steps, by what is likely."""
         candidates = self._learner.candidates(slot, rows, likely=True)
-        if candidates is None:
-            return None
-        return max(candidates, key=lambda each: int(each[1].sum()))[0]
+        best = max(candidates, key=lambda each: int(each[1].sum()), default=None)
+        return best and best[0]
 
     def _widened(self, when: list[set[int] | None], index: int) -> tuple[Mask, list[Terms]]:
         """Let a rule hold for all that it may; which groups it holds for, and its terms.
