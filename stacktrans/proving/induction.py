@@ -35,6 +35,8 @@ MOST_TRIED = 2_000
 """The most sequences that are tried to find a shorter one that goes wrong."""
 Step = tuple[int, int | None]
 """A symbol, and the output that is expected for it; None where nothing is scored."""
+Counts = tuple[int, ...]
+"""The counts of a sequence."""
 Case = Mapping[int, "Sum"]
 """What some unknowns are; others stay what they are."""
 
@@ -290,7 +292,7 @@ class Place(NamedTuple):
         return self._replace(counts=counts, left=self.left.put(case), held=held)
 
     @property
-    def first_counts(self) -> tuple[int, ...]:
+    def first_counts(self) -> Counts:
         """The counts where all unknowns are 1."""
         return tuple(each.first for each in self.counts)
 
@@ -303,7 +305,7 @@ class Wrong(Exception):
         before: the counts of those that were read before, as far as known.
     """
 
-    def __init__(self, counts: tuple[int, ...], before: tuple[tuple[int, ...], ...]) -> None:
+    def __init__(self, counts: Counts, before: tuple[Counts, ...]) -> None:
         self.counts, self.before = counts, before
         super().__init__()
 
@@ -356,7 +358,7 @@ class Induction:
     def go(self) -> Counted:
         """Follow all sequences; raises `Wrong` and `Unproved`."""
         first = Start(START, ((),) * len(self._transitions.machine.kinds))
-        known: dict[Start, tuple[tuple[int, ...], ...]] = {first: ()}
+        known: dict[Start, tuple[Counts, ...]] = {first: ()}
         coming = deque([first])
         while coming:
             start = coming.popleft()
@@ -369,9 +371,7 @@ class Induction:
             self.found.starts = len(known)
         return self.found
 
-    def _ends(
-        self, start: Start, before: tuple[tuple[int, ...], ...]
-    ) -> Iterator[tuple[Place, Start]]:
+    def _ends(self, start: Start, before: tuple[Counts, ...]) -> Iterator[tuple[Place, Start]]:
         """All that sequences which begin somewhere lead to, after others with some counts."""
         number = 1 + max(index for part in self._parts for index, _ in part.length.parts)
         counts = tuple(map(unknown, range(number)))
@@ -414,7 +414,7 @@ class Induction:
         self.found.steps += 1
         return stepper.step(part.symbol)
 
-    def _on(self, place: Place, before: tuple[tuple[int, ...], ...]) -> Place:
+    def _on(self, place: Place, before: tuple[Counts, ...]) -> Place:
         """A step on; raises `Undecided` and `Wrong`."""
         part, last = self._parts[place.part], not at_least(place.left, 2)
         stepper, expected = self._stepper(place), part.last if last else part.inner
@@ -482,7 +482,7 @@ def goes_wrong(transitions: Transitions, row: Sequence[Step]) -> bool:
 
 
 def shortest_wrong(
-    transitions: Transitions, parts: Sequence[Part], counts: tuple[int, ...]
+    transitions: Transitions, parts: Sequence[Part], counts: Counts
 ) -> tuple[int, ...]:
     """The prompt of the shortest sequence that goes wrong, if it is found soon.
 

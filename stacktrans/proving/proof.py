@@ -30,7 +30,6 @@ from stacktrans.proving.tapes import (
     BACK,
     FRONT,
     AllKnown,
-    Anything,
     Block,
     Broke,
     Contents,
@@ -52,7 +51,7 @@ nothing."""
 _OTHER = "the machine does not read and write what the task does"
 _WRONG = "an answer is wrong"
 _WRONG_IN_A_ROW = "an answer is wrong where sequences follow one another"
-_CONTENTS: dict[str, type[Contents]] = {FEW: AllKnown, KEPT: EndsKnown, ANYTHING: Anything}
+_CONTENTS: dict[str, type[Contents]] = {FEW: AllKnown, KEPT: EndsKnown, ANYTHING: Contents}
 _LADDER = (FEW, KEPT, ALONG, TURNED, ANYTHING)
 
 

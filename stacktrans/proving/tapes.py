@@ -30,6 +30,8 @@ UNKNOWN = -2
 """The kind that is read where it can be any that was ever pushed, or none."""
 MOST_CELLS = 3
 """The most cells of a memory all of which are known."""
+Held = tuple[int, ...]
+"""The kinds that are known of a memory alone."""
 Pushes = Sequence[tuple[int, int]]
 """Ends of a memory, `TOP` or `BOTTOM`, and the kinds that are pushed there."""
 
@@ -334,29 +336,27 @@ def _owner(block: Block) -> int:
 
 
 class Contents:
-    """What is known of a memory alone: the kinds at its top and its bottom, or more.
+    """What is known of a memory alone: the kinds at its top and its bottom.
 
-    Where the memory does not do what is assumed of it, there is an error.
+    Where something was popped, anything can be read that was ever pushed, or nothing.
 
     Args:
         part: of the memory in blocks.
         reads: the ends of it that are read.
     """
 
-    start: tuple[int, ...] = (EMPTY, EMPTY)
+    start: Held = (EMPTY, EMPTY)
 
     def __init__(self, part: int, reads: Sequence[int]) -> None:
         self._part, self._reads = part, reads
 
-    def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
+    def read(self, held: Held, end: int, depth: int = 0) -> int:
         """The kind that is read at an end, or so deep under it; raises `Broke`."""
         if depth:
             raise Broke(self._part, "is read below its ends")
         return held[end]
 
-    def stepped(
-        self, held: tuple[int, ...], popped: Sequence[int], pushed: Pushes
-    ) -> tuple[int, ...]:
+    def stepped(self, held: Held, popped: Sequence[int], pushed: Pushes) -> Held:
         """What is held after a step that pops at some ends, and then pushes.
 
         Raises:
@@ -371,11 +371,9 @@ class Contents:
             held = (kind, other) if end == TOP else (other, kind)
         return held
 
-    def _popped(
-        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
-    ) -> tuple[int, ...]:
+    def _popped(self, held: Held, popped: Sequence[int], pushed: Sequence[int]) -> Held:
         """What is held after pops at some ends, where something is pushed at some afterwards."""
-        raise NotImplementedError
+        return UNKNOWN, UNKNOWN
 
 
 class AllKnown(Contents):
@@ -383,12 +381,10 @@ class AllKnown(Contents):
 
     start = ()
 
-    def read(self, held: tuple[int, ...], end: int, depth: int = 0) -> int:
+    def read(self, held: Held, end: int, depth: int = 0) -> int:
         return held[-1 - depth if end == TOP else depth] if len(held) > depth else EMPTY
 
-    def stepped(
-        self, held: tuple[int, ...], popped: Sequence[int], pushed: Pushes
-    ) -> tuple[int, ...]:
+    def stepped(self, held: Held, popped: Sequence[int], pushed: Pushes) -> Held:
         for end in popped:
             held = held[:-1] if end == TOP else held[1:]
         for end, kind in pushed:
@@ -401,19 +397,8 @@ class AllKnown(Contents):
 class EndsKnown(Contents):
     """Nothing is popped from it, but what something is pushed in the place of."""
 
-    def _popped(
-        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
-    ) -> tuple[int, ...]:
+    def _popped(self, held: Held, popped: Sequence[int], pushed: Sequence[int]) -> Held:
         # What is at the other end is not known then, since both may have been the same cell.
         if len(popped) > 1 or not popped == pushed == self._reads:
             raise Broke(self._part, "is popped")
         return held
-
-
-class Anything(Contents):
-    """Where something was popped, anything can be read that was ever pushed, or nothing."""
-
-    def _popped(
-        self, held: tuple[int, ...], popped: Sequence[int], pushed: Sequence[int]
-    ) -> tuple[int, ...]:
-        return UNKNOWN, UNKNOWN
