@@ -23,7 +23,6 @@ from stacktrans.model.arrays import ArrayModel, State
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.of_machine import memories_of
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
 NOTHING = -1
 """Stands for what does not matter: a vector that is not pushed, an output that is not scored."""
@@ -287,15 +286,6 @@ class Steps(NamedTuple):
         return np.concatenate(parts, axis=1)
 
 
-def parts_of(layout: Layout, inputs: int) -> Ids:
-    """[inputs] which part of a string each id belongs to; sources, blanks and no input are one."""
-    numbers = {BEGIN: 2, SEPARATOR: 3, TARGET: 4}
-    sections, counts = zip(*layout.sections, strict=True)
-    parts = np.ones(inputs, np.int64)
-    parts[: layout.inputs] = np.repeat([numbers.get(each, 1) for each in sections], counts)
-    return parts
-
-
 class Recorder:
     """Runs strings through a network, and keeps each different step once.
 
@@ -310,7 +300,6 @@ class Recorder:
         undecided: how many signals were undecided.
         signals: how many there were.
         strings: how many strings were run.
-        parts: see `parts_of`.
     """
 
     def __init__(self, network: Network, grid: float, deadline: Deadline) -> None:
@@ -320,7 +309,6 @@ class Recorder:
         self.kinds = [own[alphabet] for alphabet in network.ends.alphabets]
         self.undecided = self.signals = self.strings = 0
         self._met: dict[bytes, None] = {}
-        self.parts = parts_of(network.layout, network.nothing + 1)
 
     def steps(self) -> Steps:
         """The different steps so far."""

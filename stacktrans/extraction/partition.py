@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Recorder, Vectors
+from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Network, Recorder, Vectors
 from stacktrans.kernels.arrays import Array
 from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET
 
 REMEMBERED = 2000
 """How many vectors without evidence are compared with."""
@@ -230,7 +231,7 @@ class Partition:
         self.steps = steps = recorder.steps()
         self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
-        self.parts = recorder.parts
+        self.parts = parts_of(recorder.network)
         self.symbols = Classes(few_apart(self.parts), None)
         self.ends = ends = recorder.network.ends
         own = [
@@ -267,13 +268,6 @@ class Partition:
             return True
         return signal in self._rings and self.ring_relevant(self._rings[signal])
 
-    def signal_values(self, signal: int) -> Ids:
-        """[N] a signal; `NOTHING` where it is not relevant."""
-        if not self._signal_relevant(signal):
-            return np.full(len(self.contents), NOTHING)
-        values: Ids = self.steps.signals[:, signal]
-        return values
-
     def usual(self, values: Ids) -> Ids:
         """[N] things that are done; `NOTHING` where most equivalent steps do something else."""
         firsts, groups = self.groups()
@@ -295,9 +289,12 @@ class Partition:
         return [self.output + 1 + place for place in np.flatnonzero(relevant).tolist()]
 
     def values(self, column: int) -> Ids:
-        """[N] one of the things that are done: signals, output, kinds pushed, next state."""
+        """[N] one of the things that are done: signals, output, kinds pushed, next state.
+
+        A signal that is not relevant is `NOTHING`.
+        """
         if column < self.output:
-            return self.signal_values(column)
+            return np.where(self._signal_relevant(column), self.steps.signals[:, column], NOTHING)
         if column == self.output:
             return self.steps.outputs
         classes, numbers = self.results[column - self.output - 1]
@@ -427,6 +424,15 @@ def nearest(ones: Array, others: Array) -> Ids:
         for first in range(0, len(ones), AT_ONCE)
     ]
     return np.concatenate(parts)
+
+
+def parts_of(network: Network) -> Ids:
+    """[inputs] which part of a string each id belongs to; sources, blanks and no input are one."""
+    numbers, layout = {BEGIN: 2, SEPARATOR: 3, TARGET: 4}, network.layout
+    sections, counts = zip(*layout.sections, strict=True)
+    parts = np.ones(network.nothing + 1, np.int64)
+    parts[: layout.inputs] = np.repeat([numbers.get(each, 1) for each in sections], counts)
+    return parts
 
 
 def few_apart(parts: Ids) -> Ids:

@@ -19,7 +19,6 @@ from stacktrans.tasks.computed import (
     Copy,
     DelayedParity,
     Parity,
-    Rearrangement,
     Reverse,
     WaitingReversal,
 )
@@ -224,7 +223,7 @@ def reference_of(task: Task) -> Reference | None:
     A class that extends a task's may mean something else, and so has none.
     """
     kind, size = type(task), len(task.source)
-    if isinstance(task, Rearrangement) and kind in (Copy, Reverse, BigramFlip):
+    if kind in (Copy, Reverse, BigramFlip):
         return Rearranging(STACK if kind is Reverse else QUEUE, size, kind is BigramFlip)
     if isinstance(task, WaitingReversal) and kind is WaitingReversal:
         wait = task.source.symbols.index(WAIT)
