@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stacktrans.grammar import Bracketing
 from stacktrans.machines.machine import CONSTANT, EMPTY, START, Machine
@@ -24,6 +24,8 @@ from stacktrans.tasks.computed import (
 )
 from stacktrans.tasks.grammatical import NextSymbol
 
+Cell = Any
+"""What a memory holds: something hashable, whose form a task's own machine knows."""
 STACK, QUEUE = "stack", "queue"
 FRESH = "fresh"
 """The state before anything is read of a source."""
@@ -65,17 +67,17 @@ class Reference(ABC):
     alike: tuple[frozenset[int], ...] = ()
 
     @abstractmethod
-    def reads(self, state: Hashable, top: Hashable | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
         """What can come next of a source, where something (None: nothing) is read from the memory.
 
         It may be more than the task has, if nothing is scored from there on.
         """
 
-    def ends(self, state: Hashable, top: Hashable | None) -> bool:
+    def ends(self, state: Hashable, top: Cell | None) -> bool:
         """Whether a source may end here; it may nowhere be empty."""
         return state != self.start
 
-    def answers(self, state: Hashable, top: Hashable | None) -> Step:
+    def answers(self, state: Hashable, top: Cell | None) -> Step:
         """What is said next after the end of a source; only of tasks that answer after it."""
         raise NotImplementedError
 
@@ -87,7 +89,7 @@ class Reference(ABC):
         """By how much a whole source is longer with a symbol."""
         return 1
 
-    def shown(self, cell: Hashable, symbols: Sequence[str]) -> str:
+    def shown(self, cell: Cell, symbols: Sequence[str]) -> str:
         """How something that the memory holds is written."""
         assert isinstance(cell, int)
         return symbols[cell]
@@ -106,7 +108,7 @@ class Rearranging(Reference):
         self.memory, self._size, self._flipped = memory, size, flipped
         self.alike = (frozenset(range(size)),)
 
-    def reads(self, state: Hashable, top: Hashable | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
         for letter in range(self._size):
             if not self._flipped:
                 yield Step(letter, None, "read", pushed=(letter,))
@@ -115,13 +117,12 @@ class Rearranging(Reference):
             else:
                 yield Step(letter, None, letter)
 
-    def ends(self, state: Hashable, top: Hashable | None) -> bool:
+    def ends(self, state: Hashable, top: Cell | None) -> bool:
         return state == "read"
 
-    def answers(self, state: Hashable, top: Hashable | None) -> Step:
+    def answers(self, state: Hashable, top: Cell | None) -> Step:
         if top is None:
             return Step(-1, -1, "answered")
-        assert isinstance(top, int)
         return Step(-1, top, "answered", pops=True)
 
     def whole(self, source: Sequence[int]) -> list[int]:
@@ -142,16 +143,15 @@ class Waiting(Reference):
         self._size, self._kept = size, kept
         self.alike = (frozenset(range(kept)), frozenset(range(kept, size)))
 
-    def reads(self, state: Hashable, top: Hashable | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
         if state != "waiting":
             for letter in range(self._size):
                 yield Step(letter, None, "read", pushed=(letter,) if letter < self._kept else ())
         if state == FRESH or (top is None and self._kept == self._size):
             return
-        assert top is None or isinstance(top, int)
         yield Step(self._size, top, "waiting", pops=top is not None)
 
-    def ends(self, state: Hashable, top: Hashable | None) -> bool:
+    def ends(self, state: Hashable, top: Cell | None) -> bool:
         return state == "waiting" and top is None
 
     def whole(self, source: Sequence[int]) -> list[int]:
@@ -170,7 +170,7 @@ class Odd(Reference):
     def __init__(self, delayed: bool) -> None:
         self._delayed = delayed
 
-    def reads(self, state: Hashable, top: Hashable | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
         before = 0 if state == FRESH else int(state == "odd")
         for bit in (0, 1):
             odd = before ^ bit
@@ -193,8 +193,7 @@ class Brackets(Reference):
     def __init__(self, closing: dict[int, int], inner: bool, predicted: frozenset[int]) -> None:
         self._closing, self._inner, self._predicted = closing, inner, predicted
 
-    def reads(self, state: Hashable, top: Hashable | None) -> Iterator[Step]:
-        assert top is None or isinstance(top, tuple)
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
         if self._inner or state != "closing":
             for bracket in self._closing:
                 pushed = (bracket, None if top is None else top[0])
@@ -211,8 +210,7 @@ class Brackets(Reference):
         said = None if bracket is None else self._closing[bracket]
         return said if said in self._predicted else None
 
-    def shown(self, cell: Hashable, symbols: Sequence[str]) -> str:
-        assert isinstance(cell, tuple)
+    def shown(self, cell: Cell, symbols: Sequence[str]) -> str:
         own, below = cell
         return symbols[own] if below is None else f"{symbols[own]} over {symbols[below]}"
 
