@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -46,12 +45,7 @@ class MachineModel(Runner):
 
     def __init__(self, config: ModelConfig, machine: Machine) -> None:
         super().__init__(machine)
-        self.config = config
-
-    @functools.cached_property
-    def memory(self) -> Memory[Any]:
-        """The memory of the model."""
-        return make_memory(self.config)
+        self.config, self.memory = config, make_memory(config)
 
     def made_hard(self, hard: bool) -> Self:
         """Itself."""
