@@ -289,13 +289,11 @@ class Lines(Tape):
             return tape.blocks, spot_of(tape.blocks, part, end, depth)
         blocks = tape.back[-1:] if end == BACK else tape.blocks
         spot = spot_of(blocks, part, end, depth)
-        if spot is None and end == FRONT and self._ends(tape, part):
-            return blocks, None
-        if spot is None and (end == BACK or len(tape.blocks) >= MOST_BLOCKS):
+        if spot is not None or (end == FRONT and self._ends(tape, part)):
+            return blocks, spot
+        if end == BACK or len(tape.blocks) >= MOST_BLOCKS:
             raise Broke(part, FAR)
-        if spot is None:
-            raise Lacking(("behind", tape.last))
-        return blocks, spot
+        raise Lacking(("behind", tape.last))
 
     def popped(self, tape: Line, part: int, end: int) -> Line:
         if end == BACK and tape.back:
