@@ -23,7 +23,7 @@ from stacktrans.common.files import MACHINE, SUMS, sums_of
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refinement
 from stacktrans.extraction.extracting import Extracted, Tried, extract, simplified
-from stacktrans.extraction.network import CannotExtract, Network
+from stacktrans.extraction.network import CannotExtract, Deadline, Network
 from stacktrans.machines.files import read_machine, written
 from stacktrans.machines.machine import CONSTANT, Machine, Rule, Runner, Series, Term, Things
 from stacktrans.machines.words import sentence
@@ -229,7 +229,7 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
 ) -> None:
     found = checkpoint.load(reversing_beside(tmp_path, said), hard=True)
     strings = [Tried(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
-    simpler = simplified(found, Network(found).ends, strings)
+    simpler = simplified(found, Network(found, Deadline(60)).ends, strings)
     biases = simpler.weights["operation.signals.bias"]
     assert [
         name for name, bias in zip(found.signal_names, biases, strict=True) if bias < -20

@@ -62,9 +62,9 @@ def test_steps_of_a_network_do_what_was_recorded(memory: str, tmp_path: Path) ->
     taken = []
     for seed in range(4):
         loaded = untrained(tmp_path, memory, seed, count=3, depth=4)
-        network = Network(loaded)
+        network = Network(loaded, Deadline(60))
         strings = [each.ids[:25] for each in drawn_strings(loaded, Lengths(1, 19), 6, 1)]
-        recorder = Recorder(network, 1 / 256, Deadline(60))
+        recorder = Recorder(network, 1 / 256)
         recorder.run(strings, [None] * len(strings))
         steps = recorder.steps()
         reads = [

@@ -315,10 +315,10 @@ class _Extraction:
         self._short = short_strings(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
-        ends = Network(checkpoint).ends
+        ends = Network(checkpoint, self._deadline).ends
         telling = self._trained_on(self._strings(seed=1)[::-1])
-        self._network = Network(simplified(checkpoint, ends, telling))
-        self._recorder = Recorder(self._network, GRID, self._deadline)
+        network = Network(simplified(checkpoint, ends, telling), self._deadline)
+        self._recorder = Recorder(network, GRID)
 
     def run(self) -> Extracted:
         """See `extract`."""

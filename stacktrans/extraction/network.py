@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -134,8 +134,10 @@ class Network:
 
     Args:
         checkpoint: of the model.
+        deadline: after which no more steps are taken.
 
     Attributes:
+        deadline: see above.
         model: its arrays.
         layout: of its task.
         ends: of its memory.
@@ -147,8 +149,8 @@ class Network:
         CannotExtract: it has a memory whose contents cannot be told apart, or reads texts.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        predictor = checkpoint.predictor
+    def __init__(self, checkpoint: Checkpoint, deadline: Deadline) -> None:
+        self.deadline, predictor = deadline, checkpoint.predictor
         if checkpoint.machine:
             raise CannotExtract(f"{checkpoint.path}: a machine already")
         if not isinstance(predictor, ArrayModel):
@@ -188,23 +190,21 @@ class Network:
             soft[:, :signals] = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
         return soft
 
-    def step(
-        self, states: Array, ids: Ids, reads: Array, check: Callable[[], None] = lambda: None
-    ) -> Outcome:
+    def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
         """One step of each of N strings, from any state with any vectors read.
 
         Args:
             states: [N, D].
             ids: [N] what is read.
             reads: [N, reads, m] the vectors read from the memory before it.
-            check: is asked now and then, and raises what ends it.
 
         Raises:
+            OutOfTime: there is no time left for it.
             StacktransError: the model's numbers overflow.
         """
         parts = []
         for first in range(0, max(len(ids), 1), AT_ONCE):
-            check()
+            self.deadline.check()
             at = slice(first, first + AT_ONCE)
             own, count = ids[at], len(ids[at])
             state = self.model.start(count, 1)
@@ -290,9 +290,9 @@ class Recorder:
     """Runs strings through a network, and keeps each different step once.
 
     Args:
-        network: what is run.
+        network: what is run; after its deadline runs are broken off, and the steps that were met
+            until then count.
         grid: see `Vectors`.
-        deadline: after which runs are broken off; the steps that were met until then count.
 
     Attributes:
         states: those that were met; the first is the initial one.
@@ -302,8 +302,8 @@ class Recorder:
         strings: how many strings were run.
     """
 
-    def __init__(self, network: Network, grid: float, deadline: Deadline) -> None:
-        self.network, self.deadline = network, deadline
+    def __init__(self, network: Network, grid: float) -> None:
+        self.network = network
         self.states = Vectors(network.start, grid)
         own = [Vectors(network.empty, grid) for _ in network.ends.names]
         self.kinds = [own[alphabet] for alphabet in network.ends.alphabets]
@@ -332,7 +332,7 @@ class Recorder:
         reads = np.tile(self.network.empty, (count, len(ends.reads), 1))
 
         def observe(step: Step) -> None:
-            self.deadline.check()
+            self.network.deadline.check()
             items, outputs = step.items, outputs_of(step.logits)
             for row, (item, answer) in enumerate(zip(items, step.answers, strict=True)):
                 own = scored[item]

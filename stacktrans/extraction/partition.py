@@ -202,10 +202,10 @@ class Partition:
     """The classes of what was met in the runs of a network, and which steps they make equivalent.
 
     Args:
-        recorder: of the runs; after its deadline nothing more is made one.
+        recorder: of the runs; after its network's deadline nothing more is made one.
 
     Attributes:
-        deadline: that of the recorder.
+        deadline: that of the network.
         steps: the steps of the runs.
         states: classes of states.
         symbols: classes of the ids that are read.
@@ -227,7 +227,7 @@ class Partition:
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self.deadline = recorder.deadline
+        self.deadline = recorder.network.deadline
         self.steps = steps = recorder.steps()
         self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)

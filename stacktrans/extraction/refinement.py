@@ -176,7 +176,7 @@ class Experiments:
         ]
         none = np.zeros((len(contents), 0, len(network.empty)), network.empty.dtype)
         read = np.concatenate([none, *(own[:, None] for own in reads)], axis=1)
-        return network.step(states, contents[:, 0], read, self._recorder.deadline.check)
+        return network.step(states, contents[:, 0], read)
 
     def _direct(self, done: Outcome, contents: Ids, column: int) -> Ids:
         """[n] a signal, by its column, or the output; `NOTHING` for the pop of an empty row."""
@@ -220,7 +220,7 @@ class Refinement:
     """Splits the classes of what was met in runs.
 
     Args:
-        recorder: of the runs; after its deadline what was found until then counts.
+        recorder: of the runs; after its network's deadline what was found until then counts.
         tolerance: the share of steps that may do otherwise than equivalent ones.
 
     Attributes:
@@ -228,7 +228,8 @@ class Refinement:
     """
 
     def __init__(self, recorder: Recorder, tolerance: float) -> None:
-        self._recorder, self._tolerance, self._deadline = recorder, tolerance, recorder.deadline
+        self._recorder, self._tolerance = recorder, tolerance
+        self._deadline = recorder.network.deadline
         self.partition = Partition(recorder)
         self._generator = np.random.default_rng(0)
         self._experiments = Experiments(recorder, self.partition, self._generator)
