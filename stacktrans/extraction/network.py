@@ -279,12 +279,6 @@ class Steps(NamedTuple):
     pushed: Ids
     after: Ids
 
-    @property
-    def table(self) -> Ids:
-        """[N, columns] all of it."""
-        parts = [part.reshape(len(self.states), -1) for part in self]
-        return np.concatenate(parts, axis=1)
-
 
 class Recorder:
     """Runs strings through a network, and keeps each different step once.
@@ -313,11 +307,11 @@ class Recorder:
     def steps(self) -> Steps:
         """The different steps so far."""
         ends, signals = self.network.ends, self.network.model.weights.signals
-        widths = np.array([1, 1, len(ends.reads), signals, 1, len(ends.pushes), 1])
-        table = np.frombuffer(b"".join(self._met), np.int64).reshape(-1, int(widths.sum()))
-        parts = np.split(table, np.cumsum(widths)[:-1], axis=1)
-        flat = {0, 1, 4, 6}
-        return Steps(*(part[:, 0] if place in flat else part for place, part in enumerate(parts)))
+        shapes = [(), (), (len(ends.reads),), (signals,), (), (len(ends.pushes),), ()]
+        columns = zip(Steps._fields, shapes, strict=True)
+        kind = np.dtype([(name, np.int64, shape) for name, shape in columns])
+        table = np.frombuffer(b"".join(self._met), kind)
+        return Steps(*(table[name] for name in Steps._fields))
 
     def run(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
         """Record the network's steps over some strings.
@@ -342,7 +336,7 @@ class Recorder:
                 ended[items] |= outputs == layout.end
             steps = self._numbered(step, states[items], reads[items], outputs)
             states[items], reads[items] = steps.after, step.state.read.reshape(reads[items].shape)
-            self._met.update(dict.fromkeys(row.tobytes() for row in steps.table))
+            self._met.update(dict.fromkeys(row.tobytes() for row in np.column_stack(steps)))
 
         with contextlib.suppress(OutOfTime):
             if layout.consecutive:
