@@ -15,7 +15,6 @@ from stacktrans.common.files import check_sum
 from stacktrans.common.reading import LONGEST
 from stacktrans.machines.machine import CONSTANT, Machine, Rule, Series, Things
 from stacktrans.machines.words import sentence
-from stacktrans.tasks.layout import Layout
 
 FORMAT = 3
 """The version of what a file of a machine holds."""
@@ -23,13 +22,16 @@ FORMAT = 3
 
 def written(machine: Machine) -> str:
     """A machine as JSON, a rule a line."""
+    layout = machine.layout
     held = {
         "format": FORMAT,
         "task": machine.task,
         "source": machine.source,
         "target": machine.target,
         "words": machine.words,
-        "layout": _written_layout(machine.layout),
+        "layout": {
+            each.name: getattr(layout, each.name) for each in fields(layout) if each.compare
+        },
         "buffers": machine.buffers and machine.buffers._asdict(),
         "memories": machine.memories._asdict(),
         "symbols": _written_things(machine.symbols),
@@ -44,10 +46,6 @@ def written(machine: Machine) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _written_layout(layout: Layout) -> dict[str, Any]:
-    return {each.name: getattr(layout, each.name) for each in fields(layout) if each.compare}
 
 
 def _written_things(things: Things) -> list[Any]:
@@ -76,7 +74,6 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
 def read_machine(path: Path) -> Machine:
     """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
     check_sum(path)
-    damaged = CheckpointError(f"{path}: damaged: not a machine that extract writes")
     try:
         held = json.loads(path.read_bytes())
         number = held["format"]
@@ -85,7 +82,7 @@ def read_machine(path: Path) -> Machine:
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError) as error:
-        raise damaged from error
+        raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
     raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")
 
 
