@@ -161,8 +161,4 @@ def compiled_entry(steps: Callable[..., int]) -> Callable[[Callable[..., Any]], 
 
     In Python a step takes a millisecond or two.
     """
-
-    def marked(function: Callable[..., Any]) -> Any:
-        return Entry(function, steps)
-
-    return marked
+    return functools.partial(Entry, steps=steps)

@@ -7,36 +7,14 @@ or is a view of another, which takes as long as the arithmetic of a small model.
 
 from typing import Any
 
-from stacktrans.kernels import kernel
+from stacktrans.kernels import kernel, steps
 from stacktrans.kernels.cells import cell_backward, cell_step
 from stacktrans.kernels.compiling import compiled_entry
 from stacktrans.kernels.panels import product
-from stacktrans.kernels.steps import (
-    Backward,
-    Forward,
-    Step,
-    add_given,
-    add_projected,
-    add_rows,
-    keep_gates,
-    keep_reads,
-    keep_rows,
-    places_at,
-    positions_backward,
-    positions_step,
-    reads_backward,
-    rounded,
-    scale_state,
-    sigmoid_signals,
-    sigmoid_signals_backward,
-    signals_given,
-    values_backward,
-    values_step,
-)
 
 
 @compiled_entry(lambda run, *_: int(run.starts[-1]))
-def forward(run: Forward, memory: Any, own: int, first: int) -> None:
+def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
     """All steps: units, then signals and values, then the memory.
 
     Args:
@@ -52,33 +30,33 @@ def forward(run: Forward, memory: Any, own: int, first: int) -> None:
     read, positions, free, state = run.read, trace.positions, run.places, run.state
     layers, count = state.shape[0], signals.shape[1]
     for number in range(starts[1] - starts[0]):
-        places = places_at(starts, number, free)
-        going = places.shape[0]
+        places = steps.places_at(starts, number, free)
+        going, step = places.shape[0], steps.Step(first + number, places, starts)
         for layer in range(layers):
             if layer == 0:
                 product(read, going, below, outer)
             else:
                 product(state[layer - 1, 0], going, between[layer - 1], outer)
             product(state[layer, 0], going, recurrent[layer], inner)
-            add_projected(inputs, layer, places, positions, outer)
+            steps.add_projected(inputs, layer, places, positions, outer)
             cell_step(run.cell, layer, places, outer, inner, state, saved)
-            keep_rows(state[layer, 0], layer, places, hidden)
+            steps.keep_rows(state[layer, 0], layer, places, hidden)
         product(state[layers - 1, 0], going, said, heads)
         kernel.set_signals(memory, own, places, heads, bias, signals)
         if run.hard:
             kernel.make_hard(memory, own, places, signals)
         if own < count:
-            sigmoid_signals(own, count, places, heads, bias, signals)
+            steps.sigmoid_signals(own, count, places, heads, bias, signals)
             if run.hard:
-                rounded(own, count, places, signals)
-            positions_step(positions, signals, starts, places)
-        values_step(run.tanh_values, count, going, heads, bias, values)
-        kernel.step_forward(memory, Step(first + number, places, starts), signals, values, read)
-        keep_reads(read, places, reads)
+                steps.rounded(own, count, places, signals)
+            steps.positions_step(positions, signals, starts, places)
+        steps.values_step(run.tanh_values, count, going, heads, bias, values)
+        kernel.step_forward(memory, step, signals, values, read)
+        steps.keep_reads(read, places, reads)
 
 
 @compiled_entry(lambda run, *_: int(run.starts[-1]))
-def backward(run: Backward, memory: Any, own: int) -> None:
+def backward(run: steps.Backward, memory: Any, own: int) -> None:
     """All steps backwards, down to the memory before the first, which is constant.
 
     Args:
@@ -86,13 +64,7 @@ def backward(run: Backward, memory: Any, own: int) -> None:
         memory: after the last step.
         own: how many of the signals are the memory's.
     """
-    weights, inputs, trace, starts, grads = (
-        run.weights,
-        run.inputs,
-        run.trace,
-        run.starts,
-        run.grads,
-    )
+    weights, inputs, trace, grads = run.weights, run.inputs, run.trace, run.grads
     below, between, recurrent, said = weights.below, weights.between, weights.hidden, weights.heads
     outer, inner, heads, grad_hidden = run.outer, run.inner, run.heads, run.grad_hidden
     saved, signals, positions = trace.saved, trace.signals, trace.positions
@@ -104,31 +76,31 @@ def backward(run: Backward, memory: Any, own: int) -> None:
     layers, count = grad_state.shape[0], signals.shape[1]
     grad_below.fill(0)
     for number in range(starts[1] - starts[0] - 1, -1, -1):
-        places = places_at(starts, number, free)
-        going, step = places.shape[0], Step(number, places, starts)
-        reads_backward(places, grad_below, given_reads, grad_read)
+        places = steps.places_at(starts, number, free)
+        going, step = places.shape[0], steps.Step(number, places, starts)
+        steps.reads_backward(places, grad_below, given_reads, grad_read)
         kernel.step_backward(memory, step, signals, values, grad_read, heads, grad_values)
-        values_backward(run.tanh_values, count, going, values, grad_values, heads)
-        signals_given(own, places, grad_position, given_signals, heads)
+        steps.values_backward(run.tanh_values, count, going, values, grad_values, heads)
+        steps.signals_given(own, places, grad_position, given_signals, heads)
         kernel.signals_backward(memory, own, places, signals, heads)
-        sigmoid_signals_backward(own, count, places, signals, heads)
-        keep_rows(heads, 0, places, grad_heads)
+        steps.sigmoid_signals_backward(own, count, places, signals, heads)
+        steps.keep_rows(heads, 0, places, grad_heads)
         product(heads, going, said, grad_hidden)
-        add_given(grad_state, places, given_hidden)
-        add_rows(grad_state[layers - 1, 0], going, grad_hidden)
+        steps.add_given(grad_state, places, given_hidden)
+        steps.add_rows(grad_state[layers - 1, 0], going, grad_hidden)
         for layer in range(layers - 1, -1, -1):
             cell_backward(run.cell, layer, places, saved, grad_state, outer, inner)
-            keep_gates(outer, layer, places, grad_projected)
+            steps.keep_gates(outer, layer, places, grad_projected)
             if grad_inner.shape[0]:
-                keep_gates(inner, layer, places, grad_inner)
+                steps.keep_gates(inner, layer, places, grad_inner)
             if inputs.buffered:
-                positions_backward(inputs, layer, places, positions, outer, grad_position)
+                steps.positions_backward(inputs, layer, places, positions, outer, grad_position)
             product(inner, going, recurrent[layer], grad_hidden)
-            add_rows(grad_state[layer, 0], going, grad_hidden)
+            steps.add_rows(grad_state[layer, 0], going, grad_hidden)
             if run.state_gradient != 1:
-                scale_state(grad_state, layer, going, run.state_gradient)
+                steps.scale_state(grad_state, layer, going, run.state_gradient)
             if layer == 0:
                 product(outer, going, below, grad_below)
             else:
                 product(outer, going, between[layer - 1], grad_hidden)
-                add_rows(grad_state[layer - 1, 0], going, grad_hidden)
+                steps.add_rows(grad_state[layer - 1, 0], going, grad_hidden)

@@ -390,12 +390,8 @@ def _push_backward(
 @compiled
 def _read(memory: Rows, count: int, read: int, reads: Array) -> None:
     """Set what is read at an end, [B, reads, m]."""
-    strength, links, values, end = (
-        memory.strength,
-        memory.links,
-        memory.values,
-        memory.ends.reads[read],
-    )
+    strength, links, values = memory.strength, memory.links, memory.values
+    end = memory.ends.reads[read]
     size, one = values.shape[2], strength.dtype.type(1)
     for item in range(count):
         for i in range(size):
@@ -422,13 +418,9 @@ def _product(item: int, grad_reads: Array, read: int, values: Array, row: int) -
 @compiled
 def _read_backward(memory: Backward, step: Step, read: int, grad_reads: Array) -> None:
     """Add to the gradients of strengths and values, given that of what was read at an end."""
-    strength, links, values, pushes = (
-        memory.strength,
-        memory.links,
-        memory.values,
-        memory.ends.pushes,
-    )
-    grad, grad_values, end = memory.grad, memory.grad_values, memory.ends.reads[read]
+    strength, links, values = memory.strength, memory.links, memory.values
+    grad, grad_values = memory.grad, memory.grad_values
+    pushes, end = memory.ends.pushes, memory.ends.reads[read]
     size, one = values.shape[2], strength.dtype.type(1)
     new = step.number * pushes.shape[0] + 1
     for item in range(step.places.shape[0]):
