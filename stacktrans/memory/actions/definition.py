@@ -7,6 +7,7 @@ it would hold after each. There are no strengths: a cell that is empty holds -1.
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,15 +55,14 @@ class ActionMemory(Memory[State]):
     ) -> None:
         self.count, self.depth, self.no_op, self.capacity = count, depth, no_op, capacity
         self.actions = (*self.own_actions, *((NO_OP,) if no_op else ()))
-        self._signal_names = tuple(
-            f"{action} {number}" if count > 1 else action
-            for number in range(1, count + 1)
+
+    @functools.cached_property
+    def signal_names(self) -> tuple[str, ...]:
+        return tuple(
+            f"{action} {number}" if self.count > 1 else action
+            for number in range(1, self.count + 1)
             for action in self.actions
         )
-
-    @property
-    def signal_names(self) -> tuple[str, ...]:
-        return self._signal_names
 
     @property
     def push_names(self) -> tuple[str, ...]:
