@@ -17,7 +17,7 @@ from stacktrans.kernels.batches import Kind
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Kernel
-from stacktrans.kernels.sequences import LayerWeights, ModelWeights, as_array, fused_sequence
+from stacktrans.kernels.sequences import ModelWeights, as_array, fused_sequence
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
 from stacktrans.model.arrays import RunWeights, State, run_steps
 from stacktrans.model.controllers import RecurrentLayer
@@ -129,14 +129,18 @@ class Case:
     @property
     def weights(self) -> ModelWeights:
         """All that compiled code is given."""
-        layers = [
-            LayerWeights(
-                self.tensors[f"below{layer}"], self.tensors[f"hidden{layer}"], self._initial(layer)
-            )
-            for layer in range(self.layers)
-        ]
-        projected = [sums.flatten(0, 1) for sums in self.projected]
-        return ModelWeights(projected, layers, *self.heads)
+        signal_weight, signal_bias, value_weight, value_bias = self.heads
+        shape = (len(self.projected[0]), signal_weight.shape[1])
+        states = [[part.expand(shape) for part in self._initial(n)] for n in range(self.layers)]
+        names = (f"{part}{layer}" for layer in range(self.layers) for part in ("below", "hidden"))
+        return ModelWeights(
+            torch.cat([sums.flatten(0, 1) for sums in self.projected], dim=1),
+            torch.stack([torch.stack(parts) for parts in states]),
+            torch.cat([signal_weight, value_weight]),
+            torch.cat([signal_bias, value_bias]),
+            [self.tensors[name] for name in names],
+            len(signal_weight),
+        )
 
     @property
     def heads(self) -> list[Tensor]:
@@ -154,16 +158,14 @@ class Case:
 
     def run_weights(self, hard: bool = False) -> RunWeights:
         """The same as arrays, to be run without gradients."""
-        projected, initial, heads, bias, *layers = map(as_array, self.weights.joined(1))
-        signals = len(self.tensors["signal_weight"])
-        return RunWeights(
-            self.kind(hard), projected, initial[:, :, 0], heads, bias, layers, signals
-        )
+        *shared, layers, signals = self.weights
+        projected, initial, heads, bias, *own = map(as_array, (*shared, *layers))
+        return RunWeights(self.kind(hard), projected, initial[:, :, 0], heads, bias, own, signals)
 
     def fused(self) -> Named:
         """What compiled code makes of it."""
         batch, steps, _ = self.projected[0].shape
-        done = fused_sequence(
+        done, _ = fused_sequence(
             self.kind(), [steps] * batch, [steps] * batch, torch.arange(batch * steps), self.weights
         )
         return {name: part.unflatten(0, (batch, steps)) for name, part in done._asdict().items()}

@@ -257,7 +257,7 @@ def test_items_of_different_lengths(controller: str, memory: str, buffered: bool
     found, expected = (one.unroll(INPUTS, lengths) for one in (model, defined))
     asked = torch.zeros(found.hidden.shape[:2], dtype=torch.bool)
     for row, length in enumerate(lengths):
-        asked[row, : model.steps_over(length)] = True
+        asked[row, : model.config.steps_over(length)] = True
     compare_with_gradients(
         {"hidden": found.hidden[asked], "signals": found.signals[asked]},
         dict(model.named_parameters()),

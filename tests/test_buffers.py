@@ -143,7 +143,7 @@ def outputs_and_gradients(
     model.zero_grad()
     unrolled = model.unroll(ids, lengths)
     logits = model.logits(unrolled, torch.arange(ids.shape[1]) < torch.tensor(lengths).unsqueeze(1))
-    taken = torch.tensor([model.steps_over(length) for length in lengths]).unsqueeze(1)
+    taken = torch.tensor([model.config.steps_over(length) for length in lengths]).unsqueeze(1)
     signals = unrolled.signals[torch.arange(unrolled.signals.shape[1]) < taken]
     total = sum(
         (part * torch.arange(part.numel()).view(part.shape).sin()).sum()

@@ -208,7 +208,7 @@ def test_every_step_of_buffers_is_observed_once(make: Making) -> None:
     expected = predict(make(model), strings)
     assert found.symbols.values.tolist() == expected.symbols.values.tolist()
     for item, string in enumerate(strings):
-        assert len(seen.read[item]) == model.steps_over(len(string))
+        assert len(seen.read[item]) == model.config.steps_over(len(string))
         assert seen.read[item][0] == string[0]
         parts = [part for part in seen.answers[item] if part != NONE]
         assert parts == sorted(parts)

@@ -127,7 +127,7 @@ def test_no_strings_at_all(memory: str, buffered: bool) -> None:
     model = transducer(memory, buffered=buffered, **(ACTIONS if memory.endswith("rnn") else {}))
     nothing = torch.zeros(0, 5, dtype=torch.int64)
     unrolled = model.unroll(nothing)
-    assert unrolled.hidden.shape == (0, model.steps_over(5), 4)
+    assert unrolled.hidden.shape == (0, model.config.steps_over(5), 4)
     unrolled.hidden.sum().backward()
 
 

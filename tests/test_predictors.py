@@ -263,7 +263,7 @@ def test_arrays_show_what_torch_shows(memory: str, hard: bool, buffered: bool) -
     model = drawn(memory, "lstm", layout, buffered)
     ids = np.array([0, 2, 1, 1, 0, 2, 2])
     found, expected = observed(in_arrays(model, hard), ids), observed(TorchModel(model, hard), ids)
-    assert len(found) == model.steps_over(len(ids))
+    assert len(found) == model.config.steps_over(len(ids))
     for step, (one, other) in enumerate(zip(found, expected, strict=True)):
         for numbers, right in zip(one[:3], other[:3], strict=True):
             np.testing.assert_allclose(numbers, right, atol=1e-5)
@@ -358,4 +358,4 @@ def test_no_steps_are_taken_after_all_answers_are_written(
         decode(TorchModel(model, hard), layout, strings),
     )
     longest = max(map(len, strings))
-    assert len(steps) == longest + 1 < model.steps_over(longest)  # the first is skipped
+    assert len(steps) == longest + 1 < model.config.steps_over(longest)  # the first is skipped

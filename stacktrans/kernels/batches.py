@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.kernel import Kernel, Room, Store
 from stacktrans.kernels.panels import gate_panels, padded, panels
 from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
+
+Numbers = TypeVar("Numbers")
 
 
 class Kind(NamedTuple):
@@ -70,7 +72,7 @@ class Sizes(NamedTuple):
         bias: Array,
         weights: Sequence[Array],
     ) -> Self:
-        """The sizes of a run with weights as `ModelWeights.joined` has them.
+        """The sizes of a run with weights as `ModelWeights` has them.
 
         Raises:
             ValueError: they are not of the right shapes.
@@ -244,57 +246,48 @@ def forward_part(
     forward(run, given.store.forward(part, places), sizes.kind.memory.signals, 0)
 
 
-class Grads(NamedTuple):
+class Grads(NamedTuple, Generic[Numbers]):
     """Gradients that come from outside (`hidden` to `reads`), or are found step by step.
 
-    Attributes are as `Backward` has them.
+    Attributes are as `Backward` has them; as arrays, or as tensors.
     """
 
-    hidden: Array
-    signals: Array
-    reads: Array
-    projected: Array
-    inner: Array
-    heads: Array
+    hidden: Numbers
+    signals: Numbers
+    reads: Numbers
+    projected: Numbers
+    inner: Numbers
+    heads: Numbers
 
 
-def backward_part(sizes: Sizes, part: slice, given: Given, initial: Array, grads: Grads) -> Array:
-    """Run the steps backwards for a part of the batch.
+def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads[Array]) -> Array:
+    """Run the steps backwards for a part of the batch, with the transposed weights.
 
-    The weights are the transposed ones, and `initial` is [L, states, B, H]; gives back its
-    gradient.
+    Gives back the gradient of the initial state, [L, states, B, H].
     """
-    if part.start == part.stop:
-        return fresh_zeros(*initial.shape, dtype=sizes.dtype)
-    run = backward_run(sizes, part, given, initial, grads)
-    places = slice(given.starts[part.start], given.starts[part.stop])
-    backward(run, given.store.backward(part, places), sizes.kind.memory.signals)
-    return run.grad_state
-
-
-def backward_run(sizes: Sizes, part: slice, given: Given, initial: Array, grads: Grads) -> Backward:
-    """What running the steps backwards takes for a part of the batch; see `backward_part`."""
     kind, dtype, count = sizes.kind, sizes.dtype, part.stop - part.start
+    grad_state = fresh_zeros(sizes.layers, kind.units.states, count, sizes.size, dtype=dtype)
+    if not count:
+        return grad_state
     places = slice(given.starts[part.start], given.starts[part.stop])
     own = _trace_of(places, given.trace)
     own = own._replace(reads=sizes.by_read(own.reads))
     hidden, signals, reads = (grad[places] for grad in grads[:3])
     outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
     values = count, kind.memory.pushes, sizes.columns
-    return Backward(
+    run = Backward(
         kind.units.number,
         int(kind.tanh_values),
         given.weights,
         _starts_of(part, given.starts),
         _inputs_of(part, given.inputs),
-        np.ascontiguousarray(initial[:, :, part]),
         float(kind.state_gradient),
         own,
         Trace(own.saved, hidden, signals, sizes.by_read(reads), own.positions),
         sizes.by_gate(grads.projected[places]),
         sizes.by_gate(grads.inner[places]),
         grads.heads[places, None],
-        fresh_zeros(*initial[:, :, part].shape, dtype=dtype),
+        grad_state,
         outer,
         np.empty_like(outer) if kind.units.split else outer,
         fresh(count, sizes.heads, dtype=dtype),
@@ -306,6 +299,8 @@ def backward_run(sizes: Sizes, part: slice, given: Given, initial: Array, grads:
         fresh(*values, dtype=dtype),
         np.empty(count, np.int64),
     )
+    backward(run, given.store.backward(part, places), kind.memory.signals)
+    return grad_state
 
 
 def _starts_of(part: slice, starts: Array) -> Array:

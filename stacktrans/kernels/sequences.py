@@ -40,58 +40,27 @@ ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 _LEAST_ITEMS = 4
 
 
-class LayerWeights(NamedTuple):
-    """One layer of the controller.
-
-    Attributes:
-        below: [gates * H, size of what comes from below] for the vectors read at the step
-            before, and in a higher layer for the output of the layer below.
-        hidden: [gates * H, H].
-        initial: the state before the first step, each [H] or [B, H].
-    """
-
-    below: Tensor
-    hidden: Tensor
-    initial: tuple[Tensor, ...]
-
-
 class ModelWeights(NamedTuple):
-    """A controller and what it says to its memory.
+    """A controller and what it says to its memory, for a batch of B.
 
     Attributes:
-        projected: for each layer, [ids, gates * H] the gates' sums over each id, bias included;
-            with buffers, the last id is no input.
-        layers: the lowest first.
-        signal_weight: [signals, H].
-        signal_bias: [signals].
-        value_weight: [pushes * m, H].
-        value_bias: [pushes * m].
+        projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
+            the last id is no input.
+        initial: [L, states, B, H] the state before the first step.
+        heads: [signals + pushes * m, H] of signals and values.
+        bias: [signals + pushes * m] of signals and values.
+        layers: two weights of each layer, the lowest first: [gates * H, size of what comes from
+            below] for the vectors read at the step before, and in a higher layer for the output of
+            the layer below; and [gates * H, H] for the hidden state.
+        signals: how many of the heads are signals.
     """
 
-    projected: Sequence[Tensor]
-    layers: Sequence[LayerWeights]
-    signal_weight: Tensor
-    signal_bias: Tensor
-    value_weight: Tensor
-    value_bias: Tensor
-
-    def joined(self, batch: int) -> tuple[Tensor, ...]:
-        """The same for B strings, as few tensors.
-
-        Returns:
-            [ids, L * gates * H] projected, [L, states, B, H] the initial state, then weight and
-            bias of signals and values together, and last `below` and `hidden` of each layer.
-        """
-        layers, projected = self.layers, self.projected
-        shape = (batch, layers[0].hidden.shape[1])
-        initial = [torch.stack([part.expand(shape) for part in layer.initial]) for layer in layers]
-        return (
-            torch.cat(list(projected), dim=1) if projected[1:] else projected[0],
-            torch.stack(initial),
-            torch.cat([self.signal_weight, self.value_weight]),
-            torch.cat([self.signal_bias, self.value_bias]),
-            *(weight for layer in layers for weight in (layer.below, layer.hidden)),
-        )
+    projected: Tensor
+    initial: Tensor
+    heads: Tensor
+    bias: Tensor
+    layers: Sequence[Tensor]
+    signals: int
 
 
 class SequenceOutput(NamedTuple):
@@ -181,7 +150,6 @@ class _Plan(NamedTuple):
         starts: [B + 1] where the steps of each item start, and N.
         input_starts: [B + 1] where the inputs of each item start, and how many there are.
         ids: what is read, as `Inputs.ids` has it.
-        learns: whether there may be gradients.
         before: what memory and reads to begin with; None for the empty memory.
     """
 
@@ -190,7 +158,6 @@ class _Plan(NamedTuple):
     starts: Array
     input_starts: Array
     ids: Array
-    learns: bool
     before: Carried | None = None
 
 
@@ -207,7 +174,7 @@ class _Sequence(torch.autograd.Function):
         bias: Tensor,
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Carried]:
-        """Run the steps, with weights as `ModelWeights.joined` has them."""
+        """Run the steps, with weights as `ModelWeights` has them."""
         Entry.compile_from_now_on()
         starts, before = plan.starts, plan.before
         start, own_heads, own_bias, *own = map(as_array, (initial, heads, bias, *weights))
@@ -251,12 +218,12 @@ class _Sequence(torch.autograd.Function):
         inputs: Inputs = ctx.inputs
         grads = _grads(sizes, trace, given[:3])
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
-        start, of_steps = as_array(initial), Trace._make(map(as_array, trace))
+        of_steps = Trace._make(map(as_array, trace))
         whole = Given(ready, plan.starts, inputs, ctx.store, of_steps)
-        in_arrays = Grads._make(map(in_place, grads))
+        in_arrays: Grads[Array] = Grads._make(map(in_place, grads))
 
         def run(part: slice) -> Array:
-            return backward_part(sizes, part, whole, start, in_arrays)
+            return backward_part(sizes, part, whole, in_arrays)
 
         grad_initial = torch.from_numpy(
             np.concatenate(in_parts(run, sizes.batch, torch.get_num_threads()), axis=2)
@@ -287,29 +254,17 @@ class _Sequence(torch.autograd.Function):
         )
 
 
-class _Gradients(NamedTuple):
-    """Those of `drive.Grads`, as tensors."""
-
-    hidden: Tensor
-    signals: Tensor
-    reads: Tensor
-    projected: Tensor
-    inner: Tensor
-    heads: Tensor
-
-
-def _grads(sizes: Sizes, trace: Sequence[Tensor], given: Sequence[Tensor | None]) -> _Gradients:
-    shape, dtype = (
-        (len(trace[1]), sizes.layers, sizes.kind.units.gates * sizes.size),
-        trace[1].dtype,
-    )
+def _grads(sizes: Sizes, trace: Sequence[Tensor], given: Sequence[Tensor | None]) -> Grads[Tensor]:
+    """Gradients that come from outside, and room for those that are found."""
+    shape = (len(trace[1]), sizes.layers, sizes.kind.units.gates * sizes.size)
+    dtype = trace[1].dtype
     hidden, signals, reads = (
         torch.zeros_like(like, memory_format=torch.contiguous_format)
         if grad is None
         else grad.contiguous()
         for grad, like in zip(given, (trace[1][:, -1], *trace[2:4]), strict=True)
     )
-    return _Gradients(
+    return Grads(
         hidden.unsqueeze(1),
         signals,
         reads,
@@ -374,9 +329,16 @@ def _added_up(rows: Tensor, ids: Array, count: int) -> Tensor:
 
 
 def fused_sequence(
-    kind: Kind, lengths: Sequence[int], steps: Sequence[int], ids: Tensor, weights: ModelWeights
-) -> SequenceOutput:
+    kind: Kind,
+    lengths: Sequence[int],
+    steps: Sequence[int],
+    ids: Tensor,
+    weights: ModelWeights,
+    before: Carried | None = None,
+) -> tuple[SequenceOutput, Carried]:
     """The steps of a controller and the memory it operates, for a batch of B.
+
+    Gradients go back to the first of these steps, and no further.
 
     Args:
         kind: what is run.
@@ -384,44 +346,22 @@ def fused_sequence(
         steps: how many steps each item takes, N together; without buffers, as many.
         ids: [M] the inputs, those of an item one after the other.
         weights: of the model.
+        before: what the items carry on from earlier steps; None for those that begin.
+
+    Returns:
+        What came out, and what the items carry on.
     """
     starts, input_starts = np.cumsum([0, *steps]), np.cumsum([0, *lengths])
     inputs = as_array(ids)
     if kind.buffered:
-        nothing = len(weights.projected[0]) - 1
+        nothing = len(weights.projected) - 1
         check_ids(inputs, nothing)
         inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), nothing)
-    learns = torch.is_grad_enabled()
-    plan = _Plan(kind, len(weights.signal_weight), starts, input_starts, inputs, learns)
+    projected, initial, heads, bias, layers, signals = weights
+    if before is not None:
+        check_shape("units", before.units.shape, tuple(initial.shape))
+        initial = before.units
+    plan = _Plan(kind, signals, starts, input_starts, inputs, before)
     run: Any = _Sequence.apply
-    return SequenceOutput(*run(plan, *weights.joined(len(steps)))[:3])
-
-
-def fused_piece(
-    kind: Kind, ids: Tensor, weights: ModelWeights, state: Carried | None
-) -> tuple[SequenceOutput, Carried]:
-    """T steps of each of B strings that continue from what an earlier piece of them left.
-
-    Gradients go back to the first of these steps, and no further.
-
-    Args:
-        kind: what is run, without buffers; its memory is carried from piece to piece.
-        ids: [B, T] the inputs.
-        weights: of the model.
-        state: what they carry; None for strings that begin.
-
-    Returns:
-        What came out, the steps of a string one after the other, and what they carry on.
-    """
-    batch, steps = ids.shape
-    starts = np.arange(batch + 1) * steps
-    projected, initial, *others = weights.joined(batch)
-    if state is not None:
-        check_shape("units", state.units.shape, tuple(initial.shape))
-        initial = state.units
-    inputs = as_array(ids.flatten())
-    learns = torch.is_grad_enabled()
-    plan = _Plan(kind, len(weights.signal_weight), starts, starts, inputs, learns, state)
-    run: Any = _Sequence.apply
-    *done, carried = run(plan, projected, initial, *others)
+    *done, carried = run(plan, projected, initial, heads, bias, *layers)
     return SequenceOutput(*done), carried

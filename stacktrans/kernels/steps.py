@@ -123,7 +123,6 @@ class Backward(NamedTuple):
         weights: in panels, but those of the transposed matrices.
         starts: [B + 1] as for going forwards.
         inputs: the same.
-        initial: [L, states, B, H] the state before the first step.
         state_gradient: share of the gradient that goes back through the state at each step.
         trace: of the steps.
         grads: gradients of what is in the trace, from outside: of `hidden`, [N, 1, H], that
@@ -149,7 +148,6 @@ class Backward(NamedTuple):
     weights: Weights
     starts: Array
     inputs: Inputs
-    initial: Array
     state_gradient: float
     trace: Trace
     grads: Trace
@@ -272,12 +270,8 @@ def add_projected(
     inputs: Inputs, layer: int, places: Array, positions: Array, outer: Array
 ) -> None:
     """Add the sums of the gates over what is read, [B, gates, H or more]."""
-    projected, starts, ids, buffered = (
-        inputs.projected,
-        inputs.starts,
-        inputs.ids,
-        inputs.buffered,
-    )
+    projected, buffered = inputs.projected, inputs.buffered
+    starts, ids = inputs.starts, inputs.ids
     gates, size = projected.shape[2], projected.shape[3]
     for item in range(places.shape[0]):
         if buffered:

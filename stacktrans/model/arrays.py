@@ -37,43 +37,37 @@ def kind_of(config: ModelConfig, memory: Memory[Any], hard: bool = False) -> Kin
     return Kind(CELLS[units], steps, config.buffers is not None, tanh, gradient, hard)
 
 
+@dataclass(eq=False)
 class RunWeights:
     """The weights of a model that is only run.
 
-    Args:
+    Attributes:
         kind: what is run.
         projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
             the last is for no input.
         initial: [L, states, H] the state before the first step.
         heads: [signals + pushes * m, H] of signals and values.
         bias: [signals + pushes * m] of signals and values.
-        layers: `below` and `hidden` of each layer, as `sequences.LayerWeights` has them.
+        layers: two weights of each layer, as `sequences.ModelWeights` has them.
         signals: how many of the heads are signals.
+        sizes: of everything in a run of one string.
 
     Raises:
         ValueError: they are not of the right shapes.
     """
 
-    def __init__(
-        self,
-        kind: Kind,
-        projected: Array,
-        initial: Array,
-        heads: Array,
-        bias: Array,
-        layers: list[Array],
-        signals: int,
-    ) -> None:
-        self.kind, self.projected, self.initial = kind, projected, initial
-        self.heads, self.bias, self.layers, self.signals = heads, bias, layers, signals
-        self.sizes = Sizes.of(kind, signals, initial[:, :, None], heads, bias, layers)
+    kind: Kind
+    projected: Array
+    initial: Array
+    heads: Array
+    bias: Array
+    layers: list[Array]
+    signals: int
+    sizes: Sizes = field(init=False)
 
-    def made_hard(self, hard: bool) -> RunWeights:
-        """The same where signals are made 0 or 1, or not."""
-        kind = self.kind._replace(hard=hard)
-        return RunWeights(
-            kind, self.projected, self.initial, self.heads, self.bias, self.layers, self.signals
-        )
+    def __post_init__(self) -> None:
+        initial = self.initial[:, :, None]
+        self.sizes = Sizes.of(self.kind, self.signals, initial, self.heads, self.bias, self.layers)
 
     @functools.cached_property
     def panels(self) -> Weights:
@@ -233,7 +227,8 @@ class ArrayModel:
 
     def made_hard(self, hard: bool) -> ArrayModel:
         """The same where signals are made 0 or 1, or not."""
-        return replace(self, weights=self.weights.made_hard(hard))
+        kind = self.weights.kind._replace(hard=hard)
+        return replace(self, weights=replace(self.weights, kind=kind))
 
     def start(self, batch: int, steps: int = 0) -> State:
         """See `Model.start`."""

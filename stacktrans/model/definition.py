@@ -122,7 +122,7 @@ def unroll_buffered(model: "Transducer", inputs: Tensor, lengths: Sequence[int])
     buffer = buffer.to(embedded.dtype)
     read = embedded.new_zeros(inputs.shape[0])
     done = []
-    for _ in range(model.steps_over(inputs.shape[1])):
+    for _ in range(model.config.steps_over(inputs.shape[1])):
         buffer = popped(buffer, read)
         weights = read_weights(buffer)
         seen = torch.bmm(weights.unsqueeze(1), embedded)
@@ -133,14 +133,4 @@ def unroll_buffered(model: "Transducer", inputs: Tensor, lengths: Sequence[int])
         read = signals[:, -2]
         done.append((hidden, signals))
     hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
-    return Unrolled(hidden, signals, [model.steps_over(length) for length in lengths])
-
-
-def piece(
-    model: "Transducer", inputs: Tensor, before: TransducerState | None, noise: GateNoise
-) -> tuple[Unrolled, TransducerState]:
-    """See `Transducer.unroll_piece`."""
-    unrolled, after = unroll(model, inputs, before, noise)
-    controller = tuple(tuple(each.detach() for each in layer) for layer in after.controller)
-    memory = model.memory.carried(after.memory)
-    return unrolled, TransducerState(controller, memory, after.reads.detach())
+    return Unrolled(hidden, signals, [model.config.steps_over(length) for length in lengths])

@@ -9,6 +9,7 @@ grefenstette2015, section 3.3:
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,14 +21,7 @@ from torch.overrides import TorchFunctionMode
 from stacktrans.common.errors import UsageError
 from stacktrans.kernels.batches import Kind
 from stacktrans.kernels.sequences import Carried as CarriedCompiled
-from stacktrans.kernels.sequences import (
-    LayerWeights,
-    ModelWeights,
-    as_array,
-    can_run,
-    fused_piece,
-    fused_sequence,
-)
+from stacktrans.kernels.sequences import ModelWeights, as_array, can_run, fused_sequence
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
@@ -147,7 +141,7 @@ class Transducer(nn.Module):
         if len(lengths) != count or not all(0 <= length <= longest for length in lengths):
             raise ValueError(f"lengths of {count} items, 0 to {longest} each, are not {lengths}")
         if kind := self.kind():
-            return _unroll_compiled(self, kind, inputs, lengths, noise)
+            return _unroll_compiled(self, kind, inputs, lengths, noise)[0]
         if self.config.buffers:
             return definition.unroll_buffered(self, inputs, lengths)
         return definition.unroll(self, inputs, noise=noise)[0]
@@ -167,25 +161,16 @@ class Transducer(nn.Module):
         Raises:
             UsageError: the model has buffers, or a memory that can't be carried.
         """
-        self._refuse_buffers()
+        if self.config.buffers:
+            raise UsageError("a buffered model can't be run piece by piece")
         self.memory.check_carries()
         if not (kind := self.kind()):
             assert not isinstance(state, CarriedCompiled)
-            return definition.piece(self, inputs, state, noise)
+            unrolled, after = definition.unroll(self, inputs, state, noise)
+            return unrolled, replace(after.detach(), memory=self.memory.carried(after.memory))
         assert not isinstance(state, TransducerState)
-        projected, ids = _projected(self, inputs.flatten(), noise)
-        weights = _weights(self, projected)
-        done, carried = fused_piece(kind, ids.view(inputs.shape), weights, state)
-        hidden, signals = (part.unflatten(0, inputs.shape) for part in done[:2])
-        return Unrolled(hidden, signals), carried
-
-    def _refuse_buffers(self) -> None:
-        if self.config.buffers:
-            raise UsageError("a buffered model can't be run piece by piece")
-
-    def steps_over(self, length: int) -> int:
-        """How many steps are taken over an input of `length` symbols."""
-        return self.config.steps_over(length)
+        count, steps = inputs.shape
+        return _unroll_compiled(self, kind, inputs, [steps] * count, noise, state)
 
     @torch.no_grad()
     def in_arrays(self) -> ArrayModel | None:
@@ -249,11 +234,16 @@ class Transducer(nn.Module):
 
 
 def _unroll_compiled(
-    model: Transducer, kind: Kind, inputs: Tensor, lengths: Sequence[int], noise: GateNoise
-) -> Unrolled:
-    """See `Transducer.unroll`."""
+    model: Transducer,
+    kind: Kind,
+    inputs: Tensor,
+    lengths: Sequence[int],
+    noise: GateNoise,
+    before: CarriedCompiled | None = None,
+) -> tuple[Unrolled, CarriedCompiled]:
+    """See `Transducer.unroll` and `Transducer.unroll_piece`."""
     longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    steps = [model.steps_over(length) for length in lengths]
+    steps = [model.config.steps_over(length) for length in lengths]
     ids = inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])]
     if kind.buffered:
         # After the last input nothing is read.
@@ -261,14 +251,15 @@ def _unroll_compiled(
         projected = [layer.project(rows) for layer in model.controller.all_layers]
     else:
         projected, ids = _projected(model, ids, noise)
-    done = fused_sequence(
+    done, carried = fused_sequence(
         kind,
         [lengths[row] for row in longest_first],
         [steps[row] for row in longest_first],
         ids,
-        _weights(model, projected),
+        _weights(model, projected, len(lengths)),
+        before,
     )
-    longest = model.steps_over(inputs.shape[1])
+    longest = model.config.steps_over(inputs.shape[1])
     places = _places(longest_first, steps, longest)
 
     def placed(numbers: Tensor) -> Tensor:
@@ -279,7 +270,7 @@ def _unroll_compiled(
         return empty.index_copy(0, places, numbers).view(shape)
 
     taken = steps if kind.buffered else None
-    return Unrolled(placed(done.hidden), placed(done.signals), taken)
+    return Unrolled(placed(done.hidden), placed(done.signals), taken), carried
 
 
 def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[Tensor], Tensor]:
@@ -299,11 +290,8 @@ def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[T
     return [noise(sums) for sums in projected], each
 
 
-def _weights(model: Transducer, projected: Sequence[Tensor]) -> ModelWeights:
-    layers = [
-        LayerWeights(layer.below_weight, layer.hidden_weight, tuple(layer.initial_state))
-        for layer in model.controller.all_layers
-    ]
+def _weights(model: Transducer, projected: Sequence[Tensor], batch: int) -> ModelWeights:
+    layers = model.controller.all_layers
     nothing = model.classifier.weight.new_zeros(0, model.controller.hidden_size)
 
     def head(made: nn.Linear | None) -> tuple[Tensor, Tensor]:
@@ -312,8 +300,16 @@ def _weights(model: Transducer, projected: Sequence[Tensor]) -> ModelWeights:
         return weight, weight.new_zeros(len(weight)) if bias is None else bias
 
     operation = model.operation
-    signals, values = (operation.signals, operation.values) if operation else (None, None)
-    return ModelWeights(projected, layers, *head(signals), *head(values))
+    signals, signal_bias = head(operation.signals if operation else None)
+    values, value_bias = head(operation.values if operation else None)
+    return ModelWeights(
+        torch.cat([*projected], dim=1) if projected[1:] else projected[0],
+        torch.stack([torch.stack(layer.initial(batch)) for layer in layers]),
+        torch.cat([signals, values]),
+        torch.cat([signal_bias, value_bias]),
+        [weight for layer in layers for weight in (layer.below_weight, layer.hidden_weight)],
+        len(signals),
+    )
 
 
 def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:

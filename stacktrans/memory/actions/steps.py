@@ -133,11 +133,9 @@ def _row_backward(
     push, stay, pop = shares
     numbers = reached * size
     given, middle, last = grad[:numbers], padded[size:], padded[2 * size :]
-    of_push, of_stay, of_pop = (
-        dot(given, kept),
-        dot(given, kept[size:]),
-        dot(given, kept[2 * size :]),
-    )
+    of_push = dot(given, kept)
+    of_stay = dot(given, kept[size:])
+    of_pop = dot(given, kept[2 * size :])
     for i in range(size):
         padded[i] = 0
     for i in range(numbers):
@@ -201,14 +199,10 @@ def _stack_backward(
     grad_values: Array,
 ) -> None:
     """Carry gradients back over a step of stacks."""
-    cells, grad_cells, size, places = (
-        memory.cells,
-        memory.grad_cells,
-        grad_values.shape[2],
-        step.places,
-    )
-    actions, kept, padded, starts = cells.actions, cells.kept, cells.padded, step.starts
-    used_first = cells.used_first
+    cells, grad_cells = memory.cells, memory.grad_cells
+    actions, kept, padded = cells.actions, cells.kept, cells.padded
+    used_first, places, starts = cells.used_first, step.places, step.starts
+    size = grad_values.shape[2]
     first, each = _kept_at(cells.kept_starts, step.number, actions.number)
     for item in range(places.shape[0]):
         later = starts[item + 1] - places[item] - 1
